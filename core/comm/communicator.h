@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine needs of a group of ranks. One object is used by one thread at a time; every operation
+// is collective and ordered; each carries a label that errors name.
+//
+// Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED) that
+// names rank, operation and sequence number; after the first one all later operations of the whole job
+// (duplicates included) throw the same culprit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace outrigger::comm {
+
+// Memory that the group's ranks may read of each other. per_rank: each rank has a block of its own;
+// common: one block for all. Zero-filled, page-aligned, first touched by the rank that owns it (common: in
+// equal page-aligned parts by all ranks), MADV_DONTFORK.
+enum class WindowKind : uint8_t { per_rank, common };
+
+class Window {
+ public:
+  virtual ~Window() = default;
+  // The rank's block as mapped here. (A provider without direct access gives the own rank's only and
+  // nullptr for others; all of today's have direct access.)
+  [[nodiscard]] virtual std::byte* block(int32_t rank) const = 0;
+  [[nodiscard]] virtual size_t bytes() const = 0;
+};
+
+// Receives world pointers, in rank order, to every rank's bytes of this rank's slice.
+using FoldFunction = std::function<void(std::span<const void* const> slices)>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int32_t rank() const = 0;
+  [[nodiscard]] virtual int32_t size() const = 0;
+  [[nodiscard]] virtual std::string_view provider() const = 0;  // "self", "threads", "shm"
+
+  // A group of the same ranks with an order of its own, for another thread. Collective.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> duplicate(std::string_view name) = 0;
+
+  virtual void barrier(std::string_view label) = 0;
+  virtual void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) = 0;
+  // all.size() == size() * mine.size(); every rank gives the same mine.size().
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                          std::string_view label) = 0;
+
+  // Collective. Throws OTR_E_OUT_OF_MEMORY on every rank if one of them cannot have it.
+  [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
+                                                              std::string_view label) = 0;
+
+  // Every rank has filled bytes [offset, offset + size()*slice_bytes) of its block of a per_rank window.
+  // Calls fold with every rank's slice number rank(), and returns when this rank's fold is done. Returns
+  // a ticket.
+  virtual uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
+                                  const FoldFunction& fold, std::string_view label) = 0;
+  // True when every rank has finished the fold of this ticket: the bytes may be overwritten. Any thread.
+  // Not collective, does not wait.
+  [[nodiscard]] virtual bool is_drained(uint64_t ticket) const = 0;
+  // Waits until is_drained; throws like an operation.
+  virtual void wait_drained(uint64_t ticket, std::string_view label) = 0;
+
+  // Every rank has filled slice number rank() of [offset, offset + size()*slice_bytes) of its own block;
+  // afterwards each rank's block holds all slices.
+  virtual void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                                 std::string_view label) = 0;
+
+  // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any thread.
+  virtual void abort(std::string_view reason) noexcept = 0;
+  // Throws the job's failure if there is one; never waits. Any thread.
+  virtual void check() const = 0;
+  // This rank leaves in good order: no later operation of the others on this duplicate expects it.
+  // Destruction without it counts as leaving too; peers that still wait get OTR_E_PEER_DEAD.
+};
+
+struct Settings {
+  double timeout = 300;  // seconds
+  int32_t spin = -1;     // iterations before sleeping; −1: chosen from cores and ranks
+};
+
+[[nodiscard]] std::unique_ptr<Communicator> make_self();
+// `world` handles of one in-process group.
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_threads(int32_t world,
+                                                                      const Settings& settings);
+// job: unique among this user's running jobs on this host.
+[[nodiscard]] std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world,
+                                                     std::string_view job, const Settings& settings);
+
+// What a launcher put into the environment. Throws OTR_E_CONFIG listing what it saw.
+struct Launch {
+  int32_t rank = 0, world = 1, local_rank = 0, local_world = 1;
+  std::string job;       // from MASTER_ADDR, MASTER_PORT, run id, restart count
+  std::string launcher;  // "none", "torchrun" (RANK…), "Open MPI", "Slurm"
+};
+[[nodiscard]] Launch read_launch_environment();
+
+}  // namespace outrigger::comm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checked configuration: every value decided, every origin known.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "kernels/kernels.h"
+
+namespace outrigger::config {
+
+using kernels::Format;
+using kernels::Rounding;
+
+enum class Order : uint8_t { micro_step, boundary };   // when gradients are reduced over ranks
+enum class Unused : uint8_t { skip, zero };            // a parameter without gradient on all ranks
+enum class Initial : uint8_t { rank0, verify };        // commit: rank 0's values win, or must be equal
+
+struct StateFormat {
+  Format format = Format::float32;
+  Rounding rounding = Rounding::nearest;
+};
+
+struct OptimizerConfig {
+  std::string type = "AdamW";  // canonical: "Adam" (L2) or "AdamW" (decoupled)
+  bool decoupled = true;
+  bool bias_correction = true;
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  StateFormat master, exp_avg, exp_avg_sq;
+  double gradient_clipping = 0;
+  uint64_t seed = 0;
+};
+
+struct EngineConfig {
+  int32_t stage = 0;
+  Format compute = Format::float32;      // published parameters, slots, buckets
+  Format accumulator = Format::float32;  // data_types.grad_accum_dtype
+  OptimizerConfig optimizer;
+  int32_t accumulation_steps = 1;        // gradient_accumulation_steps
+  bool average = true;                   // gradient_allreduce_op: mean
+  Order order = Order::boundary;
+  int64_t bucket_elements = 0;           // reduce_bucket_size
+  int32_t bucket_buffers = 4;
+  int32_t workers = 0;                   // 0: the context's
+  Unused unused = Unused::skip;
+  Initial initial = Initial::rank0;
+  bool check_overflow = true;            // skip the step on Inf/NaN
+  std::string effective_json;            // every key with value and origin
+};
+
+// Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text: defaults.
+[[nodiscard]] EngineConfig parse_engine(std::string_view json, int32_t world);
+[[nodiscard]] OptimizerConfig parse_optimizer(std::string_view json);
+
+// Sets a hyperparameter by its public name with the range check of the parser. Throws OTR_E_NOT_FOUND,
+// OTR_E_ARGUMENT.
+void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value);
+[[nodiscard]] double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name);
+
+}  // namespace outrigger::config

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one exception type of the library; c_api maps it to a status code and a text.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "outrigger.h"
+
+namespace outrigger {
+
+// `status` is an OTR_E_ code; the text names the value, the rule and the way out, in one line.
+class Error : public std::runtime_error {
+ public:
+  Error(int32_t status, const std::string& text) : std::runtime_error(text), status_(status) {}
+
+  [[nodiscard]] int32_t status() const noexcept { return status_; }
+
+ private:
+  int32_t status_;
+};
+
+template <typename... Args>
+[[noreturn]] void fail(int32_t status, fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(status, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace outrigger

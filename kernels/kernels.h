@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel of the library: raw pointers and sizes, no state, no allocation, no exceptions.
+//
+// Each kernel has a scalar oracle in reference/ and a vector form in cpu/ with the same bits on every
+// instruction set. Arithmetic is float32 (norms: float64); formulas stand in reference/<op>.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace outrigger::kernels {
+
+// A parameter, a rank's slice and a bucket begin at multiples of a leaf in their flat space, so norms and
+// quantisation blocks never straddle a cut.
+inline constexpr int64_t kLeaf = 256;
+
+// Storage formats. float16 and float64 are for conversion only.
+enum class Format : uint8_t { float32, bfloat16, float16, float64 };
+[[nodiscard]] constexpr size_t size_of(Format f) {
+  return f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
+}
+
+enum class Rounding : uint8_t { nearest, stochastic };
+
+// ---- convert.h ----
+// destination[i] = round(source[i]), nearest even, NaN stays (quiet) NaN. Any count, any alignment of
+// the element size; source and destination do not overlap.
+void convert(void* destination, Format to, const void* source, Format from, int64_t count);
+// destination[i] = round(float32(source[i]) * factor)
+void scale(void* destination, Format to, const void* source, Format from, float factor, int64_t count);
+// destination[i] = round(float32(destination[i]) + float32(source[i]))
+void add(void* destination, Format to, const void* source, Format from, int64_t count);
+
+// ---- norm.h ----
+// An exact sum of non-negative doubles in any order: the limbs are one wide integer. A leaf's sum of
+// squares is float64 in a fixed lane order; leaf sums are added exactly, so the result depends on the
+// values only, not on ranks, threads or cuts.
+struct NormSum {
+  std::array<int64_t, 10> limbs{};  // little-endian, 32 bits of weight each with headroom: see norm.h
+  int64_t nonfinite = 0;            // Inf and NaN elements; their leaves are left out of the sum
+  int64_t first_nonfinite = -1;     // lowest index (as given by the caller) of one, or -1
+};
+void merge(NormSum& into, const NormSum& from);
+[[nodiscard]] double value_of(const NormSum& sum);  // the sum rounded once
+// Adds the squares of data[0..count) to `sum`; element i has the index first_index + i. count need not
+// be a multiple of a leaf: the last leaf is padded with zeros.
+void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count, int64_t first_index);
+
+// ---- fold.h ----
+// s = float32(sources[0][i]); s += float32(sources[r][i]) in rank order;
+// accumulator[i] = add ? round(float32(accumulator[i]) + s) : round(s), nearest even.
+// The squares of the stored accumulator are added to `norm` in the same pass. A source may be the
+// accumulator itself.
+struct Fold {
+  const void* const* sources = nullptr;  // `world` pointers
+  int32_t world = 1;
+  Format source_format = Format::float32;
+  void* accumulator = nullptr;
+  Format accumulator_format = Format::float32;
+  bool add = false;
+  int64_t count = 0;            // a multiple of kLeaf
+  int64_t first_index = 0;      // of element 0, for norm->first_nonfinite
+  NormSum* norm = nullptr;      // may be null
+};
+void fold(const Fold& fold);
+
+// ---- adam.h ----
+// Everything that depends on the step only; computed once on the host in double, rounded once.
+struct AdamScalars {
+  float gradient_factor = 1;  // 1/(loss scale × world) × clip coefficient
+  float beta1 = 0.9F, one_minus_beta1 = 0.1F;
+  float beta2 = 0.999F, one_minus_beta2 = 0.001F;
+  float eps = 1e-8F;
+  float inverse_sqrt_bias2 = 1;  // 1/sqrt(1 − β2^t)
+  float minus_step = 0;          // −lr/(1 − β1^t)
+  float weight_decay = 0;        // L2 mode: g += weight_decay·p
+  float minus_lr_decay = 0;      // decoupled mode: p += minus_lr_decay·p, first
+  bool decoupled = true;
+};
+
+// Keys of the counter-based random stream (Philox4x32-10), one for each state.
+struct RandomStream {
+  uint64_t weight_key = 0, exp_avg_key = 0, exp_avg_sq_key = 0;
+  uint64_t first_element = 0;  // index in the parameter of element 0; a multiple of kLeaf
+  uint64_t step = 0;           // applied steps before this one
+};
+
+struct Adam {
+  const void* grad = nullptr;
+  Format grad_format = Format::float32;  // float32, bfloat16
+  void* weight = nullptr;
+  Format weight_format = Format::float32;
+  void* exp_avg = nullptr;
+  void* exp_avg_sq = nullptr;
+  Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
+  Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
+           exp_avg_sq_rounding = Rounding::nearest;  // matter for bfloat16 states only
+  void* published = nullptr;  // bfloat16 copy of a float32 weight, nearest even; may be null
+  int64_t count = 0;          // any
+  AdamScalars scalars;
+  RandomStream random;
+};
+
+struct UpdateCount {
+  int64_t updates = 0;   // elements whose float32 update is not zero
+  int64_t vanished = 0;  // of these, whose stored weight stayed the same
+};
+[[nodiscard]] UpdateCount adam(const Adam& adam);
+
+// ---- dispatch.h ----
+// Names of the instruction sets compiled in and usable here, best first ("AVX3", "AVX2", …, "oracle").
+// OTR_SIMD=<name> in the environment chooses one at first use; an unusable name is reported by
+// simd_error() (static text) and the best is used.
+[[nodiscard]] const char* simd_name();       // the one in use
+[[nodiscard]] const char* simd_available();  // comma-separated
+[[nodiscard]] const char* simd_error();      // nullptr if OTR_SIMD was absent or honoured
+bool simd_select(const char* name);          // for tests; false if not available. Not thread-safe
+
+}  // namespace outrigger::kernels
