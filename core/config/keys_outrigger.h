@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Key table, part 4: own keys.
+#pragma once
+
+#include "core/config/keys_build.h"
+
+namespace outrigger::config::rows {
+
+inline constexpr Words kFormatNote =
+    "default: what the bf16 section asks for, else float32; a contradiction with it is an error";
+inline constexpr Words kRoundingNote =
+    "default: nearest where a DeepSpeed key asks for bfloat16, stochastic where this section does";
+
+inline constexpr Key kOutrigger[] = {
+    section("outrigger", "keys that DeepSpeed does not have"),
+    choice("outrigger.compat_version", "\"0.19.8\"", "0.19.8", "", Status::supported,
+           "DeepSpeed version whose keys and defaults are followed"),
+    count("outrigger.seed", "0", 0, 18446744073709551615.0, Status::supported,
+          "seed of stochastic rounding"),
+    section("outrigger.states", "storage of the master weights and of the moments"),
+    section("outrigger.states.master", "the weights that the optimizer updates"),
+    choice("outrigger.states.master.format", "null", "float32|bfloat16", "float16|block8|split",
+           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.master.rounding", "null", "nearest|stochastic", "", Status::supported,
+           "rounding of bfloat16 stores", kRoundingNote),
+    section("outrigger.states.exp_avg", "Adam's first moment"),
+    choice("outrigger.states.exp_avg.format", "null", "float32|bfloat16", "float16|block8|split",
+           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.exp_avg.rounding", "null", "nearest|stochastic", "", Status::supported,
+           "rounding of bfloat16 stores", kRoundingNote),
+    section("outrigger.states.exp_avg_sq", "Adam's second moment"),
+    choice("outrigger.states.exp_avg_sq.format", "null", "float32|bfloat16", "float16|block8|split",
+           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.exp_avg_sq.rounding", "null", "nearest|stochastic", "",
+           Status::supported, "rounding of bfloat16 stores", kRoundingNote),
+    choice("outrigger.reduction_order", "null", "micro_step|boundary", "", Status::supported,
+           "reduce gradients over ranks after every pass, or once in a step",
+           "default: boundary at stages 0 and 1, micro_step at stages 2 and 3; either is bitwise the "
+           "same at every stage"),
+    count("outrigger.bucket_buffers", "4", 1, 1024, Status::supported,
+          "gradient buckets that may be on their way at a time"),
+    count("outrigger.workers", "0", 0, 4096, Status::supported,
+          "threads for updates and reductions; 0: the context's number"),
+    choice("outrigger.unused_parameters", "\"skip\"", "skip|zero", "", Status::supported,
+           "a parameter without a gradient on any rank: left alone, or updated with zero",
+           "skip is PyTorch's meaning, zero is DeepSpeed's: the moments decay"),
+    choice("outrigger.initial_values", "\"rank0\"", "rank0|verify", "", Status::supported,
+           "at commit rank 0's values win, or must equal everyone's"),
+    flag("outrigger.share_parameters", "true", Status::not_built,
+         "ranks of one host share one copy of the parameters", "leave it true"),
+};
+
+}  // namespace outrigger::config::rows

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Key table, part 1: batch, gradients, optimizer, scheduler.
+#pragma once
+
+#include "core/config/keys_build.h"
+
+namespace outrigger::config::rows {
+
+inline constexpr Words kSums =
+    "sums over ranks are float32 and not divided, so nothing overflows; leave the key out";
+
+inline constexpr Key kTraining[] = {
+    count("train_batch_size", "null", 1, kInt32, Status::supported,
+          "samples of one optimizer step over all ranks",
+          "= train_micro_batch_size_per_gpu x gradient_accumulation_steps x world size"),
+    count("train_micro_batch_size_per_gpu", "null", 1, kInt32, Status::supported,
+          "samples of one pass on one rank", "only its product with the others is checked"),
+    count("gradient_accumulation_steps", "null", 1, kInt32, Status::supported,
+          "passes in one optimizer step", "derived from the batch sizes if absent, else 1"),
+    flag("managed_gradient_accumulation", "true", Status::not_built,
+         "the engine finds the accumulation boundary itself",
+         "leave it true and call otr_engine_step after every pass"),
+    real("gradient_clipping", "1.0", 0, kFloat, Status::supported,
+         "largest L2 norm of the mean gradient; 0: no clipping",
+         "without any configuration the default is 0"),
+    flag("prescale_gradients", "false", Status::not_built, "divide gradients before the sum", kSums),
+    real("gradient_predivide_factor", "1.0", 1e-30, kFloat, Status::not_built,
+         "divide gradients by this before the sum and by the rest after it", kSums),
+    choice("gradient_allreduce_op", "\"mean\"", "mean|sum", "", Status::supported,
+           "how gradients of ranks combine", "sum: not with stage 3"),
+    dtype("communication_data_type", "null", Status::supported,
+          "dtype in which gradients are summed over ranks",
+          "gradients travel in the compute dtype and are summed in float32; null, fp32 and the compute "
+          "dtype all give that"),
+    dtype("seq_parallel_communication_data_type", "\"fp32\"", Status::host,
+          "dtype of the host's sequence-parallel collectives"),
+    alias("seq_parallel_comm_data_type", "seq_parallel_communication_data_type", Type::dtype,
+          "other spelling of seq_parallel_communication_data_type"),
+    flag("sparse_gradients", "false", Status::not_built, "sparse embedding gradients",
+         "hand dense gradients over"),
+    flag("disable_allgather", "false", Status::hint, "collective for publishing parameters",
+         "parameters are published in shared memory or by the communicator's all-gather"),
+    flag("graph_harvesting", "false", Status::host, "capture of device graphs"),
+
+    section("data_types", "dtypes of gradients and buffers"),
+    dtype("data_types.grad_accum_dtype", "null", Status::supported,
+          "dtype of the gradient accumulator", "null: the compute dtype; fp32 and bf16, at every stage"),
+    dtype("data_types.param_dtype", "null", Status::supported, "dtype of the parameters",
+          "must equal the mode that bf16.enabled and fp16.enabled choose"),
+    dtype("data_types.buffer_dtype", "null", Status::host, "dtype of the model's buffers"),
+
+    section("optimizer", "the update rule; absent: AdamW with its defaults"),
+    choice("optimizer.type", "\"AdamW\"", "Adam|AdamW",
+           "Lion|Adagrad|Lamb|Muon|SGD|OneBitAdam|OneBitLamb|ZeroOneAdam|MuAdam|MuAdamW|MuSGD",
+           Status::supported, "name of the rule", "Adam means AdamW unless adam_w_mode is false"),
+    flag("optimizer.legacy_fusion", "false", Status::hint, "fusion of the optimizer's loops"),
+    section("optimizer.params", "hyperparameters"),
+    real("optimizer.params.lr", "0.001", 0, kFloat, Status::supported, "learning rate",
+         "otr_engine_set_group_value changes it between steps"),
+    Key{"optimizer.params.betas", Type::number_pair, "[0.9, 0.999]", Status::supported,
+        "decay of the first and of the second moment", "", "", "", 0, 1, true},
+    real("optimizer.params.eps", "1e-08", 1e-30, kFloat, Status::supported,
+         "added to the root of the second moment, after bias correction"),
+    real("optimizer.params.weight_decay", "0.0", 0, kFloat, Status::supported,
+         "weight decay; decoupled (AdamW) or L2 (Adam with adam_w_mode false)"),
+    flag("optimizer.params.bias_correction", "true", Status::supported,
+         "divide the moments by 1 - beta^t"),
+    flag("optimizer.params.adam_w_mode", "true", Status::supported,
+         "type Adam: decoupled decay (true) or L2 (false)"),
+    flag("optimizer.params.torch_adam", "false", Status::hint, "use PyTorch's Adam",
+         "the same formula; this engine's kernel runs it"),
+    flag("optimizer.params.fp32_optimizer_states", "true", Status::supported,
+         "moments in float32",
+         "bf16.bf16_optimizer_states and outrigger.states decide; a contradiction is an error"),
+    flag("optimizer.params.amsgrad", "false", Status::refused, "keep the largest second moment",
+         "AMSGrad is not offered, as in DeepSpeed; leave the key out"),
+    any("optimizer.params.max_grad_norm", "null", Status::refused, "clipping inside the optimizer",
+        "use the top-level key gradient_clipping"),
+
+    flag("zero_allow_untested_optimizer", "false", Status::hint, "allow optimizers of the host"),
+    flag("zero_force_ds_cpu_optimizer", "true", Status::hint, "require the CPU kernel with offload",
+         "the engine's own kernel always runs"),
+
+    section("scheduler", "learning-rate schedule"),
+    choice("scheduler.type", "null", "",
+           "WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest", Status::supported,
+           "name of the schedule",
+           "compute the rate in the host and set it with otr_engine_set_group_value(engine, NULL, "
+           "\"lr\", value)"),
+    any("scheduler.params", "null", Status::hint, "the schedule's parameters"),
+};
+
+}  // namespace outrigger::config::rows

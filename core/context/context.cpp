@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/context/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/context/error.h"
+#include "core/topology/topology.h"
+
+namespace outrigger {
+namespace {
+
+// This rank's share of the cores. A launcher that has bound its workers says so with
+// OTR_CORES_BOUND=1; otherwise the ranks of this host divide what they all see.
+int32_t default_workers() {
+  const int32_t cores = topology::available_cores();
+  const char* bound = std::getenv("OTR_CORES_BOUND");
+  if (bound != nullptr && std::string_view(bound) == "1") return cores;
+  const char* local = std::getenv("LOCAL_WORLD_SIZE");
+  const int32_t ranks = local == nullptr ? 1 : std::max(1, std::atoi(local));
+  return std::max(1, cores / ranks);
+}
+
+}  // namespace
+
+Context::Context(const otr_context_options& options) : options_(options) {
+  if (options.workers < 0 || options.workers > 1024) {
+    fail(OTR_E_ARGUMENT, "workers = {}; legal is 1 to 1024, or 0 for this rank's share of the cores",
+         options.workers);
+  }
+  if (options.log_level < OTR_LOG_ERROR || options.log_level > OTR_LOG_DEBUG) {
+    fail(OTR_E_ARGUMENT, "log_level = {}; legal is OTR_LOG_ERROR ({}) to OTR_LOG_DEBUG ({})",
+         options.log_level, static_cast<int>(OTR_LOG_ERROR), static_cast<int>(OTR_LOG_DEBUG));
+  }
+  workers_ = options.workers != 0 ? options.workers : default_workers();
+}
+
+void Context::log(int32_t level, const std::string& text) const {
+  if (options_.log_callback == nullptr || level > options_.log_level) return;
+  const std::lock_guard lock(log_mutex_);
+  options_.log_callback(level, text.c_str(), options_.log_user_data);
+}
+
+}  // namespace outrigger

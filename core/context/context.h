@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that would otherwise be global.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "outrigger.h"
+
+namespace outrigger {
+
+class Context {
+ public:
+  explicit Context(const otr_context_options& options);
+
+  [[nodiscard]] int32_t workers() const { return workers_; }  // threads per engine
+  void log(int32_t level, const std::string& text) const;
+
+ private:
+  otr_context_options options_;
+  int32_t workers_;
+  mutable std::mutex log_mutex_;
+};
+
+}  // namespace outrigger

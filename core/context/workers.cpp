@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/context/workers.h"
+
+namespace outrigger {
+
+Workers::Workers(int32_t threads) {
+  for (int32_t worker = 1; worker < threads; ++worker) {
+    threads_.emplace_back([this, worker] { serve(worker); });
+  }
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::run(int64_t count, const Task& task) {
+  const std::lock_guard turn(turn_);
+  if (threads_.empty() || count <= 1) {
+    for (int64_t i = 0; i < count; ++i) task(i, 0);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    task_ = &task;
+    count_ = count;
+    next_.store(0, std::memory_order_relaxed);
+    busy_ = static_cast<int32_t>(threads_.size());
+    ++run_;
+  }
+  wake_.notify_all();
+  drain(task, count, 0);
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [this] { return busy_ == 0; });
+}
+
+void Workers::serve(int32_t worker) {
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return stop_ || run_ != seen; });
+    if (stop_) return;
+    seen = run_;
+    const Task* task = task_;
+    const int64_t count = count_;
+    lock.unlock();
+    drain(*task, count, worker);
+    lock.lock();
+    if (--busy_ == 0) done_.notify_one();
+  }
+}
+
+void Workers::drain(const Task& task, int64_t count, int32_t worker) {
+  for (;;) {
+    const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= count) return;
+    task(i, worker);
+  }
+}
+
+}  // namespace outrigger

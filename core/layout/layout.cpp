@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/layout/layout.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+
+namespace outrigger::layout {
+namespace {
+
+using kernels::kLeaf;
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Runs of trainable roots, the last declared first; each run ascending.
+std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Place>& places,
+                                      int64_t bucket_elements) {
+  std::vector<std::vector<int64_t>> runs;
+  int64_t filled = 0;
+  for (int64_t id = model.size(); id-- > 0;) {
+    const Parameter& p = model.at(id);
+    if (p.root != id || !p.trainable || p.count == 0) continue;
+    const int64_t padded = places[static_cast<size_t>(id)].padded;
+    if (runs.empty() || filled + padded > bucket_elements) {
+      runs.emplace_back();
+      filled = 0;
+    }
+    runs.back().push_back(id);
+    filled += padded;
+  }
+  for (auto& run : runs) std::reverse(run.begin(), run.end());
+  return runs;
+}
+
+}  // namespace
+
+Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
+    : world_(world), places_(static_cast<size_t>(model.size())) {
+  for (int64_t id = 0; id < model.size(); ++id) {
+    if (model.at(id).root == id) places_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
+  }
+  const auto runs = cut(model, places_, bucket_elements);
+  buckets_.resize(runs.size());
+  for (size_t b = runs.size(); b-- > 0;) {  // the last bucket holds the first parameters
+    Bucket& bucket = buckets_[b];
+    bucket.parameters = runs[b];
+    bucket.begin = trainable_;
+    for (const int64_t id : bucket.parameters) {
+      Place& place = places_[static_cast<size_t>(id)];
+      place.flat = bucket.begin + bucket.elements;
+      place.bucket = static_cast<int64_t>(b);
+      bucket.elements += place.padded;
+    }
+    bucket.elements = round_up(bucket.elements, world * kLeaf);
+    bucket.slice = bucket.elements / world;
+    bucket.shard = trainable_ / world;
+    trainable_ += bucket.elements;
+    largest_bucket_ = std::max(largest_bucket_, bucket.elements);
+  }
+  flat_ = trainable_;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    Place& place = places_[static_cast<size_t>(id)];
+    if (model.at(id).root != id || place.bucket >= 0) continue;
+    place.flat = flat_;  // frozen or empty
+    flat_ += place.padded;
+  }
+}
+
+std::vector<Piece> Layout::pieces_of_rank(const Model& model, int32_t rank) const {
+  std::vector<Piece> pieces;
+  for (size_t b = buckets_.size(); b-- > 0;) {
+    const Bucket& bucket = buckets_[b];
+    const int64_t begin = bucket.begin + rank * bucket.slice;
+    const int64_t end = begin + bucket.slice;
+    for (const int64_t id : bucket.parameters) {
+      const int64_t flat = place(id).flat;
+      const int64_t from = std::max(begin, flat);
+      const int64_t to = std::min(end, flat + model.at(id).count);
+      if (from < to) pieces.push_back({id, from - flat, to - from, from, bucket.shard + from - begin});
+    }
+  }
+  return pieces;
+}
+
+std::vector<Piece> Layout::pieces_of_all(const Model& model) const {
+  std::vector<Piece> pieces;
+  for (size_t b = buckets_.size(); b-- > 0;) {
+    for (const int64_t id : buckets_[b].parameters) {
+      pieces.push_back({id, 0, model.at(id).count, place(id).flat, place(id).flat});
+    }
+  }
+  return pieces;
+}
+
+int64_t Layout::parameter_at(int64_t flat) const {
+  for (const Bucket& bucket : buckets_) {
+    if (flat < bucket.begin || flat >= bucket.begin + bucket.elements) continue;
+    for (const int64_t id : bucket.parameters) {
+      if (flat < place(id).flat + place(id).padded) return id;
+    }
+    return bucket.parameters.back();
+  }
+  return -1;
+}
+
+}  // namespace outrigger::layout

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters of a model as they were declared.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace outrigger::layout {
+
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t count = 0;          // elements
+  int64_t root = 0;           // own id, or the id whose storage this name shares
+  int32_t group = 0;          // index into Model::groups
+  bool trainable = true;
+  int32_t contributions = 1;  // expected in one pass; a root's includes its aliases'
+};
+
+class Model {
+ public:
+  // Throws OTR_E_DUPLICATE, OTR_E_NOT_FOUND, OTR_E_SHAPE. Sets id, root and group.
+  int64_t add(Parameter parameter, std::string_view group, int64_t alias_of);
+
+  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(parameters_.size()); }
+  [[nodiscard]] const Parameter& at(int64_t id) const;     // throws OTR_E_NOT_FOUND
+  [[nodiscard]] int64_t id_of(std::string_view name) const;  // throws, with the nearest name
+  [[nodiscard]] const Parameter& root(int64_t id) const { return at(at(id).root); }
+
+  [[nodiscard]] const std::vector<std::string>& groups() const { return groups_; }
+  [[nodiscard]] int32_t group_of(std::string_view name) const;  // throws OTR_E_NOT_FOUND
+
+  // One line for each declaration, the same on all ranks if the declarations are.
+  [[nodiscard]] std::vector<std::string> lines() const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::vector<std::string> groups_{"default"};
+  std::unordered_map<std::string, int64_t> ids_;
+};
+
+}  // namespace outrigger::layout

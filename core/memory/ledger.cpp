@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/memory/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace outrigger::memory {
+
+const char* name_of(Purpose purpose) {
+  static constexpr std::array<const char*, kPurposes + 1> kNames{
+      "published parameters", "master weights",   "exp_avg",          "exp_avg_sq",
+      "gradient accumulators", "gradient buckets", "gradient scratch", "acquired copies",
+      "output gradients",     "initial values",   "total"};
+  return kNames.at(static_cast<size_t>(purpose));
+}
+
+void Ledger::charge(Purpose purpose, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (Entry* entry : {&entries_.at(static_cast<size_t>(purpose)), &entries_.back()}) {
+    entry->resident += bytes;
+    entry->peak = std::max(entry->peak, entry->resident);
+  }
+}
+
+std::array<Entry, kPurposes + 1> Ledger::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_;
+}
+
+void Ledger::reset_peaks() {
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) entry.peak = entry.resident;
+}
+
+Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes)
+    : ledger_(&ledger), purpose_(purpose), bytes_(bytes) {
+  ledger.charge(purpose, bytes);
+}
+
+Charge& Charge::operator=(Charge&& other) noexcept {
+  if (this != &other) {
+    release();
+    ledger_ = std::exchange(other.ledger_, nullptr);
+    purpose_ = other.purpose_;
+    bytes_ = other.bytes_;
+  }
+  return *this;
+}
+
+void Charge::release() {
+  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_);
+  ledger_ = nullptr;
+}
+
+}  // namespace outrigger::memory

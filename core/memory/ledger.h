@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds how many bytes for what. Every big block of an engine is charged here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+namespace outrigger::memory {
+
+enum class Purpose : uint8_t {
+  published,     // parameters in the compute dtype
+  master,        // float32 master weights, where the published ones are not the master
+  exp_avg,       // Adam's first moment
+  exp_avg_sq,    // Adam's second moment
+  accumulators,  // summed gradients
+  buckets,       // gradients on their way to the reduction
+  scratch,       // gradient slots and contributions that found their bucket's place taken
+  windows,       // acquired copies
+  outputs,       // scaled output gradients
+  initial,       // values given before commit
+  count
+};
+inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
+[[nodiscard]] const char* name_of(Purpose purpose);
+
+struct Entry {
+  int64_t resident = 0;
+  int64_t peak = 0;
+};
+
+class Ledger {
+ public:
+  void charge(Purpose purpose, int64_t bytes);  // negative: give back
+  [[nodiscard]] std::array<Entry, kPurposes + 1> entries() const;  // the last is the total
+  void reset_peaks();
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<Entry, kPurposes + 1> entries_{};
+};
+
+// A charge that is given back on destruction.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(Ledger& ledger, Purpose purpose, int64_t bytes);
+  Charge(Charge&& other) noexcept { *this = static_cast<Charge&&>(other); }
+  Charge& operator=(Charge&& other) noexcept;
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  ~Charge() { release(); }
+
+ private:
+  void release();
+  Ledger* ledger_ = nullptr;
+  Purpose purpose_ = Purpose::published;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace outrigger::memory

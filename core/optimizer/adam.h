@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// From hyperparameters to the scalars of one update, and from a norm to the clip coefficient: everything
+// of a step that is computed once on the host, in double.
+#pragma once
+
+#include <cstdint>
+
+#include "core/config/config.h"
+#include "kernels/kernels.h"
+
+namespace outrigger::optimizer {
+
+// step: number of this update, from 1. gradient_factor: 1/(loss scale × world) × clip coefficient.
+[[nodiscard]] kernels::AdamScalars adam_scalars(const config::OptimizerConfig& config, int64_t step,
+                                                double gradient_factor);
+
+// clip / (norm + 1e-6) where that is below 1, else 1; clip 0 means no clipping.
+[[nodiscard]] double clip_coefficient(double norm, double clip);
+
+}  // namespace outrigger::optimizer

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tensor/tensor.h"
+
+#include <array>
+
+#include "core/context/error.h"
+
+namespace outrigger::tensor {
+namespace {
+
+struct Known {
+  Format format;
+  std::string_view name;
+  otr_dtype dtype;
+};
+constexpr std::array<Known, 4> kKnown{{
+    {Format::float32, "float32", {OTR_DTYPE_FLOAT, 32, 1}},
+    {Format::bfloat16, "bfloat16", {OTR_DTYPE_BFLOAT, 16, 1}},
+    {Format::float16, "float16", {OTR_DTYPE_FLOAT, 16, 1}},
+    {Format::float64, "float64", {OTR_DTYPE_FLOAT, 64, 1}},
+}};
+
+// Calls row(offset in elements, index of the row's first element) for every innermost row.
+template <typename Row>
+void for_each_row(const View& view, const Row& row) {
+  const size_t dims = view.shape.size();
+  if (view.count == 0) return;
+  if (dims == 0) {
+    row(int64_t{0}, int64_t{0});
+    return;
+  }
+  std::vector<int64_t> index(dims - 1, 0);
+  const int64_t inner = view.shape[dims - 1];
+  for (int64_t done = 0; done < view.count; done += inner) {
+    int64_t offset = 0;
+    for (size_t d = 0; d + 1 < dims; ++d) offset += index[d] * view.strides[d];
+    row(offset, done);
+    for (size_t d = dims - 1; d-- > 0;) {
+      if (++index[d] < view.shape[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Format format) { return kKnown.at(static_cast<size_t>(format)).name; }
+otr_dtype dtype_of(Format format) { return kKnown.at(static_cast<size_t>(format)).dtype; }
+
+Format format_of(const otr_dtype& dtype, std::string_view what) {
+  for (const Known& k : kKnown) {
+    if (k.dtype.code == dtype.code && k.dtype.bits == dtype.bits && dtype.lanes == 1) return k.format;
+  }
+  fail(OTR_E_DTYPE,
+       "{} has dtype code {}, {} bits, {} lanes; legal are float32, bfloat16, float16 and float64: "
+       "convert it first",
+       what, dtype.code, dtype.bits, dtype.lanes);
+}
+
+Format format_named(std::string_view name) {
+  for (const Known& k : kKnown) {
+    if (k.name == name) return k.format;
+  }
+  fail(OTR_E_DTYPE, "dtype \"{}\" is unknown; legal are float32, bfloat16, float16 and float64", name);
+}
+
+std::string text_of(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+int64_t count_of(std::span<const int64_t> shape, std::string_view what) {
+  constexpr int64_t kMost = int64_t{1} << 56;  // room for every product with an element size
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      fail(OTR_E_SHAPE, "{} has shape {}: an extent cannot be negative", what, text_of(shape));
+    }
+    if (__builtin_mul_overflow(count, extent, &count) || count > kMost) {
+      fail(OTR_E_SHAPE, "{} has shape {}: more than 2^56 elements", what, text_of(shape));
+    }
+  }
+  return count;
+}
+
+View check(const otr_tensor& t, std::string_view what, bool data_required) {
+  if (t.device.device_type != OTR_DEVICE_CPU) {
+    fail(OTR_E_DEVICE, "{} is on device type {}; this engine takes CPU tensors (type {})", what,
+         t.device.device_type, static_cast<int>(OTR_DEVICE_CPU));
+  }
+  if (t.ndim < 0 || t.ndim > 64) {
+    fail(OTR_E_SHAPE, "{} has ndim {}; legal is 0 to 64", what, t.ndim);
+  }
+  if (t.ndim > 0 && t.shape == nullptr) {
+    fail(OTR_E_ARGUMENT, "{} has ndim {} but its shape is NULL", what, t.ndim);
+  }
+  View view;
+  view.format = format_of(t.dtype, what);
+  view.shape.assign(t.shape, t.shape + t.ndim);
+  view.count = count_of(view.shape, what);
+  view.strides.resize(view.shape.size());
+  int64_t expected = 1;
+  for (size_t d = view.shape.size(); d-- > 0;) {
+    view.strides[d] = t.strides == nullptr ? expected : t.strides[d];
+    if (view.shape[d] != 1 && view.strides[d] != expected) view.contiguous = false;
+    expected *= view.shape[d];
+  }
+  if (view.count == 0) view.contiguous = true;
+  if (t.data == nullptr) {
+    if (data_required && view.count > 0) {
+      fail(OTR_E_ARGUMENT, "{} has {} elements but its data is NULL", what, view.count);
+    }
+    return view;
+  }
+  view.data = static_cast<std::byte*>(t.data) + t.byte_offset;
+  const auto size = kernels::size_of(view.format);
+  if (view.count > 0 && reinterpret_cast<uintptr_t>(view.data) % size != 0) {
+    fail(OTR_E_ARGUMENT, "{} starts at an address that is not a multiple of its element size {}", what,
+         size);
+  }
+  return view;
+}
+
+void read(void* destination, Format to, const View& from, float factor) {
+  const auto copy = [&](std::byte* out, const std::byte* in, int64_t count) {
+    if (factor == 1.0F) {
+      kernels::convert(out, to, in, from.format, count);
+    } else {
+      kernels::scale(out, to, in, from.format, factor, count);
+    }
+  };
+  auto* out = static_cast<std::byte*>(destination);
+  if (from.contiguous) {
+    copy(out, from.data, from.count);
+    return;
+  }
+  const auto in_size = static_cast<int64_t>(kernels::size_of(from.format));
+  const auto out_size = static_cast<int64_t>(kernels::size_of(to));
+  const int64_t inner = from.shape.back();
+  const int64_t stride = from.strides.back();
+  for_each_row(from, [&](int64_t offset, int64_t first) {
+    const std::byte* row = from.data + offset * in_size;
+    if (stride == 1) {
+      copy(out + first * out_size, row, inner);
+      return;
+    }
+    for (int64_t i = 0; i < inner; ++i) {
+      copy(out + (first + i) * out_size, row + i * stride * in_size, 1);
+    }
+  });
+}
+
+void write(const View& to, const void* source, Format from) {
+  const auto* in = static_cast<const std::byte*>(source);
+  if (to.contiguous) {
+    kernels::convert(to.data, to.format, in, from, to.count);
+    return;
+  }
+  const auto in_size = static_cast<int64_t>(kernels::size_of(from));
+  const auto out_size = static_cast<int64_t>(kernels::size_of(to.format));
+  const int64_t inner = to.shape.back();
+  const int64_t stride = to.strides.back();
+  for_each_row(to, [&](int64_t offset, int64_t first) {
+    std::byte* row = to.data + offset * out_size;
+    if (stride == 1) {
+      kernels::convert(row, to.format, in + first * in_size, from, inner);
+      return;
+    }
+    for (int64_t i = 0; i < inner; ++i) {
+      kernels::convert(row + i * stride * out_size, to.format, in + (first + i) * in_size, from, 1);
+    }
+  });
+}
+
+otr_tensor make(void* data, Format format, std::span<const int64_t> shape) {
+  otr_tensor t{};
+  t.data = data;
+  t.device = {OTR_DEVICE_CPU, 0};
+  t.ndim = static_cast<int32_t>(shape.size());
+  t.dtype = dtype_of(format);
+  // DLPack's shape is not const; nothing in this library writes through it.
+  t.shape = const_cast<int64_t*>(shape.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  return t;
+}
+
+}  // namespace outrigger::tensor

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of the host's memory: checks, and strided copies from and to contiguous memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "outrigger.h"
+
+namespace outrigger::tensor {
+
+using kernels::Format;
+
+// "float32", "bfloat16", "float16", "float64"
+[[nodiscard]] std::string_view name_of(Format format);
+[[nodiscard]] otr_dtype dtype_of(Format format);
+// Throws OTR_E_DTYPE naming `what` unless the dtype is one of the four formats.
+[[nodiscard]] Format format_of(const otr_dtype& dtype, std::string_view what);
+[[nodiscard]] Format format_named(std::string_view name);  // throws OTR_E_DTYPE
+
+// "[2, 3]"
+[[nodiscard]] std::string text_of(std::span<const int64_t> shape);
+// Product of the extents; throws OTR_E_SHAPE on a negative extent or more than 2^56 elements.
+[[nodiscard]] int64_t count_of(std::span<const int64_t> shape, std::string_view what);
+
+// A view that was checked once: on the CPU, a known format, a legal shape, data unless it is empty
+// or `data_required` is false.
+struct View {
+  std::byte* data = nullptr;
+  Format format = Format::float32;
+  int64_t count = 0;
+  bool contiguous = true;
+  std::vector<int64_t> shape, strides;
+};
+[[nodiscard]] View check(const otr_tensor& t, std::string_view what, bool data_required = true);
+
+// Row-major contiguous destination ← view × factor, rounded to nearest even.
+void read(void* destination, Format to, const View& from, float factor = 1.0F);
+// View ← row-major contiguous source, rounded to nearest even.
+void write(const View& to, const void* source, Format from);
+
+// A row-major CPU tensor; shape is kept by reference.
+[[nodiscard]] otr_tensor make(void* data, Format format, std::span<const int64_t> shape);
+
+}  // namespace outrigger::tensor
