@@ -66,20 +66,33 @@ Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
   }
 }
 
+Piece Layout::intersect(const Model& model, const Bucket& bucket, int64_t id, int32_t rank) const {
+  const int64_t begin = bucket.begin + rank * bucket.slice;
+  const int64_t flat = place(id).flat;
+  const int64_t from = std::max(begin, flat);
+  const int64_t to = std::min(begin + bucket.slice, flat + model.at(id).count);
+  return {id, from - flat, to - from, from, bucket.shard + from - begin};
+}
+
 std::vector<Piece> Layout::pieces_of_rank(const Model& model, int32_t rank) const {
   std::vector<Piece> pieces;
   for (size_t b = buckets_.size(); b-- > 0;) {
-    const Bucket& bucket = buckets_[b];
-    const int64_t begin = bucket.begin + rank * bucket.slice;
-    const int64_t end = begin + bucket.slice;
-    for (const int64_t id : bucket.parameters) {
-      const int64_t flat = place(id).flat;
-      const int64_t from = std::max(begin, flat);
-      const int64_t to = std::min(end, flat + model.at(id).count);
-      if (from < to) pieces.push_back({id, from - flat, to - from, from, bucket.shard + from - begin});
+    for (const int64_t id : buckets_[b].parameters) {
+      const Piece piece = intersect(model, buckets_[b], id, rank);
+      if (piece.count > 0) pieces.push_back(piece);
     }
   }
   return pieces;
+}
+
+std::vector<Layout::Owned> Layout::owners(const Model& model, int64_t root) const {
+  std::vector<Owned> owners;
+  if (place(root).bucket < 0) return owners;
+  for (int32_t rank = 0; rank < world_; ++rank) {
+    const Piece piece = intersect(model, bucket(place(root).bucket), root, rank);
+    if (piece.count > 0) owners.push_back({rank, piece});
+  }
+  return owners;
 }
 
 std::vector<Piece> Layout::pieces_of_all(const Model& model) const {

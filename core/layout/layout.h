@@ -57,10 +57,19 @@ class Layout {
   [[nodiscard]] std::vector<Piece> pieces_of_rank(const Model& model, int32_t rank) const;
   // Everything, for states that are not sharded: Piece::shard is the flat offset.
   [[nodiscard]] std::vector<Piece> pieces_of_all(const Model& model) const;
+  // Who owns what of one trainable root, in order.
+  struct Owned {
+    int32_t rank;
+    Piece piece;
+  };
+  [[nodiscard]] std::vector<Owned> owners(const Model& model, int64_t root) const;
   // The trainable parameter whose elements (or padding) hold this flat index.
   [[nodiscard]] int64_t parameter_at(int64_t flat) const;
 
  private:
+  // The part of a bucket's parameter in a rank's slice; count <= 0 if there is none.
+  [[nodiscard]] Piece intersect(const Model& model, const Bucket& bucket, int64_t id, int32_t rank) const;
+
   int32_t world_;
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/communicator.h"
+
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "c_api/src/handles.h"
+#include "outrigger.h"
+
+using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+otr_comm_options comm_defaults() {
+  otr_comm_options o{};
+  o.struct_size = sizeof o;
+  o.world_size = 1;
+  o.timeout = 300;
+  return o;
+}
+
+comm::Settings settings_of(const otr_comm_options& options) {
+  if (!(options.timeout > 0) || std::isinf(options.timeout)) {
+    fail(OTR_E_ARGUMENT, "timeout = {} seconds; legal is any finite number above 0", options.timeout);
+  }
+  comm::Settings settings;
+  settings.timeout = options.timeout;
+  return settings;
+}
+
+otr_comm* wrap(const std::shared_ptr<Context>& context, std::unique_ptr<comm::Communicator> made) {
+  return new otr_comm(std::make_shared<Comm>(Comm{context, std::move(made)}));
+}
+
+comm::Communicator& communicator(otr_comm* handle) { return *get(handle, "comm")->communicator; }
+
+}  // namespace
+
+int32_t otr_comm_options_init(otr_comm_options* options, size_t size) noexcept {
+  return init_struct(options, size, comm_defaults(), "options");
+}
+
+int32_t otr_comm_create_self(otr_context* context, otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    *out_comm = wrap(get(context, "context"), comm::make_self());
+  });
+}
+
+int32_t otr_comm_create_threads(otr_context* context, int32_t world_size, const otr_comm_options* options,
+                                otr_comm** out_comms) noexcept {
+  return guard([&] {
+    required(out_comms, "out_comms");
+    if (world_size < 1 || world_size > 1024) {
+      fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to 1024", world_size);
+    }
+    std::fill_n(out_comms, world_size, nullptr);
+    const auto& kept = get(context, "context");
+    auto made = comm::make_threads(world_size, settings_of(read_struct(options, comm_defaults(), "options")));
+    std::vector<std::unique_ptr<otr_comm>> handles;
+    for (auto& c : made) handles.emplace_back(wrap(kept, std::move(c)));
+    for (size_t i = 0; i < handles.size(); ++i) out_comms[i] = handles[i].release();
+  });
+}
+
+int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* options,
+                            otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& kept = get(context, "context");
+    const otr_comm_options o = read_struct(&required(options, "options"), comm_defaults(), "options");
+    if (o.world_size < 1 || o.world_size > 1024) {
+      fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to 1024", o.world_size);
+    }
+    if (o.rank < 0 || o.rank >= o.world_size) {
+      fail(OTR_E_ARGUMENT, "rank = {}; legal is 0 to world_size - 1 = {}", o.rank, o.world_size - 1);
+    }
+    if (o.job == nullptr || o.job[0] == '\0') {
+      fail(OTR_E_ARGUMENT, "job is {}: give all ranks of one job the same text, or use otr_comm_from_env",
+           o.job == nullptr ? "NULL" : "empty");
+    }
+    *out_comm = wrap(kept, comm::make_shm(o.rank, o.world_size, o.job, settings_of(o)));
+  });
+}
+
+int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
+                          otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& kept = get(context, "context");
+    const otr_comm_options o = read_struct(options, comm_defaults(), "options");
+    const comm::Launch launch = comm::read_launch_environment();
+    if (launch.world == 1) {
+      *out_comm = wrap(kept, comm::make_self());
+      return;
+    }
+    if (launch.local_world != launch.world) {
+      fail(OTR_E_UNSUPPORTED,
+           "{} started {} ranks, {} of them on this host; ranks on several hosts need an MPI or NCCL "
+           "communicator, which this version does not have: run all ranks on one host",
+           launch.launcher, launch.world, launch.local_world);
+    }
+    const std::string job = o.job != nullptr && o.job[0] != '\0' ? o.job : launch.job;
+    *out_comm = wrap(kept, comm::make_shm(launch.rank, launch.world, job, settings_of(o)));
+  });
+}
+
+int32_t otr_comm_rank(const otr_comm* comm, int32_t* out_rank) noexcept {
+  return guard([&] {
+    required(out_rank, "out_rank") = 0;
+    *out_rank = get(comm, "comm")->communicator->rank();
+  });
+}
+
+int32_t otr_comm_size(const otr_comm* comm, int32_t* out_world_size) noexcept {
+  return guard([&] {
+    required(out_world_size, "out_world_size") = 0;
+    *out_world_size = get(comm, "comm")->communicator->size();
+  });
+}
+
+int32_t otr_comm_barrier(otr_comm* comm) noexcept {
+  return guard([&] { communicator(comm).barrier("otr_comm_barrier"); });
+}
+
+int32_t otr_comm_broadcast(otr_comm* comm, void* data, size_t bytes, int32_t root) noexcept {
+  return guard([&] {
+    comm::Communicator& c = communicator(comm);
+    if (bytes > 0) required(static_cast<char*>(data), "data");
+    if (root < 0 || root >= c.size()) fail(OTR_E_ARGUMENT, "root = {}; legal is 0 to {}", root, c.size() - 1);
+    c.broadcast({static_cast<std::byte*>(data), bytes}, root, "otr_comm_broadcast");
+  });
+}
+
+int32_t otr_comm_all_gather(otr_comm* comm, const void* mine, size_t bytes, void* all) noexcept {
+  return guard([&] {
+    comm::Communicator& c = communicator(comm);
+    if (bytes > 0) {
+      required(static_cast<const char*>(mine), "mine");
+      required(static_cast<char*>(all), "all");
+    }
+    c.all_gather({static_cast<const std::byte*>(mine), bytes},
+                 {static_cast<std::byte*>(all), bytes * static_cast<size_t>(c.size())}, "otr_comm_all_gather");
+  });
+}
+
+int32_t otr_comm_all_reduce_sum(otr_comm* comm, double* values, size_t count) noexcept {
+  return guard([&] {
+    comm::Communicator& c = communicator(comm);
+    if (count > 0) required(values, "values");
+    std::vector<double> all(count * static_cast<size_t>(c.size()));
+    c.all_gather(std::as_bytes(std::span(values, count)), std::as_writable_bytes(std::span(all)),
+                 "otr_comm_all_reduce_sum");
+    for (size_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (size_t at = i; at < all.size(); at += count) sum += all[at];
+      values[i] = sum;
+    }
+  });
+}
+
+int32_t otr_comm_abort(otr_comm* comm, const char* reason) noexcept {
+  return guard([&] { communicator(comm).abort(reason == nullptr ? "no reason given" : reason); });
+}
+
+void otr_comm_destroy(otr_comm* comm) noexcept { destroy(comm); }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <string>
+
+#include "c_api/src/handles.h"
+#include "core/tensor/tensor.h"
+#include "kernels/kernels.h"
+#include "outrigger.h"
+
+using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+otr_context_options context_defaults() {
+  otr_context_options o{};
+  o.struct_size = sizeof o;
+  o.log_level = OTR_LOG_WARNING;
+  return o;
+}
+
+std::string describe_build() {
+  const char* simd_error = kernels::simd_error();
+  return fmt::format(
+      R"({{"version": "{}", "abi": {}, "compiler": "{}", "simd": "{}", "simd_available": "{}", )"
+      R"("simd_error": "{}", "communicators": ["self", "threads", "shm"]}})",
+      OTR_VERSION_STRING, OTR_ABI_VERSION, __VERSION__, kernels::simd_name(), kernels::simd_available(),
+      simd_error == nullptr ? "" : simd_error);
+}
+
+}  // namespace
+
+const char* otr_version(void) noexcept { return OTR_VERSION_STRING; }
+int32_t otr_abi_version(void) noexcept { return OTR_ABI_VERSION; }
+
+const char* otr_build_info(void) noexcept {
+  try {
+    static const std::string kText = describe_build();
+    return kText.c_str();
+  } catch (...) {
+    return "{}";
+  }
+}
+
+int32_t otr_tensor_init(void* data, const char* dtype, int32_t ndim, int64_t* shape,
+                        otr_tensor* out_tensor) noexcept {
+  return guard([&] {
+    required(out_tensor, "out_tensor") = {};
+    required(dtype, "dtype");
+    if (ndim < 0 || ndim > 64) fail(OTR_E_ARGUMENT, "ndim = {}; legal is 0 to 64", ndim);
+    if (ndim > 0) required(shape, "shape");
+    const kernels::Format format = tensor::format_named(dtype);
+    for (int32_t d = 0; d < ndim; ++d) {
+      if (shape[d] < 0) fail(OTR_E_ARGUMENT, "shape[{}] = {}; legal is 0 or more", d, shape[d]);
+    }
+    *out_tensor = tensor::make(data, format, {shape, static_cast<size_t>(ndim)});
+  });
+}
+
+int32_t otr_call_info_init(otr_call_info* info, size_t size) noexcept {
+  return init_struct(info, size, otr_call_info{}, "info");
+}
+
+int32_t otr_context_options_init(otr_context_options* options, size_t size) noexcept {
+  return init_struct(options, size, context_defaults(), "options");
+}
+
+int32_t otr_context_create(const otr_context_options* options, otr_context** out_context) noexcept {
+  return guard([&] {
+    required(out_context, "out_context") = nullptr;
+    const auto read = read_struct(options, context_defaults(), "options");
+    if (const char* error = kernels::simd_error()) fail(OTR_E_UNSUPPORTED, "{}", error);
+    *out_context = new otr_context(std::make_shared<Context>(read));
+  });
+}
+
+void otr_context_destroy(otr_context* context) noexcept { destroy(context); }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/engine.h"
+
+#include "c_api/src/handles.h"
+#include "outrigger.h"
+
+using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+otr_param_options param_defaults() {
+  otr_param_options o{};
+  o.struct_size = sizeof o;
+  o.trainable = 1;
+  o.alias_of = -1;
+  o.contributions = 1;
+  return o;
+}
+
+engine::Engine& engine_of(otr_engine* handle) { return *get(handle, "engine"); }
+const engine::Engine& engine_of(const otr_engine* handle) { return *get(handle, "engine"); }
+
+engine::ParameterOptions options_of(const otr_param_options& o) {
+  if (o.trainable != 0 && o.trainable != 1) {
+    fail(OTR_E_ARGUMENT, "trainable = {}; legal is 1, or 0 for frozen", o.trainable);
+  }
+  if (o.contributions < 1) fail(OTR_E_ARGUMENT, "contributions = {}; legal is 1 or more", o.contributions);
+  if (o.alias_of < -1) fail(OTR_E_ARGUMENT, "alias_of = {}; legal is an id, or -1 for none", o.alias_of);
+  if (o.replicated != 0) {
+    fail(OTR_E_UNSUPPORTED, "replicated = {}: tensor-parallel replicas are not built yet; it must be 0",
+         o.replicated);
+  }
+  return {o.trainable != 0, o.alias_of, o.group == nullptr ? "default" : o.group, o.contributions};
+}
+
+}  // namespace
+
+int32_t otr_param_options_init(otr_param_options* options, size_t size) noexcept {
+  return init_struct(options, size, param_defaults(), "options");
+}
+
+int32_t otr_engine_create(otr_comm* comm, const char* config_json, otr_engine** out_engine) noexcept {
+  return guard([&] {
+    required(out_engine, "out_engine") = nullptr;
+    const auto& kept = get(comm, "comm");
+    *out_engine = new otr_engine(std::make_shared<engine::Engine>(
+        kept->context, kept->communicator, config_json == nullptr ? "" : config_json));
+  });
+}
+
+int32_t otr_engine_add_parameter(otr_engine* engine, const char* name, const otr_tensor* initial,
+                                 const otr_param_options* options, int64_t* out_id) noexcept {
+  return guard([&] {
+    required(out_id, "out_id") = 0;
+    engine::Engine& e = engine_of(engine);
+    const auto read = options_of(read_struct(options, param_defaults(), "options"));
+    required(name, "name");
+    if (initial == nullptr && read.alias_of >= 0) {
+      const auto& shape = e.model().at(read.alias_of).shape;
+      *out_id = e.add_parameter(name, tensor::make(nullptr, kernels::Format::float32, shape), read);
+      return;
+    }
+    *out_id = e.add_parameter(name, required(initial, "initial"), read);
+  });
+}
+
+int32_t otr_engine_commit(otr_engine* engine) noexcept {
+  return guard([&] { engine_of(engine).commit(); });
+}
+
+int32_t otr_engine_finalize(otr_engine* engine) noexcept {
+  return guard([&] { engine_of(engine).finalize(); });
+}
+
+int32_t otr_engine_abort(otr_engine* engine, const char* reason) noexcept {
+  return guard([&] { engine_of(engine).abort(reason == nullptr ? "no reason given" : reason); });
+}
+
+int32_t otr_engine_check(otr_engine* engine) noexcept {
+  return guard([&] { engine_of(engine).check(); });
+}
+
+void otr_engine_destroy(otr_engine* engine) noexcept { destroy(engine); }
+
+int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) noexcept {
+  return guard([&] {
+    required(out_count, "out_count") = 0;
+    *out_count = engine_of(engine).live_passes();
+  });
+}
+
+int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
+  return guard([&] {
+    engine::Engine& e = engine_of(engine);
+    otr_step_report full{};
+    const auto read = read_struct(report, full, "report");
+    e.step(full);
+    if (report == nullptr) return;
+    full.struct_size = read.struct_size;
+    std::memcpy(report, &full, std::min<size_t>(read.struct_size, sizeof full));
+  });
+}
+
+int32_t otr_engine_set_group_value(otr_engine* engine, const char* group, const char* name,
+                                   double value) noexcept {
+  return guard([&] {
+    engine_of(engine).set_group_value(group == nullptr ? "" : group, &required(name, "name"), value);
+  });
+}
+
+int32_t otr_engine_get_group_value(const otr_engine* engine, const char* group, const char* name,
+                                   double* out_value) noexcept {
+  return guard([&] {
+    required(out_value, "out_value") = 0;
+    *out_value = engine_of(engine).group_value(group == nullptr ? "" : group, &required(name, "name"));
+  });
+}
+
+int32_t otr_engine_config(const otr_engine* engine, char* buffer, size_t* inout_size) noexcept {
+  return guard([&] { write_text(engine_of(engine).config().effective_json, buffer, inout_size); });
+}
+
+int32_t otr_config_check(const char* config_json, int32_t world_size, char* buffer,
+                         size_t* inout_size) noexcept {
+  return guard([&] {
+    if (world_size < 1) fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 or more", world_size);
+    const auto config = config::parse_engine(config_json == nullptr ? "" : config_json, world_size);
+    write_text(config.effective_json, buffer, inout_size);
+  });
+}
+
+int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
+                          size_t* inout_count) noexcept {
+  return guard([&] {
+    const auto ledger = engine_of(engine).ledger().entries();
+    size_t& count = required(inout_count, "inout_count");
+    const size_t given = count;
+    count = ledger.size();
+    if (entries == nullptr && given == 0) return;
+    required(entries, "entries");
+    const size_t stride = entries->struct_size;
+    if (stride != sizeof(otr_memory_entry)) {
+      fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride, sizeof(otr_memory_entry));
+    }
+    if (given < ledger.size()) {
+      fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
+    }
+    for (size_t i = 0; i < ledger.size(); ++i) {
+      entries[i] = {};
+      entries[i].struct_size = sizeof(otr_memory_entry);
+      entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(i));
+      entries[i].resident_bytes = ledger[i].resident;
+      entries[i].peak_bytes = ledger[i].peak;
+    }
+  });
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The boundary: exceptions become status codes, and only here is the thread's error text written.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <algorithm>
+#include <string_view>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "core/context/error.h"
+
+namespace outrigger::c_api {
+
+// Both keep the text whole if memory is short: it is then a static one.
+void set_error_text(const char* text) noexcept;
+void clear_error_text() noexcept;
+
+template <typename Body>
+int32_t guard(const Body& body) noexcept {
+  clear_error_text();
+  try {
+    body();
+    return OTR_OK;
+  } catch (const Error& error) {
+    set_error_text(error.what());
+    return error.status();
+  } catch (const std::bad_alloc&) {
+    set_error_text("out of memory");
+    return OTR_E_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    set_error_text(error.what());
+    return OTR_E_INTERNAL;
+  } catch (...) {
+    set_error_text("an exception of unknown type");
+    return OTR_E_INTERNAL;
+  }
+}
+
+// A handle is a tagged pointer to the object: a handle of another kind, or one that was destroyed and not
+// overwritten yet, is told apart by its tag.
+template <typename Object, uint64_t kTag>
+struct Handle {
+  explicit Handle(std::shared_ptr<Object> o) : object(std::move(o)) {}
+  ~Handle() { *const_cast<volatile uint64_t*>(&tag) = 0; }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  [[nodiscard]] bool valid() const { return tag == kTag; }
+
+  uint64_t tag = kTag;
+  std::shared_ptr<Object> object;
+};
+
+template <typename H>
+auto& get(H* handle, const char* what) {
+  if (handle == nullptr) fail(OTR_E_ARGUMENT, "{} is NULL", what);
+  if (!handle->valid()) fail(OTR_E_ARGUMENT, "{} is not a live handle of its kind", what);
+  return handle->object;
+}
+
+template <typename H>
+void destroy(H* handle) noexcept {
+  if (handle != nullptr && handle->valid()) delete handle;
+}
+
+template <typename T>
+T& required(T* pointer, const char* what) {
+  if (pointer == nullptr) fail(OTR_E_ARGUMENT, "{} is NULL", what);
+  return *pointer;
+}
+
+inline int64_t required_count(int64_t count, const void* array, const char* what) {
+  if (count < 0) fail(OTR_E_ARGUMENT, "the number of {} is {}; legal is 0 or more", what, count);
+  if (count > 0 && array == nullptr) fail(OTR_E_ARGUMENT, "{} is NULL with a count of {}", what, count);
+  return count;
+}
+
+// Size-first structs: the caller's first bytes over the defaults. kFirst is the first release's size.
+template <typename T>
+T read_struct(const T* given, const T& defaults, const char* what, size_t first = sizeof(T)) {
+  if (given == nullptr) return defaults;
+  if (given->struct_size < first || given->struct_size > 4096) {
+    fail(OTR_E_ABI, "{}.struct_size = {}; this library knows {} to {}: fill the struct with its init function",
+         what, given->struct_size, first, sizeof(T));
+  }
+  T read = defaults;
+  std::memcpy(&read, given, std::min<size_t>(given->struct_size, sizeof(T)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t i = sizeof(T); i < given->struct_size; ++i) {
+    if (bytes[i] != 0) {
+      fail(OTR_E_ABI, "{} sets a field at byte {} that this library ({}) does not know", what, i,
+           OTR_VERSION_STRING);
+    }
+  }
+  return read;
+}
+
+template <typename T>
+int32_t init_struct(T* out, size_t size, const T& defaults, const char* what) noexcept {
+  return guard([&] {
+    required(out, what);
+    if (size < sizeof(T)) {
+      fail(OTR_E_ABI, "size = {} for {}; the first release's is {}", size, what, sizeof(T));
+    }
+    std::memset(static_cast<void*>(out), 0, size);
+    *out = defaults;
+    out->struct_size = static_cast<uint32_t>(size);
+  });
+}
+
+// Text to a caller's buffer: *inout_size is its size in, the needed size (with the NUL) out.
+void write_text(std::string_view text, char* buffer, size_t* inout_size);
+
+}  // namespace outrigger::c_api

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind each handle.
+#pragma once
+
+#include "c_api/src/guard.h"
+#include "core/comm/communicator.h"
+#include "core/context/context.h"
+#include "core/engine/engine.h"
+#include "core/engine/pass.h"
+#include "core/optimizer/shard.h"
+
+namespace outrigger::c_api {
+
+// A communicator keeps its context; an engine keeps both.
+struct Comm {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<comm::Communicator> communicator;
+};
+
+}  // namespace outrigger::c_api
+
+struct otr_context : outrigger::c_api::Handle<outrigger::Context, 0x6f74722d63747831> {
+  using Handle::Handle;
+};
+struct otr_comm : outrigger::c_api::Handle<outrigger::c_api::Comm, 0x6f74722d636f6d31> {
+  using Handle::Handle;
+};
+struct otr_engine : outrigger::c_api::Handle<outrigger::engine::Engine, 0x6f74722d656e6731> {
+  using Handle::Handle;
+};
+struct otr_pass : outrigger::c_api::Handle<outrigger::engine::Pass, 0x6f74722d70617331> {
+  using Handle::Handle;
+};
+struct otr_shard : outrigger::c_api::Handle<outrigger::optimizer::Shard, 0x6f74722d73686431> {
+  using Handle::Handle;
+};
+struct otr_optimizer : outrigger::c_api::Handle<outrigger::optimizer::Optimizer, 0x6f74722d6f707431> {
+  using Handle::Handle;
+};

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "c_api/src/handles.h"
+#include "core/optimizer/shard.h"
+#include "outrigger.h"
+
+using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+otr_shard_options shard_defaults() {
+  otr_shard_options o{};
+  o.struct_size = sizeof o;
+  return o;
+}
+
+}  // namespace
+
+int32_t otr_shard_options_init(otr_shard_options* options, size_t size) noexcept {
+  return init_struct(options, size, shard_defaults(), "options");
+}
+
+int32_t otr_shard_wrap(otr_context* context, const otr_tensor* weights, const otr_tensor* grads,
+                       const otr_shard_options* options, otr_shard** out_shard) noexcept {
+  return guard([&] {
+    required(out_shard, "out_shard") = nullptr;
+    const auto read = read_struct(options, shard_defaults(), "options");
+    *out_shard = new otr_shard(optimizer::wrap_shard(get(context, "context"), required(weights, "weights"),
+                                                     required(grads, "grads"), read));
+  });
+}
+
+int32_t otr_shard_state(otr_shard* shard, int32_t value, otr_tensor* out_tensor) noexcept {
+  return guard([&] {
+    required(out_tensor, "out_tensor") = {};
+    optimizer::Shard& s = *get(shard, "shard");
+    if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
+      fail(OTR_E_ARGUMENT, "value {} is neither OTR_VALUE_EXP_AVG ({}) nor OTR_VALUE_EXP_AVG_SQ ({})", value,
+           static_cast<int>(OTR_VALUE_EXP_AVG), static_cast<int>(OTR_VALUE_EXP_AVG_SQ));
+    }
+    if (!s.has_states) fail(OTR_E_NOT_FOUND, "shard \"{}\" has no states before its first step", s.name);
+    const bool first = value == OTR_VALUE_EXP_AVG;
+    *out_tensor = tensor::make((first ? s.exp_avg : s.exp_avg_sq).data(),
+                               first ? s.exp_avg_format : s.exp_avg_sq_format, s.weights.shape);
+  });
+}
+
+int32_t otr_shard_state_bytes(const otr_shard* shard, int64_t* out_bytes) noexcept {
+  return guard([&] {
+    required(out_bytes, "out_bytes") = 0;
+    *out_bytes = get(shard, "shard")->ledger.entries().back().resident;
+  });
+}
+
+void otr_shard_destroy(otr_shard* shard) noexcept { destroy(shard); }
+
+int32_t otr_optimizer_create(otr_context* context, const char* optimizer_json,
+                             otr_optimizer** out_optimizer) noexcept {
+  return guard([&] {
+    required(out_optimizer, "out_optimizer") = nullptr;
+    const auto& kept = get(context, "context");
+    *out_optimizer = new otr_optimizer(
+        std::make_shared<optimizer::Optimizer>(kept, optimizer_json == nullptr ? "" : optimizer_json));
+  });
+}
+
+int32_t otr_optimizer_set_value(otr_optimizer* optimizer, const char* name, double value) noexcept {
+  return guard([&] { get(optimizer, "optimizer")->set_value(&required(name, "name"), value); });
+}
+
+int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, int64_t count,
+                           otr_step_report* report) noexcept {
+  return guard([&] {
+    optimizer::Optimizer& o = *get(optimizer, "optimizer");
+    required_count(count, shards, "shards");
+    std::vector<optimizer::Shard*> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
+    otr_step_report full{};
+    const auto read = read_struct(report, full, "report");
+    o.step(list, full);
+    if (report == nullptr) return;
+    full.struct_size = read.struct_size;
+    std::memcpy(report, &full, std::min<size_t>(read.struct_size, sizeof full));
+  });
+}
+
+void otr_optimizer_destroy(otr_optimizer* optimizer) noexcept { destroy(optimizer); }

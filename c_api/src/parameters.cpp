@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "c_api/src/call_info.h"
+#include "c_api/src/handles.h"
+#include "outrigger.h"
+
+using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
+
+int32_t otr_engine_parameter_count(const otr_engine* engine, int64_t* out_count) noexcept {
+  return guard([&] {
+    required(out_count, "out_count") = 0;
+    *out_count = get(engine, "engine")->model().size();
+  });
+}
+
+int32_t otr_engine_parameter_id(const otr_engine* engine, const char* name, int64_t* out_id) noexcept {
+  return guard([&] {
+    required(out_id, "out_id") = 0;
+    *out_id = get(engine, "engine")->model().id_of(&required(name, "name"));
+  });
+}
+
+int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id, const char** out_name) noexcept {
+  return guard([&] {
+    required(out_name, "out_name") = nullptr;
+    *out_name = get(engine, "engine")->model().at(id).name.c_str();
+  });
+}
+
+int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count, const otr_call_info* info,
+                           otr_tensor* out_tensors) noexcept {
+  return guard([&] {
+    const auto& e = get(engine, "engine");
+    required_count(count, ids, "ids");
+    required_count(count, out_tensors, "out_tensors");
+    std::fill_n(out_tensors, count, otr_tensor{});
+    const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32);
+    e->acquire(ids, count, (read.flags & OTR_ACQUIRE_FLOAT32) != 0, out_tensors);
+  });
+}
+
+int32_t otr_engine_release(otr_engine* engine, const int64_t* ids, int64_t count,
+                           const otr_call_info* info) noexcept {
+  return guard([&] {
+    const auto& e = get(engine, "engine");
+    read_call_info(info, OTR_ACQUIRE_FLOAT32);
+    e->release(ids, required_count(count, ids, "ids"));
+  });
+}
+
+int32_t otr_engine_prefetch(otr_engine* engine, const int64_t* ids, int64_t count,
+                            const otr_call_info* info) noexcept {
+  return guard([&] {
+    const auto& e = get(engine, "engine");
+    read_call_info(info, OTR_ACQUIRE_FLOAT32);
+    e->prefetch(ids, required_count(count, ids, "ids"));
+  });
+}
+
+int32_t otr_engine_parameter_read(otr_engine* engine, int64_t id, int32_t value,
+                                  const otr_tensor* out) noexcept {
+  return guard([&] { get(engine, "engine")->read_value(id, value, required(out, "out")); });
+}
+
+int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id, const otr_tensor* value) noexcept {
+  return guard([&] { get(engine, "engine")->write_value(id, required(value, "value")); });
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// From declarations to a running engine: compare over the ranks, lay out, allocate, distribute.
+#include <xxhash.h>
+
+#include <algorithm>
+#include <span>
+#include <sstream>
+
+#include "core/engine/engine.h"
+#include "core/optimizer/random_key.h"
+
+namespace outrigger::engine {
+namespace {
+
+// Every rank's vector; all have the same length.
+template <typename T>
+std::vector<T> gather(comm::Communicator& comm, const std::vector<T>& mine, std::string_view label) {
+  std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
+  return all;
+}
+
+// The first rank and index whose value differs from rank 0's.
+struct Difference {
+  int32_t rank = -1;
+  size_t index = 0;
+};
+Difference first_difference(const std::vector<uint64_t>& all, size_t each) {
+  Difference first;
+  for (size_t i = each; i < all.size(); ++i) {
+    if (all[i] == all[i % each] || (first.rank >= 0 && i % each >= first.index)) continue;
+    first = {static_cast<int32_t>(i / each), i % each};
+  }
+  return first;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+void Engine::commit() {
+  require(State::declared, "otr_engine_commit");
+  collective([this] {
+    control_ = comm_->duplicate("control");
+    compare_over_ranks();
+    const int32_t workers = config_.workers > 0 ? config_.workers : context_->workers();
+    workers_ = std::make_unique<Workers>(workers);
+    layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
+    storage_ = std::make_unique<Storage>(*control_, model_, *layout_, config_, ledger_);
+    reducer_ = make_reducer({&model_, layout_.get(), &config_, &ledger_, workers_.get()},
+                            comm_->duplicate("gradients"));
+    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, ledger_, *workers_);
+    if (config_.initial == config::Initial::verify) compare_initial_values();
+    distribute_initial_values();
+  });
+  for (int64_t id = 0; id < model_.size(); ++id) {
+    streams_.push_back(optimizer::random_stream(config_.optimizer.seed, model_.at(id).name));
+  }
+  updates_.assign(static_cast<size_t>(model_.size()), 0);
+  initial_.clear();
+  ledger_.reset_peaks();
+  state_ = State::committed;
+}
+
+void Engine::compare_over_ranks() {
+  std::vector<std::string> lines = lines_of(config_.effective_json);
+  for (std::string& line : model_.lines()) lines.push_back(std::move(line));
+  std::vector<uint64_t> hashes;
+  for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
+  const std::vector<uint64_t> summary{
+      hashes.size(), XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
+  const std::vector<uint64_t> summaries = gather(*control_, summary, "compare declarations");
+  if (first_difference(summaries, summary.size()).rank < 0) return;
+
+  size_t longest = 0;
+  for (size_t i = 0; i < summaries.size(); i += 2) longest = std::max<size_t>(longest, summaries[i]);
+  hashes.resize(longest, 0);
+  const Difference found = first_difference(gather(*control_, hashes, "compare declarations"), longest);
+  constexpr size_t kText = 400;
+  std::string mine = found.index < lines.size() ? lines[found.index] : "nothing";
+  mine.resize(kText, '\0');
+  const std::vector<char> texts =
+      gather(*control_, std::vector<char>(mine.begin(), mine.end()), "compare declarations");
+  const auto text_of = [&](int32_t rank) {
+    const char* text = texts.data() + static_cast<size_t>(rank) * kText;
+    return std::string_view(text, strnlen(text, kText));
+  };
+  fail(OTR_E_MISMATCH,
+       "ranks differ: rank 0 has `{}`, rank {} has `{}`. Every rank gives the same configuration and "
+       "declares the same parameters in the same order",
+       text_of(0), found.rank, text_of(found.rank));
+}
+
+void Engine::compare_initial_values() {
+  std::vector<uint64_t> hashes;
+  for (const Initial& initial : initial_) hashes.push_back(initial.hash);
+  const Difference found =
+      first_difference(gather(*control_, hashes, "compare initial values"), std::max<size_t>(1, hashes.size()));
+  if (found.rank < 0) return;
+  fail(OTR_E_MISMATCH,
+       "initial values of parameter \"{}\" differ between rank 0 and rank {}: seed all ranks alike, or "
+       "leave \"initial_values\" at \"rank0\"",
+       model_.at(static_cast<int64_t>(found.index)).name, found.rank);
+}
+
+void Engine::distribute_initial_values() {
+  std::vector<uint8_t> given;
+  for (const Initial& initial : initial_) given.push_back(initial.values ? 1 : 0);
+  control_->broadcast(std::as_writable_bytes(std::span(given)), 0, "initial values");
+  for (int64_t id = 0; id < model_.size(); ++id) {
+    if (given[static_cast<size_t>(id)] == 0) continue;  // zeros, as the memory is
+    Initial& initial = initial_[static_cast<size_t>(id)];
+    const int64_t bytes = model_.at(id).count * 4;
+    if (!initial.values) initial.values = memory::Block(ledger_, memory::Purpose::initial, bytes);
+    control_->broadcast({initial.values.data(), static_cast<size_t>(bytes)}, 0, "initial values");
+    store(id, reinterpret_cast<const float*>(initial.values.data()));
+    initial.values = {};
+  }
+  control_->barrier("initial values");
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine's life, and what can be asked of it at any time.
+#include "core/engine/engine.h"
+
+#include <xxhash.h>
+
+#include "core/tensor/tensor.h"
+
+namespace outrigger::engine {
+
+Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communicator> comm,
+               std::string_view config_json)
+    : context_(std::move(context)),
+      comm_(std::move(comm)),
+      config_(config::parse_engine(config_json, comm_->size())),
+      groups_{config_.optimizer} {
+  for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
+}
+
+Engine::~Engine() = default;
+
+void Engine::require(State state, const char* call) const {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) {
+      fail(OTR_E_POISONED, "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint",
+           call, failure_->what());
+    }
+  }
+  if (state_ == state) return;
+  static constexpr const char* kNow[] = {"not committed yet: call otr_engine_commit first",
+                                         "committed already: declarations are closed", "finalized"};
+  fail(OTR_E_STATE, "{}: the engine is {}", call, kNow[static_cast<size_t>(state_)]);
+}
+
+void Engine::require_no_pass(const char* call) const {
+  if (pass_open_) {
+    fail(OTR_E_STATE, "{}: a backward pass is open; end it with otr_pass_end (or give it up with "
+         "otr_pass_destroy) first", call);
+  }
+}
+
+void Engine::poison(const Error& error) noexcept {
+  const std::lock_guard lock(failure_mutex_);
+  if (!failure_) failure_ = error;
+}
+
+void Engine::check() {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) throw Error(*failure_);
+  }
+  if (state_ != State::committed) return;
+  collective([this] {
+    reducer_->check();
+    control_->check();
+  });
+}
+
+int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial,
+                              const ParameterOptions& options) {
+  require(State::declared, "otr_engine_add_parameter");
+  if (name.empty()) fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
+  const tensor::View view = tensor::check(initial, fmt::format("the value of \"{}\"", name), false);
+  layout::Parameter parameter;
+  parameter.name = name;
+  parameter.shape = view.shape;
+  parameter.count = view.count;
+  parameter.trainable = options.trainable;
+  parameter.contributions = options.contributions;
+  const int64_t id = model_.add(std::move(parameter), options.group, options.alias_of);
+  groups_.resize(model_.groups().size(), config_.optimizer);
+  Initial& kept = initial_.emplace_back();
+  const bool verify = config_.initial == config::Initial::verify;
+  if (options.alias_of >= 0 || view.data == nullptr || (comm_->rank() != 0 && !verify)) return id;
+  kept.values = memory::Block(ledger_, memory::Purpose::initial, view.count * 4);
+  tensor::read(kept.values.data(), kernels::Format::float32, view);
+  kept.hash = XXH3_64bits(kept.values.data(), static_cast<size_t>(view.count) * 4);
+  if (comm_->rank() != 0) kept.values = {};
+  return id;
+}
+
+void Engine::finalize() {
+  require(State::committed, "otr_engine_finalize");
+  require_no_pass("otr_engine_finalize");
+  collective([this] {
+    reducer_->wait_idle();
+    control_->barrier("finalize the engine");
+  });
+  state_ = State::finalized;
+  gather_.reset();
+  reducer_.reset();
+  storage_.reset();
+  workers_.reset();
+  control_.reset();
+}
+
+void Engine::abort(const std::string& reason) noexcept {
+  comm_->abort(reason);
+}
+
+void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
+  require(State::committed, "otr_engine_acquire");
+  gather_->acquire(ids, count, as_float32, out);
+}
+
+void Engine::release(const int64_t* ids, int64_t count) {
+  require(State::committed, "otr_engine_release");
+  gather_->release(ids, count);
+}
+
+void Engine::prefetch(const int64_t* ids, int64_t count) {
+  require(State::committed, "otr_engine_prefetch");
+  // On one host an acquire is a pointer: there is nothing to fetch, only ids to check.
+  for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));
+}
+
+void Engine::set_group_value(const std::string& group, const std::string& name, double value) {
+  if (!group.empty()) {
+    config::set_hyperparameter(groups_[static_cast<size_t>(model_.group_of(group))], name, value);
+    return;
+  }
+  for (config::OptimizerConfig& g : groups_) config::set_hyperparameter(g, name, value);
+}
+
+double Engine::group_value(const std::string& group, const std::string& name) const {
+  const int32_t index = group.empty() ? 0 : model_.group_of(group);
+  return config::get_hyperparameter(groups_[static_cast<size_t>(index)], name);
+}
+
+}  // namespace outrigger::engine

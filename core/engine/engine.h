@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// One model's training state on this rank. Follow one gradient through the files of this folder:
+//   commit.cpp   declarations → layout, storage, rank 0's values
+//   gather.cpp   parameters for the host: acquire, release
+//   pass.h       backward: scaled output gradients out, parameter gradients in
+//   reduce*.cpp  sum over ranks and passes
+//   step.cpp     agree, clip, update; publish.cpp: make the new parameters visible
+//   values.cpp   reading and writing whole parameters and states
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/config/config.h"
+#include "core/context/context.h"
+#include "core/context/error.h"
+#include "core/context/workers.h"
+#include "core/engine/gather.h"
+#include "core/engine/reduce.h"
+#include "core/engine/storage.h"
+#include "core/layout/layout.h"
+#include "core/layout/model.h"
+#include "core/memory/ledger.h"
+
+namespace outrigger::engine {
+
+class Pass;
+
+struct ParameterOptions {
+  bool trainable = true;
+  int64_t alias_of = -1;
+  std::string group = "default";
+  int32_t contributions = 1;
+};
+
+class Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communicator> comm,
+         std::string_view config_json);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Life.
+  int64_t add_parameter(const std::string& name, const otr_tensor& initial, const ParameterOptions& options);
+  void commit();
+  void finalize();
+  void abort(const std::string& reason) noexcept;
+  void check();
+
+  // Parameters.
+  [[nodiscard]] const layout::Model& model() const { return model_; }
+  void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
+  void release(const int64_t* ids, int64_t count);
+  void prefetch(const int64_t* ids, int64_t count);
+  void read_value(int64_t id, int32_t value, const otr_tensor& out);
+  void write_value(int64_t id, const otr_tensor& value);
+
+  // Hyperparameters, configuration, memory. group empty: all (set), "default" (get).
+  void set_group_value(const std::string& group, const std::string& name, double value);
+  [[nodiscard]] double group_value(const std::string& group, const std::string& name) const;
+  [[nodiscard]] const config::EngineConfig& config() const { return config_; }
+  [[nodiscard]] memory::Ledger& ledger() { return ledger_; }
+  [[nodiscard]] const memory::Ledger& ledger() const { return ledger_; }
+
+  // Backward and step.
+  std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count);
+  void step(otr_step_report& report);
+
+  [[nodiscard]] int64_t live_passes() const { return live_passes_; }
+
+ private:
+  friend class Pass;
+  enum class State : uint8_t { declared, committed, finalized };
+
+  struct Initial {  // what commit distributes
+    memory::Block values;  // float32; on rank 0 only, empty if none were given
+    uint64_t hash = 0;     // of the values, for initial_values: verify
+  };
+
+  void require(State state, const char* call) const;
+  void require_no_pass(const char* call) const;
+  void poison(const Error& error) noexcept;
+  // Runs a collective part: a failure in it poisons the engine.
+  template <typename Body>
+  void collective(const Body& body);
+
+  // commit.cpp
+  void compare_over_ranks();
+  void compare_initial_values();
+  void distribute_initial_values();
+  // values.cpp: from `values` (all of root's elements, float32) to the master and published elements here.
+  void store(int64_t root, const float* values);
+
+  // step.cpp
+  struct Decision;
+  void agree_on_window();
+  [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
+  [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
+  [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<comm::Communicator> comm_;  // the caller's; duplicated at commit
+  std::unique_ptr<comm::Communicator> control_;
+  config::EngineConfig config_;
+  std::vector<config::OptimizerConfig> groups_;  // by group index
+  memory::Ledger ledger_;
+  layout::Model model_;
+  std::vector<Initial> initial_;
+  State state_ = State::declared;
+
+  // From commit on.
+  std::unique_ptr<Workers> workers_;
+  std::unique_ptr<layout::Layout> layout_;
+  std::unique_ptr<Storage> storage_;
+  std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<Gather> gather_;
+  std::vector<kernels::RandomStream> streams_;  // by root
+  std::vector<int64_t> updates_;                // updates of each root so far
+
+  bool pass_open_ = false;
+  int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0;
+  int64_t micro_steps_ = 0, applied_steps_ = 0, skipped_steps_ = 0;
+  std::atomic<int64_t> live_passes_{0};
+
+  mutable std::mutex failure_mutex_;
+  std::optional<Error> failure_;  // guarded by failure_mutex_
+};
+
+template <typename Body>
+void Engine::collective(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    poison(error);
+    throw;
+  } catch (const std::exception& error) {
+    poison(Error(OTR_E_INTERNAL, error.what()));
+    throw;
+  }
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/gather.h"
+
+#include <algorithm>
+
+#include "core/context/error.h"
+#include "core/tensor/tensor.h"
+
+namespace outrigger::engine {
+
+using kernels::Format;
+
+Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
+               memory::Ledger& ledger, Workers& workers)
+    : model_(&model),
+      layout_(&layout),
+      storage_(&storage),
+      ledger_(&ledger),
+      workers_(&workers),
+      entries_(static_cast<size_t>(model.size())) {}
+
+otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
+  const layout::Parameter& parameter = model_->at(id);
+  const layout::Parameter& root = model_->at(parameter.root);
+  std::byte* published = storage_->published(layout_->place(parameter.root).flat);
+  if (!as_float32 || storage_->compute() == Format::float32) {
+    return tensor::make(published, storage_->compute(), parameter.shape);
+  }
+  memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
+  if (!widened) {
+    constexpr int64_t kChunk = int64_t{1} << 16;
+    widened = memory::Block(*ledger_, memory::Purpose::windows, root.count * int64_t{4});
+    const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
+    workers_->run((root.count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
+      const int64_t begin = task * kChunk;
+      kernels::convert(widened.data() + begin * 4, Format::float32, published + begin * size,
+                       storage_->compute(), std::min(kChunk, root.count - begin));
+    });
+  }
+  return tensor::make(widened.data(), Format::float32, parameter.shape);
+}
+
+void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
+  for (int64_t i = 0; i < count; ++i) static_cast<void>(model_->at(ids[i]));
+  for (int64_t i = 0; i < count; ++i) {
+    out[i] = tensor_of(ids[i], as_float32);
+    ++entries_[static_cast<size_t>(model_->at(ids[i]).root)].acquired;
+  }
+}
+
+void Gather::release(const int64_t* ids, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
+    if (entry.acquired == 0) {
+      // What came before in this call was released rightly and stays released.
+      fail(OTR_E_STATE, "parameter \"{}\" (id {}) is not acquired: each release ends one acquire, and a "
+           "step ends all", model_->at(ids[i]).name, ids[i]);
+    }
+    if (--entry.acquired == 0) entry.widened = {};
+  }
+}
+
+void Gather::end_all() {
+  for (Entry& entry : entries_) entry = {};
+}
+
+}  // namespace outrigger::engine

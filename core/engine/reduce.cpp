@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/reduce.h"
+
+#include <algorithm>
+
+#include "core/context/error.h"
+#include "core/engine/reduce_boundary.h"
+#include "core/engine/reduce_micro_step.h"
+
+namespace outrigger::engine {
+
+void Reducer::clear() {
+  std::fill(present_.begin(), present_.end(), uint8_t{0});
+  on_clear();
+}
+
+memory::Block Reducer::scratch_for(int64_t root) const {
+  const int64_t size = static_cast<int64_t>(kernels::size_of(context_.config->compute));
+  return {*context_.ledger, memory::Purpose::scratch, context_.model->at(root).count * size};
+}
+
+void Reducer::slot_is_out(int64_t root) const {
+  fail(OTR_E_STATE, "parameter \"{}\" has a slot out already: hand it back with otr_pass_add_grad first",
+       context_.model->at(root).name);
+}
+
+void Reducer::deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad) {
+  const kernels::Format compute = context_.config->compute;
+  if (first && to == compute) {
+    tensor::read(destination, to, grad);
+    return;
+  }
+  const void* source = grad.data;
+  memory::Block rounded;
+  if (!grad.contiguous || grad.format != compute) {
+    rounded = memory::Block(*context_.ledger, memory::Purpose::scratch,
+                            grad.count * static_cast<int64_t>(kernels::size_of(compute)));
+    tensor::read(rounded.data(), compute, grad);
+    source = rounded.data();
+  }
+  if (first) {
+    kernels::convert(destination, to, source, compute, grad.count);
+  } else {
+    kernels::add(destination, to, source, compute, grad.count);
+  }
+}
+
+std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
+                                      std::unique_ptr<comm::Communicator> comm) {
+  if (context.config->order == config::Order::boundary) {
+    return std::make_unique<BoundaryReducer>(context, std::move(comm));
+  }
+  return std::make_unique<MicroStepReducer>(context, std::move(comm));
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the gradients that the host hands over to their sum over ranks and passes.
+//
+// Two orders, each with the same bits on every stage, bucket size and worker count:
+//   micro_step: every pass is reduced as its buckets fill, in the background (reduce_micro_step.h);
+//   boundary:   passes are added up locally, and reduced at the end of the window (reduce_boundary.h).
+// A window is what lies between two updates: one pass or several.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/config/config.h"
+#include "core/engine/fold.h"
+#include "core/layout/layout.h"
+#include "core/memory/block.h"
+#include "core/tensor/tensor.h"
+
+namespace outrigger::engine {
+
+// What the window's reduction found in this rank's slices.
+struct Summed {
+  kernels::NormSum norm;
+  Nonfinite origin;
+  bool discard = false;  // a pass was abandoned after something had been added to it
+};
+
+// What all reducers work on.
+struct ReduceContext {
+  const layout::Model* model;
+  const layout::Layout* layout;
+  const config::EngineConfig* config;
+  memory::Ledger* ledger;
+  Workers* workers;
+};
+
+class Reducer {
+ public:
+  explicit Reducer(const ReduceContext& context)
+      : context_(context), present_(static_cast<size_t>(context.model->size()), 0) {}
+  virtual ~Reducer() = default;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  virtual void begin_pass() = 0;
+  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any thread.
+  virtual void* slot(int64_t root) = 0;
+  // Adds a gradient: the slot itself (same address) or any tensor. Any thread.
+  virtual void add(int64_t root, const tensor::View& grad) = 0;
+  virtual void end_pass(bool abandoned) = 0;
+
+  // Completes the window's sums. Collective.
+  virtual Summed finish() = 0;
+  // The summed gradient of a piece, in the accumulator's format; valid between finish and clear.
+  [[nodiscard]] virtual const void* gradient(const layout::Piece& piece) const = 0;
+  // Begins a new window; every rank has finished the last one.
+  void clear();
+  // Throws the first failure of background work.
+  virtual void check() {}
+  // Waits until background work is done, or throws its failure.
+  virtual void wait_idle() {}
+  // Ends background work without waiting for other ranks.
+  virtual void stop() noexcept {}
+
+  // One byte for each parameter: whether this rank has a gradient for it in this window.
+  [[nodiscard]] const std::vector<uint8_t>& present() const { return present_; }
+
+ protected:
+  virtual void on_clear() = 0;
+  void mark_present(int64_t root) { present_[static_cast<size_t>(root)] = 1; }
+  // destination = grad, or destination += grad in float32. A gradient counts in the compute dtype: any
+  // other is rounded to that first.
+  void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad);
+  [[nodiscard]] memory::Block scratch_for(int64_t root) const;  // compute dtype
+  [[noreturn]] void slot_is_out(int64_t root) const;
+
+  ReduceContext context_;
+
+ private:
+  std::vector<uint8_t> present_;
+};
+
+// Collective. The communicator is the reducer's own.
+[[nodiscard]] std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
+                                                    std::unique_ptr<comm::Communicator> comm);
+
+}  // namespace outrigger::engine

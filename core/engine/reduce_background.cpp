@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The background side of the micro-step order: one thread that sends buckets out in order.
+#include <algorithm>
+#include <cstring>
+
+#include "core/engine/reduce_micro_step.h"
+
+namespace outrigger::engine {
+
+void MicroStepReducer::serve() noexcept {
+  std::unique_lock lock(queue_mutex_);
+  for (;;) {
+    queue_wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (stop_) return;
+    const Item item = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    const bool failed = failure_ != nullptr;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      if (!failed) process(item);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure_ == nullptr) failure_ = failure;
+    busy_ = false;
+    if (queue_.empty() || failure_ != nullptr) queue_idle_.notify_all();
+  }
+}
+
+void MicroStepReducer::process(const Item& item) {
+  if (item.bucket >= 0) {
+    reduce_bucket(*item.pass, item);
+  } else {
+    end_of_pass(*item.pass);
+  }
+}
+
+// Copies a parameter's value into the bucket's buffer (null: zeros) and clears its padding.
+void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
+                                       const std::byte* value) const {
+  const auto size = static_cast<int64_t>(kernels::size_of(compute_));
+  const layout::Place& place = context_.layout->place(root);
+  std::byte* to = buffer + (place.flat - bucket.begin) * size;
+  const int64_t count = value == nullptr ? 0 : context_.model->at(root).count;
+  if (value != nullptr && value != to) std::memcpy(to, value, static_cast<size_t>(count * size));
+  std::memset(to + count * size, 0, static_cast<size_t>((place.padded - count) * size));
+}
+
+void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
+  const layout::Bucket& bucket = context_.layout->bucket(item.bucket);
+  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(item.bucket);
+  if (turn >= buffers_) comm_->wait_drained(tickets_[turn % buffers_], "reuse a gradient bucket");
+  std::byte* to = buffer(turn);
+  const auto size = static_cast<int64_t>(kernels::size_of(compute_));
+  int64_t filled = 0;
+  for (const int64_t root : bucket.parameters) {
+    // Complete, or the pass has ended: nobody else touches value and scratch any more.
+    auto& entry = const_cast<Entry&>(pass.entries[static_cast<size_t>(root)]);
+    place_parameter(to, bucket, root, entry.value);
+    entry.scratch = {};
+    filled += context_.layout->place(root).padded;
+  }
+  std::memset(to + filled * size, 0, static_cast<size_t>((bucket.elements - filled) * size));
+  const bool add = !pass.first_of_window;
+  const uint64_t ticket = comm_->reduce_scatter(
+      *ring_, buffer_offset(turn), static_cast<size_t>(bucket.slice * size),
+      [&](std::span<const void* const> slices) { fold_into(bucket, add, slices); }, "reduce gradients");
+  tickets_[turn % buffers_].store(ticket, std::memory_order_release);
+  turns_done_.store(turn + 1, std::memory_order_release);
+}
+
+void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
+                                 std::span<const void* const> slices) {
+  const int64_t flat = bucket.begin + comm_->rank() * bucket.slice;
+  const auto index = static_cast<size_t>(&bucket - context_.layout->buckets().data());
+  const SliceFold slice{slices, compute_, accumulator(flat, bucket.shard), format_, add, bucket.slice, flat};
+  norms_[index] = fold_slice(*context_.workers, slice, origin_);
+}
+
+// All ranks tell what they have beyond the buckets, and reduce it together.
+void MicroStepReducer::end_of_pass(Pass& pass) {
+  const size_t parameters = pass.entries.size();
+  std::vector<uint8_t> mine(parameters + 2);
+  mine[0] = pass.abandoned ? 1 : 0;
+  mine[1] = pass.contributed ? 1 : 0;
+  for (size_t id = 0; id < parameters; ++id) mine[id + 2] = pass.entries[id].late ? 1 : 0;
+  std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->size()));
+  comm_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
+                    "end of a backward pass");
+  for (size_t i = mine.size(); i < all.size(); ++i) all[i % mine.size()] |= all[i];
+  all.resize(mine.size());
+  if (all[0] != 0 && all[1] != 0) discard_ = true;
+  const std::vector<uint8_t> late(all.begin() + 2, all.end());
+  const auto& buckets = context_.layout->buckets();
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    const auto& roots = buckets[b].parameters;
+    const bool any = std::any_of(roots.begin(), roots.end(),
+                                 [&](int64_t id) { return late[static_cast<size_t>(id)] != 0; });
+    if (any) reduce_late(pass, static_cast<int64_t>(b), late);
+  }
+}
+
+void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const std::vector<uint8_t>& late) {
+  const layout::Bucket& bucket = context_.layout->bucket(index);
+  const auto size = static_cast<int64_t>(kernels::size_of(compute_));
+  if (!late_ring_) {
+    const int64_t bytes = context_.layout->largest_bucket() * size;
+    late_ring_ = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes),
+                                      "late gradient bucket");
+    late_charge_ = memory::Charge(*context_.ledger, memory::Purpose::buckets, bytes);
+  }
+  if (late_used_) comm_->wait_drained(late_ticket_, "reuse the late gradient bucket");
+  std::byte* to = late_ring_->block(comm_->rank());
+  std::memset(to, 0, static_cast<size_t>(bucket.elements * size));
+  for (const int64_t root : bucket.parameters) {
+    Entry& entry = pass.entries[static_cast<size_t>(root)];
+    if (late[static_cast<size_t>(root)] != 0 && entry.late) {
+      place_parameter(to, bucket, root, entry.late.data());
+    }
+    entry.late = {};
+  }
+  late_ticket_ = comm_->reduce_scatter(
+      *late_ring_, 0, static_cast<size_t>(bucket.slice * size),
+      [&](std::span<const void* const> slices) { fold_into(bucket, true, slices); },
+      "reduce late gradients");
+  late_used_ = true;
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side: slots, contributions, launching. The background side is in reduce_background.cpp.
+#include "core/engine/reduce_micro_step.h"
+
+#include <algorithm>
+
+#include "core/context/error.h"
+
+namespace outrigger::engine {
+
+using memory::Purpose;
+
+MicroStepReducer::MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm)
+    : Reducer(context),
+      comm_(std::move(comm)),
+      compute_(context.config->compute),
+      format_(context.config->accumulator),
+      whole_(context.config->stage == 0),
+      buffers_(std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(context.config->bucket_buffers),
+                                                        context.layout->buckets().size()))),
+      norms_(context.layout->buckets().size()),
+      tickets_(buffers_) {
+  const auto create = [&](int64_t elements, kernels::Format format, Purpose purpose, const char* label,
+                          memory::Charge& charge) {
+    const int64_t bytes = elements * static_cast<int64_t>(kernels::size_of(format));
+    auto window = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
+    charge = memory::Charge(*context.ledger, purpose, bytes);
+    return window;
+  };
+  ring_ = create(context.layout->largest_bucket() * static_cast<int64_t>(buffers_), compute_,
+                 Purpose::buckets, "gradient buckets", ring_charge_);
+  if (whole_) {
+    whole_window_ = create(context.layout->trainable_elements(), format_, Purpose::accumulators,
+                           "gradient accumulators", whole_charge_);
+  } else {
+    shard_ = memory::Block(*context.ledger, Purpose::accumulators,
+                           context.layout->shard_elements() * static_cast<int64_t>(kernels::size_of(format_)));
+  }
+  thread_ = std::thread([this] { serve(); });
+}
+
+std::byte* MicroStepReducer::accumulator(int64_t flat, int64_t shard) const {
+  const auto size = static_cast<int64_t>(kernels::size_of(format_));
+  return whole_ ? whole_window_->block(comm_->rank()) + flat * size : shard_.data() + shard * size;
+}
+
+size_t MicroStepReducer::buffer_offset(uint64_t turn) const {
+  return turn % buffers_ * static_cast<size_t>(context_.layout->largest_bucket()) *
+         kernels::size_of(compute_);
+}
+
+std::byte* MicroStepReducer::buffer(uint64_t turn) const {
+  return ring_->block(comm_->rank()) + buffer_offset(turn);
+}
+
+std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
+  const layout::Place& place = context_.layout->place(root);
+  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(place.bucket);
+  if (turn >= buffers_) {
+    // The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
+    if (turns_done_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
+    if (!comm_->is_drained(tickets_[turn % buffers_].load(std::memory_order_acquire))) return nullptr;
+  }
+  const int64_t offset = place.flat - context_.layout->bucket(place.bucket).begin;
+  return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));
+}
+
+void MicroStepReducer::begin_pass() {
+  check();
+  const auto& buckets = context_.layout->buckets();
+  auto pass = std::make_shared<Pass>(static_cast<size_t>(context_.model->size()), buckets.size());
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    pass->missing[b] = static_cast<int64_t>(buckets[b].parameters.size());
+  }
+  pass->first_turn = next_turn_;
+  pass->first_of_window = passes_in_window_++ == 0;
+  next_turn_ += buckets.size();
+  const std::lock_guard lock(launch_mutex_);
+  next_bucket_ = 0;
+  pass_ = std::move(pass);
+}
+
+void* MicroStepReducer::slot(int64_t root) {
+  Entry& entry = pass_->entries[static_cast<size_t>(root)];
+  const std::lock_guard lock(entry.mutex);
+  if (entry.slot != nullptr) slot_is_out(root);
+  entry.slot = entry.value == nullptr ? free_place(*pass_, root) : nullptr;
+  if (entry.slot == nullptr) {
+    entry.slot_scratch = scratch_for(root);
+    entry.slot = entry.slot_scratch.data();
+  }
+  return entry.slot;
+}
+
+void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
+  Pass& pass = *pass_;
+  Entry& entry = pass.entries[static_cast<size_t>(root)];
+  const layout::Parameter& parameter = context_.model->at(root);
+  bool complete = false;
+  {
+    const std::lock_guard lock(entry.mutex);
+    const bool is_slot = grad.data == entry.slot;
+    ++entry.contributions;
+    if (entry.contributions > parameter.contributions) {
+      add_late(entry, root, grad);
+    } else if (entry.value == nullptr && is_slot) {
+      entry.value = entry.slot;
+      entry.scratch = std::move(entry.slot_scratch);
+    } else if (entry.value == nullptr) {
+      // A slot in the buffer may be out: then the buffer is not ours to write.
+      const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
+      entry.value = slot_in_buffer ? nullptr : free_place(pass, root);
+      if (entry.value == nullptr) {
+        entry.scratch = scratch_for(root);
+        entry.value = entry.scratch.data();
+      }
+      deposit(entry.value, compute_, true, grad);
+    } else {
+      deposit(entry.value, compute_, false, grad);
+    }
+    if (is_slot) {
+      entry.slot = nullptr;
+      entry.slot_scratch = {};
+    }
+    complete = entry.contributions == parameter.contributions;
+  }
+  mark_present(root);
+  pass.contributed = true;
+  const auto bucket = static_cast<size_t>(context_.layout->place(root).bucket);
+  if (complete && --pass.missing[bucket] == 0) launch_complete();
+}
+
+void MicroStepReducer::add_late(Entry& entry, int64_t root, const tensor::View& grad) {
+  const bool first = !entry.late;
+  if (first) entry.late = scratch_for(root);
+  deposit(entry.late.data(), compute_, first, grad);
+}
+
+void MicroStepReducer::launch_complete() {
+  const std::lock_guard lock(launch_mutex_);
+  const auto buckets = static_cast<int64_t>(context_.layout->buckets().size());
+  while (next_bucket_ < buckets && pass_->missing[static_cast<size_t>(next_bucket_)] == 0) {
+    enqueue({pass_, next_bucket_++});
+  }
+}
+
+void MicroStepReducer::end_pass(bool abandoned) {
+  pass_->abandoned = abandoned;
+  for (auto& missing : pass_->missing) missing = 0;
+  launch_complete();
+  enqueue({pass_, -1});
+  pass_ = nullptr;
+}
+
+void MicroStepReducer::enqueue(Item item) {
+  {
+    const std::lock_guard lock(queue_mutex_);
+    queue_.push_back(std::move(item));
+  }
+  queue_wake_.notify_one();
+}
+
+void MicroStepReducer::wait_idle() {
+  std::unique_lock lock(queue_mutex_);
+  queue_idle_.wait(lock, [this] { return failure_ != nullptr || (queue_.empty() && !busy_); });
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+}
+
+Summed MicroStepReducer::finish() {
+  wait_idle();
+  Summed summed;
+  for (const kernels::NormSum& norm : norms_) kernels::merge(summed.norm, norm);
+  summed.origin = origin_;
+  summed.discard = discard_;
+  if (whole_) {
+    const size_t size = kernels::size_of(format_);
+    for (const layout::Bucket& bucket : context_.layout->buckets()) {
+      comm_->all_gather_window(*whole_window_, static_cast<size_t>(bucket.begin) * size,
+                               static_cast<size_t>(bucket.slice) * size, "gather gradients");
+    }
+  }
+  return summed;
+}
+
+const void* MicroStepReducer::gradient(const layout::Piece& piece) const {
+  return accumulator(piece.flat, piece.shard);
+}
+
+void MicroStepReducer::on_clear() {
+  passes_in_window_ = 0;
+  origin_ = {};
+  discard_ = false;
+  std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
+}
+
+void MicroStepReducer::check() {
+  const std::lock_guard lock(queue_mutex_);
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+}
+
+void MicroStepReducer::stop() noexcept {
+  if (!thread_.joinable()) return;
+  bool waiting = false;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    stop_ = true;
+    waiting = busy_ || !queue_.empty();
+    queue_.clear();
+  }
+  // The thread may be waiting for ranks that will not come; nothing of this engine can go on.
+  if (waiting) comm_->abort("the engine was destroyed while gradients were being reduced");
+  queue_wake_.notify_one();
+  thread_.join();
+}
+
+}  // namespace outrigger::engine

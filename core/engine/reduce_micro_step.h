@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The micro-step order: a bucket whose parameters are complete is reduced in the background while the host
+// computes the next; acc = round(float32(acc) + s) with s the sum over ranks.
+//
+// Buckets go out strictly in order, whatever the order of arrival, from a ring of buffers that all ranks
+// can read. A gradient lands in its bucket's buffer if that is free, else in scratch until it is.
+// Contributions to a parameter beyond the declared number are summed apart and reduced when the pass ends,
+// whether or not its bucket had gone out: so bits depend neither on timing nor on bucket sizes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/engine/reduce.h"
+
+namespace outrigger::engine {
+
+class MicroStepReducer final : public Reducer {
+ public:
+  MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm);
+  ~MicroStepReducer() override { stop(); }
+
+  void begin_pass() override;
+  void* slot(int64_t root) override;
+  void add(int64_t root, const tensor::View& grad) override;
+  void end_pass(bool abandoned) override;
+  Summed finish() override;
+  [[nodiscard]] const void* gradient(const layout::Piece& piece) const override;
+  void check() override;
+  void wait_idle() override;
+  void stop() noexcept override;
+
+ private:
+  // One parameter's gradient in one pass.
+  struct Entry {
+    std::mutex mutex;
+    int32_t contributions = 0;
+    std::byte* slot = nullptr;   // handed out, not handed back
+    memory::Block slot_scratch;  // the slot's memory, where its place was taken
+    std::byte* value = nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
+    memory::Block scratch;
+    memory::Block late;          // contributions beyond the declared number
+  };
+  struct Pass {
+    Pass(size_t parameters, size_t buckets) : entries(parameters), missing(buckets) {}
+    std::deque<Entry> entries;
+    std::vector<std::atomic<int64_t>> missing;  // parameters of a bucket that are not complete
+    uint64_t first_turn = 0;                    // turn of bucket 0
+    bool first_of_window = false;
+    bool abandoned = false;
+    std::atomic<bool> contributed{false};
+  };
+  // Work of the background thread: a bucket, the end of a pass, or (no pass) its own end.
+  struct Item {
+    std::shared_ptr<Pass> pass;
+    int64_t bucket = -1;
+  };
+
+  void on_clear() override;
+  void enqueue(Item item);
+  void launch_complete();
+  // The parameter's place in its bucket's buffer, or null if that is still in use.
+  [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
+  void add_late(Entry& entry, int64_t root, const tensor::View& grad);
+
+  void serve() noexcept;
+  void process(const Item& item);
+  void reduce_bucket(const Pass& pass, const Item& item);
+  void end_of_pass(Pass& pass);
+  void reduce_late(Pass& pass, int64_t bucket, const std::vector<uint8_t>& late);
+  void fold_into(const layout::Bucket& bucket, bool add, std::span<const void* const> slices);
+  void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
+                       const std::byte* value) const;
+  [[nodiscard]] std::byte* accumulator(int64_t flat, int64_t shard) const;
+  [[nodiscard]] std::byte* buffer(uint64_t turn) const;
+  [[nodiscard]] size_t buffer_offset(uint64_t turn) const;
+
+  std::unique_ptr<comm::Communicator> comm_;
+  kernels::Format compute_, format_;  // of buckets, of accumulators
+  bool whole_;                        // stage 0: the accumulator spans the flat space
+  uint64_t buffers_;
+  std::shared_ptr<comm::Window> ring_, late_ring_, whole_window_;
+  memory::Charge ring_charge_, late_charge_, whole_charge_;
+  memory::Block shard_;
+
+  // Host side.
+  std::shared_ptr<Pass> pass_;  // open
+  std::mutex launch_mutex_;
+  int64_t next_bucket_ = 0;   // guarded by launch_mutex_
+  uint64_t next_turn_ = 0;
+  int64_t passes_in_window_ = 0;
+
+  // Background side: touched by the host only when the queue is empty and the thread idle.
+  std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket
+  Nonfinite origin_;
+  bool discard_ = false;
+  uint64_t late_ticket_ = 0;
+  bool late_used_ = false;
+
+  std::vector<std::atomic<uint64_t>> tickets_;  // of the last turn that used a buffer
+  std::atomic<uint64_t> turns_done_{0};         // turns whose fold is done on this rank
+
+  std::mutex queue_mutex_;
+  std::condition_variable queue_wake_, queue_idle_;
+  std::deque<Item> queue_;       // guarded by queue_mutex_, as the next three are
+  bool busy_ = false;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace outrigger::engine

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What phase 1 of a step decides, alike on all ranks.
+#pragma once
+
+#include <vector>
+
+#include "core/engine/engine.h"
+
+namespace outrigger::engine {
+
+struct Engine::Decision {
+  int32_t skip = OTR_SKIP_NONE;
+  double norm = 0;             // of the mean gradient
+  double clip = 1;             // coefficient
+  double gradient_factor = 1;  // multiplies the summed gradient
+  int32_t nonfinite_rank = -1;
+  int64_t nonfinite_param = -1;
+  int64_t nonfinite_count = 0;
+  std::vector<uint8_t> present;  // by root: some rank has a gradient
+};
+
+}  // namespace outrigger::engine

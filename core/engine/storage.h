@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of parameters and states on this rank.
+//
+// published: every parameter in the compute dtype. From stage 1 on, ranks of one host share one copy, and
+//            each rank writes its own slices; at stage 0 every rank has a copy.
+// master:    the weight that the optimizer updates. Where its format is the compute dtype, the published
+//            slice *is* the master and costs nothing.
+// states:    exp_avg and exp_avg_sq of the owned pieces.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/config/config.h"
+#include "core/layout/layout.h"
+#include "core/memory/block.h"
+
+namespace outrigger::engine {
+
+class Storage {
+ public:
+  // Collective.
+  Storage(comm::Communicator& comm, const layout::Model& model, const layout::Layout& layout,
+          const config::EngineConfig& config, memory::Ledger& ledger);
+
+  [[nodiscard]] kernels::Format compute() const { return compute_; }
+  [[nodiscard]] kernels::Format master_format() const { return master_format_; }
+  [[nodiscard]] kernels::Format exp_avg_format() const { return exp_avg_format_; }
+  [[nodiscard]] kernels::Format exp_avg_sq_format() const { return exp_avg_sq_format_; }
+
+  // What this rank updates; at stage 0 everything.
+  [[nodiscard]] const std::vector<layout::Piece>& pieces() const { return pieces_; }
+  [[nodiscard]] bool sharded() const { return sharded_; }
+  // True if this rank writes frozen parameters' published values.
+  [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
+
+  [[nodiscard]] std::byte* published(int64_t flat) const;
+  [[nodiscard]] std::byte* master(const layout::Piece& piece) const;
+  [[nodiscard]] std::byte* exp_avg(const layout::Piece& piece) const;
+  [[nodiscard]] std::byte* exp_avg_sq(const layout::Piece& piece) const;
+  [[nodiscard]] bool has_separate_master() const { return static_cast<bool>(master_); }
+
+ private:
+  kernels::Format compute_, master_format_, exp_avg_format_, exp_avg_sq_format_;
+  bool sharded_;
+  bool writes_frozen_;
+  std::vector<layout::Piece> pieces_;
+  std::shared_ptr<comm::Window> window_;  // published, shared
+  memory::Charge window_charge_;
+  memory::Block private_published_;
+  std::byte* published_ = nullptr;
+  memory::Block master_, exp_avg_, exp_avg_sq_;
+};
+
+}  // namespace outrigger::engine

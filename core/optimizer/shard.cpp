@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optimizer/shard.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/context/error.h"
+#include "core/optimizer/adam.h"
+#include "core/optimizer/random_key.h"
+
+namespace outrigger::optimizer {
+namespace {
+
+using kernels::Format;
+
+constexpr int64_t kTask = 256 * kernels::kLeaf;
+
+tensor::View flat_view(const otr_tensor& t, const char* what) {
+  tensor::View view = tensor::check(t, what);
+  if (view.shape.size() != 1 || !view.contiguous) {
+    fail(OTR_E_SHAPE, "{} has shape {}{}; a shard takes contiguous 1-D tensors", what,
+         tensor::text_of(view.shape), view.contiguous ? "" : " with gaps");
+  }
+  if (view.format != Format::float32 && view.format != Format::bfloat16) {
+    fail(OTR_E_DTYPE, "{} is {}; a shard takes float32 or bfloat16", what, tensor::name_of(view.format));
+  }
+  return view;
+}
+
+template <typename T>
+T* advance(T* pointer, int64_t elements, Format format) {
+  return pointer + elements * static_cast<int64_t>(kernels::size_of(format));
+}
+
+}  // namespace
+
+std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_tensor& weights,
+                                  const otr_tensor& grads, const otr_shard_options& options) {
+  auto shard = std::make_shared<Shard>();
+  shard->context = std::move(context);
+  shard->weights = flat_view(weights, "weights");
+  shard->grads = flat_view(grads, "grads");
+  if (shard->grads.count != shard->weights.count) {
+    fail(OTR_E_SHAPE, "grads has {} elements, weights {}: they must be equal", shard->grads.count,
+         shard->weights.count);
+  }
+  if (options.published != nullptr) {
+    shard->published = flat_view(*options.published, "published");
+    if (shard->published->format != Format::bfloat16 || shard->weights.format != Format::float32) {
+      fail(OTR_E_DTYPE, "published is {} beside {} weights; it is the bfloat16 copy of float32 weights",
+           tensor::name_of(shard->published->format), tensor::name_of(shard->weights.format));
+    }
+    if (shard->published->count != shard->weights.count) {
+      fail(OTR_E_SHAPE, "published has {} elements, weights {}: they must be equal",
+           shard->published->count, shard->weights.count);
+    }
+  }
+  if (options.first_element < 0 || options.first_element % kernels::kLeaf != 0) {
+    fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0", options.first_element,
+         kernels::kLeaf);
+  }
+  shard->name = options.name == nullptr ? "shard" : options.name;
+  shard->first_element = options.first_element;
+  return shard;
+}
+
+Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
+    : context_(std::move(context)), config_(config::parse_optimizer(json)), workers_(context_->workers()) {}
+
+void Optimizer::prepare(Shard& shard, size_t index) const {
+  const Format m = config_.exp_avg.format;
+  const Format v = config_.exp_avg_sq.format;
+  if (config_.master_given && config_.master.format != shard.weights.format) {
+    fail(OTR_E_STATE, "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
+         shard.name, tensor::name_of(shard.weights.format), tensor::name_of(config_.master.format));
+  }
+  if (!shard.has_states) {
+    const auto bytes = [&](Format f) {
+      return shard.weights.count * static_cast<int64_t>(kernels::size_of(f));
+    };
+    memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(m));
+    shard.exp_avg_sq = memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(v));
+    shard.exp_avg = std::move(exp_avg);
+    shard.exp_avg_format = m;
+    shard.exp_avg_sq_format = v;
+    shard.has_states = true;
+  }
+  if (shard.exp_avg_format != m || shard.exp_avg_sq_format != v) {
+    fail(OTR_E_STATE, "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
+         "and {}: step a shard with one set of formats", index, shard.name,
+         tensor::name_of(shard.exp_avg_format), tensor::name_of(shard.exp_avg_sq_format),
+         tensor::name_of(m), tensor::name_of(v));
+  }
+}
+
+void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
+  for (size_t i = 0; i < shards.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (shards[i] == shards[j]) {
+        fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once", j, i);
+      }
+    }
+    prepare(*shards[i], i);
+  }
+  ++steps_;
+  kernels::NormSum total;
+  report.nonfinite_param = report.nonfinite_rank = -1;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const tensor::View& grads = shards[i]->grads;
+    std::vector<kernels::NormSum> norms(static_cast<size_t>(workers_.size()));
+    workers_.run((grads.count + kTask - 1) / kTask, [&](int64_t task, int32_t worker) {
+      const int64_t begin = task * kTask;
+      kernels::sum_of_squares(norms[static_cast<size_t>(worker)], advance(grads.data, begin, grads.format),
+                              grads.format, std::min(kTask, grads.count - begin), begin);
+    });
+    kernels::NormSum sum;
+    for (const kernels::NormSum& n : norms) kernels::merge(sum, n);
+    if (sum.nonfinite > 0 && report.nonfinite_param < 0) {
+      report.nonfinite_param = static_cast<int64_t>(i);
+      report.nonfinite_rank = 0;
+    }
+    kernels::merge(total, sum);
+  }
+  report.nonfinite_count = total.nonfinite;
+  report.grad_norm = total.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(total));
+  report.loss_scale = 1;
+  report.lr = config_.lr;
+  report.clip_coefficient = 1;
+  if (total.nonfinite > 0) {
+    ++skipped_;
+    report.outcome = OTR_STEP_SKIPPED;
+    report.reason = OTR_SKIP_NONFINITE;
+  } else {
+    report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
+    for (Shard* shard : shards) {
+      const kernels::UpdateCount count = update(*shard, report.clip_coefficient);
+      report.updates += count.updates;
+      report.vanished += count.vanished;
+    }
+    ++applied_;
+    report.outcome = OTR_STEP_APPLIED;
+  }
+  report.micro_steps = steps_;
+  report.applied_steps = applied_;
+  report.skipped_steps = skipped_;
+}
+
+kernels::UpdateCount Optimizer::update(Shard& shard, double gradient_factor) {
+  const kernels::RandomStream stream = random_stream(config_.seed, shard.name);
+  const kernels::AdamScalars scalars = adam_scalars(config_, shard.updates + 1, gradient_factor);
+  const int64_t count = shard.weights.count;
+  std::vector<kernels::UpdateCount> counts(static_cast<size_t>(workers_.size()));
+  workers_.run((count + kTask - 1) / kTask, [&](int64_t task, int32_t worker) {
+    const int64_t begin = task * kTask;
+    kernels::Adam a;
+    a.grad_format = shard.grads.format;
+    a.grad = advance(shard.grads.data, begin, a.grad_format);
+    a.weight_format = shard.weights.format;
+    a.weight = advance(shard.weights.data, begin, a.weight_format);
+    a.exp_avg_format = shard.exp_avg_format;
+    a.exp_avg = advance(shard.exp_avg.data(), begin, a.exp_avg_format);
+    a.exp_avg_sq_format = shard.exp_avg_sq_format;
+    a.exp_avg_sq = advance(shard.exp_avg_sq.data(), begin, a.exp_avg_sq_format);
+    a.weight_rounding = config_.master.rounding;
+    a.exp_avg_rounding = config_.exp_avg.rounding;
+    a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
+    if (shard.published) a.published = advance(shard.published->data, begin, Format::bfloat16);
+    a.count = std::min(kTask, count - begin);
+    a.scalars = scalars;
+    a.random = stream;
+    a.random.first_element = static_cast<uint64_t>(shard.first_element + begin);
+    a.random.step = static_cast<uint64_t>(shard.updates);
+    const kernels::UpdateCount c = kernels::adam(a);
+    counts[static_cast<size_t>(worker)].updates += c.updates;
+    counts[static_cast<size_t>(worker)].vanished += c.vanished;
+  });
+  ++shard.updates;
+  for (size_t w = 1; w < counts.size(); ++w) {
+    counts[0].updates += counts[w].updates;
+    counts[0].vanished += counts[w].vanished;
+  }
+  return counts[0];
+}
+
+}  // namespace outrigger::optimizer
