@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Third-party parts, each an interface target; all private to the shared library.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)

@@ -1,9 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 # Compiler flags that every target of this project shares.
 add_library(otr_flags INTERFACE)
 target_compile_options(otr_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Werror -ffp-contract=off -fno-math-errno -g1
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=  # no machine's path in what is installed
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(OTR_SANITIZE)
-  target_compile_options(otr_flags INTERFACE -fsanitize=${OTR_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(otr_flags INTERFACE
+    -fsanitize=${OTR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(otr_flags INTERFACE -fsanitize=${OTR_SANITIZE})
+  string(APPEND CMAKE_C_FLAGS_DEBUG " -O1")
+  string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
 endif()

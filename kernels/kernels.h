@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel of the library: raw pointers and sizes, no state, no allocation, no exceptions.
 //
-// Each kernel has a scalar oracle in reference/ and a vector form in cpu/ with the same bits on every
-// instruction set. Arithmetic is float32 (norms: float64); formulas stand in reference/<op>.h.
+// Each kernel has a scalar oracle in reference/ and a vector form in cpu/ with the same bits on
+// every instruction set. Arithmetic is float32 (norms: float64); formulas stand in
+// reference/<op>.h.
 #pragma once
 
 #include <array>
@@ -11,8 +12,8 @@
 
 namespace outrigger::kernels {
 
-// A parameter, a rank's slice and a bucket begin at multiples of a leaf in their flat space, so norms and
-// quantisation blocks never straddle a cut.
+// A parameter, a rank's slice and a bucket begin at multiples of a leaf in their flat space, so
+// norms and quantisation blocks never straddle a cut.
 inline constexpr int64_t kLeaf = 256;
 
 // Storage formats. float16 and float64 are for conversion only.
@@ -23,31 +24,44 @@ enum class Format : uint8_t { float32, bfloat16, float16, float64 };
 
 enum class Rounding : uint8_t { nearest, stochastic };
 
-// ---- convert.h ----
-// destination[i] = round(source[i]), nearest even, NaN stays (quiet) NaN. Any count, any alignment of
-// the element size; source and destination do not overlap.
+// Every kernel runs under round-to-nearest without flushing of denormals, whatever the host has
+// set, and restores the host's settings. A NaN that arithmetic makes or meets is stored as the one
+// canonical NaN (float32 0x7fc00000, bfloat16 0x7fc0, float16 0x7e00), because processors differ in
+// the NaN they make; convert() alone keeps the payload.
+
+// ---- reference/convert.h ----
+// destination[i] = round(source[i]), nearest even and once (float64 to a 16-bit format, too). A NaN
+// stays a NaN with its sign and upper payload bits, made quiet where the format narrows or
+// arithmetic widens it; equal formats and bfloat16 to float32 are plain bit copies. Any count, any
+// alignment of the element size; source and destination do not overlap.
 void convert(void* destination, Format to, const void* source, Format from, int64_t count);
-// destination[i] = round(float32(source[i]) * factor)
-void scale(void* destination, Format to, const void* source, Format from, float factor, int64_t count);
+// destination[i] = round(float32(source[i]) * factor); destination may be source if the formats are
+// equal.
+void scale(void* destination, Format to, const void* source, Format from, float factor,
+           int64_t count);
 // destination[i] = round(float32(destination[i]) + float32(source[i]))
 void add(void* destination, Format to, const void* source, Format from, int64_t count);
 
-// ---- norm.h ----
-// An exact sum of non-negative doubles in any order: the limbs are one wide integer. A leaf's sum of
-// squares is float64 in a fixed lane order; leaf sums are added exactly, so the result depends on the
-// values only, not on ranks, threads or cuts.
+// ---- reference/norm.h ----
+// An exact sum of leaf sums in any order: the limbs are one 640-bit integer in units of 2^-298,
+// always fully carried, so equal sums have equal limbs. A leaf's sum of squares is float64 in a
+// fixed lane order; leaf sums are added exactly, so the result depends on the values only, not on
+// ranks, threads or cuts. Sums over ranks go through merge(): adding limbs elementwise would lose
+// the carries.
 struct NormSum {
-  std::array<int64_t, 10> limbs{};  // little-endian, 32 bits of weight each with headroom: see norm.h
-  int64_t nonfinite = 0;            // Inf and NaN elements; their leaves are left out of the sum
-  int64_t first_nonfinite = -1;     // lowest index (as given by the caller) of one, or -1
+  std::array<uint64_t, 10> limbs{};  // little-endian
+  int64_t nonfinite = 0;             // Inf and NaN elements; their leaves are left out of the sum
+  int64_t first_nonfinite = -1;      // lowest index (as given by the caller) of one, or -1
 };
 void merge(NormSum& into, const NormSum& from);
 [[nodiscard]] double value_of(const NormSum& sum);  // the sum rounded once
-// Adds the squares of data[0..count) to `sum`; element i has the index first_index + i. count need not
-// be a multiple of a leaf: the last leaf is padded with zeros.
-void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count, int64_t first_index);
+// Adds the squares of data[0..count) to `sum`; element i has the index first_index + i. Leaves are
+// counted from data[0]; the last one is padded with zeros. A float64 element is rounded to float32
+// first.
+void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count,
+                    int64_t first_index);
 
-// ---- fold.h ----
+// ---- reference/fold.h ----
 // s = float32(sources[0][i]); s += float32(sources[r][i]) in rank order;
 // accumulator[i] = add ? round(float32(accumulator[i]) + s) : round(s), nearest even.
 // The squares of the stored accumulator are added to `norm` in the same pass. A source may be the
@@ -59,13 +73,13 @@ struct Fold {
   void* accumulator = nullptr;
   Format accumulator_format = Format::float32;
   bool add = false;
-  int64_t count = 0;            // a multiple of kLeaf
-  int64_t first_index = 0;      // of element 0, for norm->first_nonfinite
-  NormSum* norm = nullptr;      // may be null
+  int64_t count = 0;        // a multiple of kLeaf
+  int64_t first_index = 0;  // of element 0, for norm->first_nonfinite
+  NormSum* norm = nullptr;  // may be null
 };
 void fold(const Fold& fold);
 
-// ---- adam.h ----
+// ---- reference/adam.h ----
 // Everything that depends on the step only; computed once on the host in double, rounded once.
 struct AdamScalars {
   float gradient_factor = 1;  // 1/(loss scale × world) × clip coefficient
@@ -103,15 +117,15 @@ struct Adam {
 };
 
 struct UpdateCount {
-  int64_t updates = 0;   // elements whose float32 update is not zero
-  int64_t vanished = 0;  // of these, whose stored weight stayed the same
+  int64_t updates = 0;   // elements to which the formula gives a step or a decay that is not zero
+  int64_t vanished = 0;  // of these, whose stored weight equals the old one
 };
 [[nodiscard]] UpdateCount adam(const Adam& adam);
 
-// ---- dispatch.h ----
-// Names of the instruction sets compiled in and usable here, best first ("AVX3", "AVX2", …, "oracle").
-// OTR_SIMD=<name> in the environment chooses one at first use; an unusable name is reported by
-// simd_error() (static text) and the best is used.
+// ---- dispatch.cpp ----
+// Names of the instruction sets compiled in and usable here, best first ("AVX3", "AVX2", …,
+// "oracle"). OTR_SIMD=<name> in the environment chooses one at first use; an unusable name is
+// reported by simd_error() (text that lives as long as the library) and the best is used.
 [[nodiscard]] const char* simd_name();       // the one in use
 [[nodiscard]] const char* simd_available();  // comma-separated
 [[nodiscard]] const char* simd_error();      // nullptr if OTR_SIMD was absent or honoured

@@ -16,8 +16,9 @@
  *   may be destroyed in any order. Pointers passed in are read during the call only, unless a function
  *   says otherwise. Tensors handed out stay valid as long as the function that hands them out says.
  *
- * THREADS.  Calls on different handles may run in parallel. Calls on one handle must not, except where
- *   a function says "any thread". The functions of one pass that say so may run beside each other.
+ * THREADS.  Calls on different handles may run in parallel, the destroy of a child beside a call on its
+ *   parent included. Calls on one handle must not, except where a function says "any thread": such a
+ *   call may run beside any other on that handle but its destroy.
  *
  * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the communicator,
  *   in the same order. It may wait for other ranks, at most for the communicator's timeout. After a
@@ -92,7 +93,9 @@ enum {
 OTR_API const char *otr_status_name(int32_t status) OTR_NOEXCEPT;
 
 /* Why the last fallible call of this thread failed: one line naming the value, the rule and the way
- * out. Empty after a success. Never NULL; valid until this thread's next call. Any thread. Since: 0.1 */
+ * out. Empty after a success. Functions without a status (destroy above all, which a collector may run at
+ * any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any thread.
+ * Since: 0.1 */
 OTR_API const char *otr_last_error_message(void) OTR_NOEXCEPT;
 
 /* ---- Versions ---------------------------------------------------------------------------------- */
@@ -137,10 +140,11 @@ typedef struct otr_tensor {
   uint64_t byte_offset;
 } otr_tensor;
 
-/* Fills *out_tensor with a row-major CPU tensor. shape is kept by reference: it has to outlive the tensor.
+/* Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where a
+ * function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is 0.
  * dtype: "float32", "bfloat16", "float16" or "float64".
- * OTR_E_ARGUMENT: NULL, ndim < 0 or a negative extent; OTR_E_DTYPE: another dtype. Any thread.
- * Since: 0.1 */
+ * OTR_E_ARGUMENT: ndim outside 0 to 64, no shape, or a negative extent; OTR_E_DTYPE: another dtype. Any
+ * thread. Since: 0.1 */
 OTR_API int32_t otr_tensor_init(void *data, const char *dtype, int32_t ndim, int64_t *shape,
                                 otr_tensor *out_tensor) OTR_NOEXCEPT;
 
@@ -340,11 +344,16 @@ OTR_API int32_t otr_engine_parameter_id(const otr_engine *engine, const char *na
 OTR_API int32_t otr_engine_parameter_name(const otr_engine *engine, int64_t id,
                                           const char **out_name) OTR_NOEXCEPT;
 
+/* The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the engine.
+ * Any thread. Since: 0.1 */
+OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id, int32_t *out_ndim,
+                                           const int64_t **out_shape) OTR_NOEXCEPT;
+
 /* Makes the parameters readable in the published format (the compute dtype), or in float32 with
  * OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever comes
- * first. Acquires of one id nest. At stages 0 to 2 acquiring is optional only in the sense that it costs
- * nothing; tensors always come from here. Local on one host. Since: 0.1 */
+ * first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one host, where
+ * a tensor in the published format is a pointer and costs nothing. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
@@ -354,7 +363,8 @@ OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64
                                    const otr_call_info *info) OTR_NOEXCEPT;
 
 /* A hint that these parameters will be acquired soon, with the same info. Never needed for
- * correctness. Local. Since: 0.1 */
+ * correctness; on one host, where nothing has to be fetched, it only checks its arguments. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int64_t count,
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -365,13 +375,13 @@ enum {
   OTR_VALUE_EXP_AVG_SQ = 3  /* Adam's second moment */
 };
 
-/* Copies a value of the whole parameter into `out` (its shape; float32, bfloat16, float16 or float64;
- * rounded to nearest even) on every rank. Collective. OTR_E_NOT_FOUND: the parameter has no such
- * value. Since: 0.1 */
+/* Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16, float16 or
+ * float64, rounded to nearest even) on every rank. An alias reads what it shares. Collective.
+ * OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_read(otr_engine *engine, int64_t id, int32_t value,
                                           const otr_tensor *out) OTR_NOEXCEPT;
 
-/* Sets the parameter from rank 0's tensor (its shape): the master, and from it the published value.
+/* Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the published value.
  * Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id,
                                            const otr_tensor *value) OTR_NOEXCEPT;
@@ -390,7 +400,7 @@ OTR_API int32_t otr_engine_get_group_value(const otr_engine *engine, const char 
 
 /* The configuration in effect: every key with its value and origin ("user", "default", "derived"), as
  * JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
- * buffer may be NULL with size 0, to ask. OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1 */
+ * buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_config(const otr_engine *engine, char *buffer,
                                   size_t *inout_size) OTR_NOEXCEPT;
 
@@ -410,7 +420,7 @@ typedef struct otr_memory_entry {
 
 /* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak of
  * the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the number
- * there are. entries may be NULL with count 0, to ask. OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1 */
+ * there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 
@@ -422,14 +432,14 @@ typedef struct otr_pass otr_pass;
 
 /* Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before the
  * host's backward runs. output_grads: count tensors of any shape and strides, float32, bfloat16,
- * float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0. They are
- * copied. One pass of an engine is open at a time. Local.
+ * float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0, output_grads
+ * then NULL. They are copied. One pass of an engine is open at a time. Local.
  * OTR_E_STATE: not committed, or a pass is open. Since: 0.1 */
 OTR_API int32_t otr_pass_begin(otr_engine *engine, const otr_tensor *output_grads, int64_t count,
                                const otr_call_info *info, otr_pass **out_pass) OTR_NOEXCEPT;
 
-/* The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the pass,
- * valid until otr_pass_end; the host may overwrite it. Any thread. Since: 0.1 */
+/* The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the pass;
+ * its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
                                          otr_tensor *out_tensor) OTR_NOEXCEPT;
 
@@ -438,7 +448,8 @@ OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
 OTR_API int32_t otr_pass_get_scale(const otr_pass *pass, double *out_scale) OTR_NOEXCEPT;
 
 /* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned by the
- * pass, valid until it is handed back through otr_pass_add_grad. One at a time for each parameter. Asking
+ * pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's again from
+ * then on, and no view of it may be used. One at a time for each parameter. Asking
  * never waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
@@ -489,7 +500,8 @@ typedef struct otr_step_report {
   int64_t vanished;         /* of these, the ones whose weight stayed the same after rounding */
 } otr_step_report;
 
-#define OTR_STEP_REPORT_INIT {(uint32_t)sizeof(otr_step_report)}
+#define OTR_STEP_REPORT_INIT \
+  {(uint32_t)sizeof(otr_step_report), 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0}
 
 /* Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes the
  * global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or struct_size
@@ -521,7 +533,8 @@ typedef struct otr_shard_options {
 OTR_API int32_t otr_shard_options_init(otr_shard_options *options, size_t size) OTR_NOEXCEPT;
 
 /* Wraps caller's memory: weights (float32 or bfloat16) and grads (float32 or bfloat16), both 1-D,
- * contiguous, of the same count, kept by reference until destroy. options: NULL for defaults. Local.
+ * contiguous, of the same count. The memory of weights, grads and published is used until destroy; the
+ * tensor structs, shapes and strings are read during the call only. options: NULL for defaults. Local.
  * Since: 0.1 */
 OTR_API int32_t otr_shard_wrap(otr_context *context, const otr_tensor *weights,
                                const otr_tensor *grads, const otr_shard_options *options,

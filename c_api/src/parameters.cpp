@@ -27,6 +27,17 @@ int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id, const ch
   });
 }
 
+int32_t otr_engine_parameter_shape(const otr_engine* engine, int64_t id, int32_t* out_ndim,
+                                   const int64_t** out_shape) noexcept {
+  return guard([&] {
+    required(out_ndim, "out_ndim") = 0;
+    required(out_shape, "out_shape") = nullptr;
+    const auto& shape = get(engine, "engine")->model().at(id).shape;
+    *out_ndim = static_cast<int32_t>(shape.size());
+    *out_shape = shape.empty() ? nullptr : shape.data();
+  });
+}
+
 int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count, const otr_call_info* info,
                            otr_tensor* out_tensors) noexcept {
   return guard([&] {

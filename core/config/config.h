@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/kernels.h"
 
@@ -29,8 +30,12 @@ struct OptimizerConfig {
   bool bias_correction = true;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   StateFormat master, exp_avg, exp_avg_sq;
+  // parse_optimizer: whether the text gives the master's format. If not, it follows the weights that
+  // come later, and master.rounding holds for bfloat16 ones.
+  bool master_given = false;
   double gradient_clipping = 0;
   uint64_t seed = 0;
+  std::vector<std::string> warnings;     // parse_optimizer's; in an engine they stand in EngineConfig
 };
 
 struct EngineConfig {
@@ -48,6 +53,7 @@ struct EngineConfig {
   Initial initial = Initial::rank0;
   bool check_overflow = true;            // skip the step on Inf/NaN
   std::string effective_json;            // every key with value and origin
+  std::vector<std::string> warnings;     // for the log, one line each
 };
 
 // Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text: defaults.

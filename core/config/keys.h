@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of all configuration keys. Parser, error texts, JSON Schema and documentation come from it.
+// The table of all configuration keys. Parser, error texts, JSON Schema and documentation come from
+// it.
 #pragma once
 
 #include <cstdint>
@@ -34,18 +35,19 @@ enum class Status : uint8_t {
 };
 
 struct Key {
-  std::string_view path;      // with dots
+  std::string_view path = {};  // with dots
   Type type = Type::any;
-  std::string_view fallback;  // the default, as JSON text; "null" also means that null is legal
+  std::string_view fallback =
+      {};  // the default, as JSON text; "null" also means that null is legal
   Status status = Status::supported;
-  std::string_view meaning;   // one line
-  std::string_view note;      // how it maps, or the way out of a refusal
-  std::string_view choices;   // a|b|c
-  std::string_view later;     // choices that are recognised but not built
+  std::string_view meaning = {};  // one line
+  std::string_view note = {};     // how it maps, or the way out of a refusal
+  std::string_view choices = {};  // a|b|c
+  std::string_view later = {};    // choices that are recognised but not built
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool high_open = false;     // `high` itself is not legal
-  std::string_view alias_of;  // another spelling of that key
+  bool high_open = false;          // `high` itself is not legal
+  std::string_view alias_of = {};  // another spelling of that key
 };
 
 // In the order of the documentation.

@@ -33,10 +33,11 @@ inline constexpr Key kOutrigger[] = {
            Status::judged, "storage format", kFormatNote),
     choice("outrigger.states.exp_avg_sq.rounding", "null", "nearest|stochastic", "",
            Status::supported, "rounding of bfloat16 stores", kRoundingNote),
-    choice("outrigger.reduction_order", "null", "micro_step|boundary", "", Status::supported,
-           "reduce gradients over ranks after every pass, or once in a step",
-           "default: boundary at stages 0 and 1, micro_step at stages 2 and 3; either is bitwise the "
-           "same at every stage"),
+    choice(
+        "outrigger.reduction_order", "null", "micro_step|boundary", "", Status::supported,
+        "reduce gradients over ranks after every pass, or once in a step",
+        "default: boundary at stages 0 and 1, micro_step at stages 2 and 3; either is bitwise the "
+        "same at every stage"),
     count("outrigger.bucket_buffers", "4", 1, 1024, Status::supported,
           "gradient buckets that may be on their way at a time"),
     count("outrigger.workers", "0", 0, 4096, Status::supported,

@@ -123,7 +123,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<kernels::RandomStream> streams_;  // by root
   std::vector<int64_t> updates_;                // updates of each root so far
 
-  bool pass_open_ = false;
+  std::atomic<bool> pass_open_{false};
   int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0;
   int64_t micro_steps_ = 0, applied_steps_ = 0, skipped_steps_ = 0;
   std::atomic<int64_t> live_passes_{0};

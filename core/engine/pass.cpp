@@ -39,7 +39,6 @@ void Pass::require_open(const char* call) const {
 }
 
 otr_tensor Pass::output_grad(int64_t index) const {
-  require_open("otr_pass_get_output_grad");
   if (index < 0 || index >= static_cast<int64_t>(outputs_.size())) {
     fail(OTR_E_ARGUMENT, "output gradient {} does not exist: this pass began with {}", index,
          outputs_.size());
@@ -79,21 +78,19 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad) {
 void Pass::end() {
   require_open("otr_pass_end");
   open_ = false;
-  engine_->pass_open_ = false;
-  outputs_.clear();
   engine_->reducer_->end_pass(false);
+  engine_->pass_open_ = false;
   engine_->reducer_->check();
 }
 
 void Pass::abandon() noexcept {
   if (!open_.exchange(false)) return;
-  engine_->pass_open_ = false;
-  outputs_.clear();
   try {
     engine_->reducer_->end_pass(true);
   } catch (const std::exception& error) {
     engine_->poison(Error(OTR_E_INTERNAL, error.what()));
   }
+  engine_->pass_open_ = false;
 }
 
 }  // namespace outrigger::engine

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin: each target is one script, and each works as the first command on a fresh machine.
+#   make demo | test | bench            the three things to try first
+#   make test SANITIZE=address          address, undefined, thread or address,undefined; own build folder
+#   make fast | soak                    one tier of the tests
+#   make setup | build | lint | format | install PREFIX=… | clean
+SHELL := /bin/bash
+comma := ,
+SANITIZE ?=
+TIER ?= all
+PREFIX ?= /usr/local
+VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
+BUILD := build/$(or $(VARIANT),release)
+VENV_PYTHON := build/venv/bin/python
+
+.PHONY: all setup build demo test fast soak bench lint format install clean
+.NOTPARALLEL:
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@scripts/build.sh $(BUILD) "$(SANITIZE)"
+
+demo: build
+	@$(VENV_PYTHON) scripts/demo/demo.py --build $(BUILD)
+
+# The closing lines of ctest come last.
+test: build $(if $(SANITIZE),,lint)
+	@scripts/test.sh $(BUILD) $(TIER) "$(SANITIZE)"
+
+fast: build
+	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
+
+soak: build
+	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
+
+bench: build
+	@scripts/bench/bench.sh
+
+lint: build
+	@scripts/lint.sh $(BUILD)
+
+format: setup
+	@scripts/format.sh
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	rm -rf build

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the declarations that Rust and Julia take from outrigger.h, or with --check compares them.
+
+    python3 bindings/gen/generate.py [--check]
+"""
+import argparse
+import difflib
+import pathlib
+import sys
+
+import header
+import julia
+import layout
+import rust
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUTPUTS = {
+    "rust/outrigger-sys/src/bindings.rs": rust.generate,
+    "julia/src/liboutrigger.jl": julia.generate,
+    "tests/bindings/layout/layout.c": layout.generate,
+}
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--check", action="store_true", help="write nothing; fail and show what would change")
+    check = options.parse_args().check
+    model = header.parse((ROOT / "c_api/include/outrigger.h").read_text(encoding="utf-8"))
+    stale = 0
+    for name, generator in OUTPUTS.items():
+        path, text = ROOT / name, generator(model)
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if old == text:
+            continue
+        stale += 1
+        if check:
+            sys.stderr.writelines(difflib.unified_diff(
+                old.splitlines(True), text.splitlines(True), name, "generated from outrigger.h"))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print("wrote", name)
+    if check and stale:
+        sys.exit(f"{stale} generated file(s) differ from outrigger.h; run python3 bindings/gen/generate.py")
+
+
+if __name__ == "__main__":
+    main()

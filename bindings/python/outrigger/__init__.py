@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outrigger for Python: ZeRO sharding and low-precision optimizer states for any array library.
+
+A thin layer over outrigger.lowlevel (SWIG): objects with methods, keyword options, NumPy views. Arrays go in
+without a copy through the buffer protocol; the arrays that come out are views of Outrigger's memory and keep the
+object they belong to alive. bfloat16 is ml_dtypes.bfloat16 where that package is installed, else uint16.
+"""
+import json
+
+import numpy
+
+from . import lowlevel
+from .lowlevel import OutriggerError
+
+try:
+    from ml_dtypes import bfloat16
+except ImportError:
+    bfloat16 = numpy.dtype("uint16")
+
+if lowlevel.abi_version() != lowlevel.ABI_VERSION:
+    raise ImportError(f"this module was built for the binary interface {lowlevel.ABI_VERSION} of Outrigger; the library "
+                      f"that was loaded ({lowlevel.version()}) has {lowlevel.abi_version()}. Rebuild the module")
+
+__all__ = ["Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "build_info", "config_check",
+           "lowlevel", "version"]
+version = lowlevel.version
+
+
+def build_info():
+    return json.loads(lowlevel.build_info())
+
+
+def config_check(config, world_size=1):
+    """The effective configuration for a world size, or an OutriggerError that says what is wrong."""
+    return json.loads(lowlevel.config_check(_text(config), world_size))
+
+
+def _text(config):
+    return config if config is None or isinstance(config, str) else json.dumps(config)
+
+
+def _options(kind, values):
+    """An option object of outrigger.lowlevel with some fields set; None for all defaults."""
+    if not values:
+        return None
+    options = kind()
+    for name, value in values.items():
+        if not hasattr(options, name):
+            raise TypeError(f"{kind.__name__} has no field {name!r}")
+        setattr(options, name, value)
+    return options
+
+
+def _array(view):
+    array = numpy.asarray(view)
+    return array.view(bfloat16) if array.dtype == numpy.uint16 else array
+
+
+class _Handle:
+    """Holds a handle of outrigger.lowlevel. close() gives it back; views that were handed out keep it until they go."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    @property
+    def handle(self):
+        if self._handle is None:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._handle
+
+    def close(self):
+        self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.close()
+
+
+class Context(_Handle):
+    """Options: log_level, workers."""
+
+    def __init__(self, **options):
+        super().__init__(lowlevel.context_create(_options(lowlevel.ContextOptions, options)))
+
+
+class Comm(_Handle):
+    """A group of ranks; made by the class methods. Options: rank, world_size, timeout, job."""
+
+    @classmethod
+    def self_group(cls, context):
+        return cls(lowlevel.comm_create_self(context.handle))
+
+    @classmethod
+    def threads(cls, context, world_size, **options):
+        handles = lowlevel.comm_create_threads(context.handle, world_size, _options(lowlevel.CommOptions, options))
+        return [cls(handle) for handle in handles]
+
+    @classmethod
+    def shared_memory(cls, context, **options):
+        return cls(lowlevel.comm_create_shm(context.handle, _options(lowlevel.CommOptions, options)))
+
+    @classmethod
+    def from_env(cls, context, **options):
+        return cls(lowlevel.comm_from_env(context.handle, _options(lowlevel.CommOptions, options)))
+
+    @property
+    def rank(self):
+        return lowlevel.comm_rank(self.handle)
+
+    @property
+    def size(self):
+        return lowlevel.comm_size(self.handle)
+
+    def barrier(self):
+        lowlevel.comm_barrier(self.handle)
+
+    def broadcast(self, array, root=0):
+        """In place, into any writable contiguous buffer."""
+        lowlevel.comm_broadcast(self.handle, array, root)
+
+    def all_gather(self, data):
+        """The bytes of all ranks, in rank order."""
+        return lowlevel.comm_all_gather(self.handle, data)
+
+    def all_reduce_sum(self, array):
+        """In place, float64."""
+        lowlevel.comm_all_reduce_sum(self.handle, array)
+
+    def abort(self, reason=None):
+        lowlevel.comm_abort(self.handle, reason)
+
+
+class Engine(_Handle):
+    """One model's training state on this rank. As a context manager it finalizes on a normal exit and aborts on an
+    exception."""
+
+    def __init__(self, comm, config=None):
+        super().__init__(lowlevel.engine_create(comm.handle, _text(config)))
+
+    def __exit__(self, kind, value, traceback):
+        try:
+            if kind is None:
+                self.finalize()
+            else:
+                lowlevel.engine_abort(self.handle, f"{kind.__name__}: {value}")
+        finally:
+            self.close()
+
+    def add_parameter(self, name, initial=None, **options):
+        """Returns the id. Options: trainable, alias_of, group, contributions."""
+        return lowlevel.engine_add_parameter(self.handle, name, initial, _options(lowlevel.ParamOptions, options))
+
+    def commit(self):
+        lowlevel.engine_commit(self.handle)
+
+    def finalize(self):
+        lowlevel.engine_finalize(self.handle)
+
+    def check(self):
+        lowlevel.engine_check(self.handle)
+
+    @property
+    def live_children(self):
+        return lowlevel.engine_live_children(self.handle)
+
+    @property
+    def parameter_count(self):
+        return lowlevel.engine_parameter_count(self.handle)
+
+    def parameter_id(self, name):
+        return lowlevel.engine_parameter_id(self.handle, name)
+
+    def parameter_name(self, id):
+        return lowlevel.engine_parameter_name(self.handle, id)
+
+    def parameter_shape(self, id):
+        return lowlevel.engine_parameter_shape(self.handle, id)
+
+    def acquire(self, ids, float32=False):
+        """A context manager that gives the parameters as read-only arrays. They are valid inside of it, and until the
+        next step at the most."""
+        return _Acquired(self, ids, float32)
+
+    def prefetch(self, ids, float32=False):
+        lowlevel.engine_prefetch(self.handle, ids, _acquire_info(float32))
+
+    def read(self, id, value=lowlevel.VALUE_MASTER, out=None):
+        """Copies a value of the whole parameter into `out`, or into a new float32 array, and returns it. Collective."""
+        if out is None:
+            out = numpy.empty(self.parameter_shape(id), numpy.float32)
+        lowlevel.engine_parameter_read(self.handle, id, value, out)
+        return out
+
+    def write(self, id, value):
+        lowlevel.engine_parameter_write(self.handle, id, value)
+
+    def set_group_value(self, name, value, group=None):
+        lowlevel.engine_set_group_value(self.handle, group, name, value)
+
+    def get_group_value(self, name, group=None):
+        return lowlevel.engine_get_group_value(self.handle, group, name)
+
+    @property
+    def config(self):
+        return json.loads(lowlevel.engine_config(self.handle))
+
+    @property
+    def memory(self):
+        """The ledger: a list of (purpose, resident bytes, peak bytes)."""
+        return lowlevel.engine_memory(self.handle)
+
+    def begin_pass(self, output_grads=(), **info):
+        return Pass(lowlevel.pass_begin(self.handle, output_grads, _options(lowlevel.CallInfo, info)))
+
+    def step(self):
+        """Ends a micro-batch. The report's outcome is lowlevel.STEP_ACCUMULATED, STEP_APPLIED or STEP_SKIPPED."""
+        return lowlevel.engine_step(self.handle)
+
+
+def _acquire_info(float32):
+    return _options(lowlevel.CallInfo, {"flags": lowlevel.ACQUIRE_FLOAT32} if float32 else None)
+
+
+class _Acquired:
+    def __init__(self, engine, ids, float32):
+        self._engine, self._ids, self._info = engine, list(ids), _acquire_info(float32)
+
+    def __enter__(self):
+        return [_array(view) for view in lowlevel.engine_acquire(self._engine.handle, self._ids, self._info)]
+
+    def __exit__(self, kind, value, traceback):
+        lowlevel.engine_release(self._engine.handle, self._ids, self._info)
+
+
+class Pass(_Handle):
+    """One backward pass. As a context manager it ends on a normal exit and is abandoned on an exception."""
+
+    def __exit__(self, kind, value, traceback):
+        try:
+            if kind is None:
+                self.end()
+        finally:
+            self.close()
+
+    @property
+    def scale(self):
+        return lowlevel.pass_get_scale(self.handle)
+
+    def output_grad(self, index=0):
+        """The scaled gradient of an output, float32; valid until the pass ends."""
+        return _array(lowlevel.pass_get_output_grad(self.handle, index))
+
+    def slot(self, id):
+        """An array to write a gradient into and to hand back through add_grad."""
+        return _array(lowlevel.pass_get_slot(self.handle, id))
+
+    def add_grad(self, id, grad, **info):
+        lowlevel.pass_add_grad(self.handle, id, grad, _options(lowlevel.CallInfo, info))
+
+    def end(self):
+        lowlevel.pass_end(self.handle)
+
+
+class Shard(_Handle):
+    """A flat piece of parameters and gradients, which stay the caller's arrays."""
+
+    def __init__(self, context, weights, grads, published=None, **options):
+        made = _options(lowlevel.ShardOptions, options)
+        if published is not None:
+            made = made or lowlevel.ShardOptions()
+            made.set_published(published)
+        super().__init__(lowlevel.shard_wrap(context.handle, weights, grads, made))
+        self._arrays = weights, grads, published  # the library keeps their memory by reference
+
+    def close(self):
+        super().close()
+        self._arrays = None
+
+    def state(self, value):
+        return _array(lowlevel.shard_state(self.handle, value))
+
+    @property
+    def state_bytes(self):
+        return lowlevel.shard_state_bytes(self.handle)
+
+
+class Optimizer(_Handle):
+    def __init__(self, context, config):
+        super().__init__(lowlevel.optimizer_create(context.handle, _text(config)))
+
+    def set_value(self, name, value):
+        lowlevel.optimizer_set_value(self.handle, name, value)
+
+    def step(self, shards):
+        return lowlevel.optimizer_step(self.handle, [shard.handle for shard in shards])

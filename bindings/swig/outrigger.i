@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// SWIG interface of outrigger.h, and of nothing else. What depends on the target language (locks, exceptions,
+// tensors, outputs) stands in <language>.i, which defines:
+//   OTR_UNLOCK, OTR_LOCK   around a call, so that other threads of the interpreter run meanwhile
+//   OTR_RAISE(code)        throws OutriggerError(code, text), reading the text on the thread that failed
+// and typemaps for tensors, arrays, texts and every out_ parameter.
+%module(package="outrigger") lowlevel
+
+%{
+#include <stdlib.h>
+#include <string.h>
+
+#include "outrigger.h"
+%}
+%include <stdint.i>
+
+#if defined(SWIGPYTHON)
+%include "python.i"
+#else
+#error "outrigger.i: this language has no typemaps yet; python.i shows what is needed"
+#endif
+
+// ---- Names: otr_engine_create is engine_create, OTR_OK is OK, otr_engine is Engine ----
+%rename("%(strip:[otr_])s", %$isfunction) "";
+%rename("%(strip:[OTR_])s", %$isenumitem) "";
+%rename("%(strip:[OTR_])s", regextarget=1, %$isconstant) "^OTR_";
+
+// ---- Errors: every function returns a status, but for the ones listed ----
+%exception {
+  OTR_UNLOCK
+  $action
+  OTR_LOCK
+  if (result != OTR_OK) {
+    OTR_RAISE(result);
+  }
+}
+%define OTR_NO_STATUS(function)
+%exception function "$action"
+%enddef
+OTR_NO_STATUS(otr_status_name)
+OTR_NO_STATUS(otr_version)
+OTR_NO_STATUS(otr_abi_version)
+OTR_NO_STATUS(otr_build_info)
+%ignore otr_last_error_message;  // the exception carries it
+
+// ---- Handles: classes whose destructor is otr_<name>_destroy; the out_ typemaps pass ownership ----
+%define OTR_HANDLE(name, Class)
+%rename(Class) otr_##name;
+%nodefaultctor otr_##name;
+%ignore otr_##name##_destroy;
+%exception otr_##name::~otr_##name {
+  OTR_UNLOCK
+  $action
+  OTR_LOCK
+}
+struct otr_##name {};
+%extend otr_##name {
+  ~otr_##name() { otr_##name##_destroy($self); }
+}
+OTR_OUT_HANDLE(otr_##name, out_##name)
+%enddef
+OTR_HANDLE(context, Context)
+OTR_HANDLE(comm, Comm)
+OTR_HANDLE(engine, Engine)
+OTR_HANDLE(pass, Pass)
+OTR_HANDLE(shard, Shard)
+OTR_HANDLE(optimizer, Optimizer)
+
+// ---- Option structs: classes that begin with the defaults and own their texts ----
+%ignore struct_size;
+%ignore reserved;
+%ignore reserved0;
+%typemap(memberin) const char * {
+  free((char *)$1);
+  $1 = $input ? strdup($input) : NULL;
+}
+%define OTR_OPTIONS(name, Class, OWN, FREE)
+%rename(Class) otr_##name;
+%ignore otr_##name##_init;
+%exception otr_##name::otr_##name "$action"
+%exception otr_##name::~otr_##name "$action"
+%extend otr_##name {
+  otr_##name() {
+    otr_##name *self = (otr_##name *)calloc(1, sizeof *self);
+    if (self) {
+      otr_##name##_init(self, sizeof *self);
+      OWN
+    }
+    return self;
+  }
+  ~otr_##name() {
+    FREE
+    free($self);
+  }
+}
+%enddef
+#define OTR_OWN_TEXT(field) self->field = self->field ? strdup(self->field) : NULL;
+#define OTR_FREE_TEXT(field) free((char *)self->field);
+OTR_OPTIONS(context_options, ContextOptions, , )
+OTR_OPTIONS(comm_options, CommOptions, OTR_OWN_TEXT(job), OTR_FREE_TEXT(job))
+OTR_OPTIONS(param_options, ParamOptions, OTR_OWN_TEXT(group), OTR_FREE_TEXT(group))
+OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
+            OTR_FREE_TEXT(name) free((otr_tensor *)self->published);)
+OTR_OPTIONS(call_info, CallInfo, , )
+%ignore otr_context_options::log_callback;  // lines come from any thread: needs a queue in the target language
+%ignore otr_context_options::log_user_data;
+
+// The published copy is a tensor: its one extent is kept behind it, its memory is the caller's to keep.
+%ignore otr_shard_options::published;
+%exception otr_shard_options::set_published "$action"
+%extend otr_shard_options {
+  void set_published(const otr_tensor *value) {
+    typedef struct { otr_tensor tensor; int64_t extent; } Kept;
+    Kept *kept = value && value->ndim == 1 ? (Kept *)calloc(1, sizeof *kept) : NULL;
+    free((otr_tensor *)$self->published);
+    if (kept) {
+      kept->extent = value->shape[0];
+      kept->tensor = *value;
+      kept->tensor.shape = &kept->extent;
+      kept->tensor.strides = NULL;
+    }
+    $self->published = kept ? &kept->tensor : NULL;
+  }
+}
+
+// ---- Results ----
+%rename(StepReport) otr_step_report;
+%nodefaultctor otr_step_report;
+%immutable otr_step_report;
+%exception otr_step_report::~otr_step_report "$action"
+%ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
+
+// ---- Asked in two calls in C, in one here ----
+%ignore otr_engine_config;
+%ignore otr_config_check;
+%ignore otr_engine_memory;
+%rename(engine_config) otr_swig_engine_config;
+%rename(config_check) otr_swig_config_check;
+%rename(engine_memory) otr_swig_engine_memory;
+%inline %{
+static int32_t otr_swig_engine_config(const otr_engine *engine, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_engine_config(engine, NULL, &size);
+  if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
+  *out_text = (char *)calloc(1, size + 1);
+  return *out_text ? otr_engine_config(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_config_check(const char *config_json, int32_t world_size, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_config_check(config_json, world_size, NULL, &size);
+  if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
+  *out_text = (char *)calloc(1, size + 1);
+  return *out_text ? otr_config_check(config_json, world_size, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_engine_memory(const otr_engine *engine, otr_memory_entry **out_entries,
+                                      size_t *out_entry_count) {
+  int32_t status = otr_engine_memory(engine, NULL, out_entry_count);
+  if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
+  *out_entries = (otr_memory_entry *)calloc(*out_entry_count + 1, sizeof **out_entries);
+  if (!*out_entries) return OTR_E_OUT_OF_MEMORY;
+  (*out_entries)->struct_size = (uint32_t)sizeof **out_entries;
+  return otr_engine_memory(engine, *out_entries, out_entry_count);
+}
+%}
+
+// ---- Tensors have no class: the typemaps make them of the language's own arrays ----
+%ignore otr_tensor;
+%ignore otr_device;
+%ignore otr_dtype;
+%ignore otr_tensor_init;
+%ignore OTR_API;
+%ignore OTR_NOEXCEPT;
+%ignore OTR_STEP_REPORT_INIT;
+
+%include "outrigger.h"

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's side of outrigger.i: the GIL, exceptions, buffers; out_ parameters become results.
+%{
+#include "python_buffer.h"
+%}
+
+%define OTR_UNLOCK
+Py_BEGIN_ALLOW_THREADS
+%enddef
+%define OTR_LOCK
+Py_END_ALLOW_THREADS
+%enddef
+%define OTR_RAISE(code)
+otr_python_raise(code);
+SWIG_fail;
+%enddef
+
+%pythoncode %{
+class OutriggerError(RuntimeError):
+    """A call failed: code is the negative status, name its name, text the library's explanation."""
+
+    def __init__(self, code, text):
+        self.code, self.name, self.text = code, status_name(code), text
+        super().__init__(code, text)
+
+    def __str__(self):
+        return f"{self.name}: {self.text}"
+%}
+
+// ---- The status is checked by %exception and is no result; without outputs a call returns None ----
+%typemap(out) int32_t "$result = NULL;"
+%typemap(ret) int32_t "if (!resultobj) resultobj = SWIG_Py_Void();"
+%define OTR_NUMBER(name)
+%typemap(out) int32_t name "$result = PyLong_FromLong($1);"
+%typemap(ret) int32_t name ""
+%enddef
+OTR_NUMBER(otr_abi_version)
+// Fields of the structs; test_bindings.py fails where one is missing here.
+OTR_NUMBER(log_level)
+OTR_NUMBER(workers)
+OTR_NUMBER(rank)
+OTR_NUMBER(world_size)
+OTR_NUMBER(trainable)
+OTR_NUMBER(contributions)
+OTR_NUMBER(replicated)
+OTR_NUMBER(outcome)
+OTR_NUMBER(reason)
+OTR_NUMBER(nonfinite_rank)
+
+// ---- Numbers and texts ----
+%define OTR_OUT_NUMBER(type, name, from)
+%typemap(in, numinputs=0) type *name (type number = 0) "$1 = &number;"
+%typemap(argout) type *name { %append_output(from(*$1)); }
+%enddef
+OTR_OUT_NUMBER(int32_t, out_rank, PyLong_FromLong)
+OTR_OUT_NUMBER(int32_t, out_world_size, PyLong_FromLong)
+OTR_OUT_NUMBER(int64_t, out_id, PyLong_FromLongLong)
+OTR_OUT_NUMBER(int64_t, out_count, PyLong_FromLongLong)
+OTR_OUT_NUMBER(int64_t, out_bytes, PyLong_FromLongLong)
+OTR_OUT_NUMBER(double, out_value, PyFloat_FromDouble)
+OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
+
+%typemap(in, numinputs=0) const char **out_name (char *text = NULL) "$1 = &text;"
+%typemap(argout) const char **out_name { %append_output(PyUnicode_FromString(*$1)); }
+%typemap(in, numinputs=0) char **out_text (char *text = NULL) "$1 = &text;"
+%typemap(argout) char **out_text { %append_output(PyUnicode_FromString(*$1)); }
+%typemap(freearg) char **out_text { free(*$1); }
+
+%typemap(in, numinputs=0) (int32_t *out_ndim, const int64_t **out_shape) (int32_t ndim = 0, int64_t *shape = NULL)
+  "$1 = &ndim; $2 = &shape;"
+%typemap(argout) (int32_t *out_ndim, const int64_t **out_shape) {
+  PyObject *tuple = PyTuple_New(*$1);
+  for (int32_t d = 0; tuple && d < *$1; d++) {
+    if (PyTuple_SetItem(tuple, d, PyLong_FromLongLong((*$2)[d])) != 0) Py_CLEAR(tuple);
+  }
+  if (!tuple) SWIG_fail;
+  %append_output(tuple);
+}
+
+// ---- Handles and records ----
+%define OTR_OUT_HANDLE(type, name)
+%typemap(in, numinputs=0) type **name (type *handle = NULL) "$1 = &handle;"
+%typemap(argout) type **name { %append_output(SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN)); }
+%enddef
+
+%typemap(in, numinputs=0) otr_step_report *report (otr_step_report record) {
+  memset(&record, 0, sizeof record);
+  record.struct_size = (uint32_t)sizeof record;
+  $1 = &record;
+}
+%typemap(argout) otr_step_report *report {
+  otr_step_report *copy = (otr_step_report *)malloc(sizeof *copy);
+  if (!copy) {
+    PyErr_NoMemory();
+    SWIG_fail;
+  }
+  *copy = *$1;
+  %append_output(SWIG_NewPointerObj(copy, $1_descriptor, SWIG_POINTER_OWN));
+}
+
+%typemap(in, numinputs=0) (otr_memory_entry **out_entries, size_t *out_entry_count)
+    (otr_memory_entry *entries = NULL, size_t count = 0) "$1 = &entries; $2 = &count;"
+%typemap(argout) (otr_memory_entry **out_entries, size_t *out_entry_count) {
+  PyObject *list = PyList_New((Py_ssize_t)*$2);
+  for (size_t i = 0; list && i < *$2; i++) {
+    const otr_memory_entry *e = &(*$1)[i];
+    PyObject *item = Py_BuildValue("(sLL)", e->purpose, (long long)e->resident_bytes, (long long)e->peak_bytes);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
+  }
+  if (!list) SWIG_fail;
+  %append_output(list);
+}
+%typemap(freearg) (otr_memory_entry **out_entries, size_t *out_entry_count) { free(*$1); }
+
+%typemap(in, numinputs=0) otr_comm **out_comms "$1 = NULL;"
+%typemap(check) otr_comm **out_comms {  /* otr_comm_create_threads: arg2 is the world size */
+  $1 = (otr_comm **)calloc(arg2 > 0 ? (size_t)arg2 : 1, sizeof *$1);
+}
+%typemap(argout) otr_comm **out_comms {
+  PyObject *list = PyList_New(arg2);
+  for (int32_t r = 0; list && r < arg2; r++) {
+    PyList_SetItem(list, r, SWIG_NewPointerObj($1[r], $*1_descriptor, SWIG_POINTER_OWN));
+  }
+  if (!list) SWIG_fail;
+  %append_output(list);
+}
+%typemap(freearg) otr_comm **out_comms { free($1); }
+
+// ---- Tensors ----
+%typemap(in) const otr_tensor * (otr_python_tensor held) {
+  if ($input != Py_None) {
+    if (otr_python_acquire($input, 0, &held) != 0) SWIG_fail;
+    $1 = &held.tensor;
+  }
+}
+// Memory that the library writes into has to be writable.
+%typemap(in) const otr_tensor *out (otr_python_tensor held), const otr_tensor *weights (otr_python_tensor held) {
+  if (otr_python_acquire($input, 1, &held) != 0) SWIG_fail;
+  $1 = &held.tensor;
+}
+%typemap(freearg) const otr_tensor * { if ($1) otr_python_release(&held$argnum); }
+
+%typemap(in, numinputs=0) otr_tensor *out_tensor (otr_tensor shown) "$1 = &shown;"
+%typemap(argout) otr_tensor *out_tensor {
+  PyObject *view = otr_python_show($1, swig_obj[0], 0);
+  if (!view) SWIG_fail;
+  %append_output(view);
+}
+%apply otr_tensor *out_tensor { otr_tensor *out_slot };
+
+%typemap(in, numinputs=0) otr_tensor *out_tensors "$1 = NULL;"
+%typemap(check) otr_tensor *out_tensors {  /* otr_engine_acquire: arg3 is the number of ids */
+  $1 = (otr_tensor *)calloc((size_t)arg3 + 1, sizeof *$1);
+}
+%typemap(argout) otr_tensor *out_tensors {
+  PyObject *list = PyList_New((Py_ssize_t)arg3);
+  for (int64_t i = 0; list && i < arg3; i++) {
+    PyObject *view = otr_python_show(&$1[i], swig_obj[0], 1);
+    if (!view || PyList_SetItem(list, (Py_ssize_t)i, view) != 0) Py_CLEAR(list);
+  }
+  if (!list) SWIG_fail;
+  %append_output(list);
+}
+%typemap(freearg) otr_tensor *out_tensors { free($1); }
+
+// ---- Arrays of arguments: any Python sequence ----
+%define OTR_SEQUENCE(pattern, convert)
+%typemap(in) pattern (otr_python_list list) {
+  if (otr_python_list_of($input, &list, convert) != 0) SWIG_fail;
+  $1 = list.items;
+  $2 = (int64_t)list.count;
+}
+%typemap(freearg) pattern { if ($1) otr_python_list_free(&list$argnum); }
+%enddef
+OTR_SEQUENCE((const int64_t *ids, int64_t count), otr_python_item_id)
+OTR_SEQUENCE((const otr_tensor *output_grads, int64_t count), otr_python_item_tensor)
+OTR_SEQUENCE((otr_shard *const *shards, int64_t count), otr_python_item_shard)
+%{
+static int otr_python_item_shard(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+  void *pointer = NULL;
+  if (!SWIG_IsOK(SWIG_ConvertPtr(item, &pointer, SWIGTYPE_p_otr_shard, 0)) || !pointer) {
+    PyErr_Format(PyExc_TypeError, "item %zd is no Shard", index);
+    return -1;
+  }
+  ((otr_shard **)list->items)[index] = (otr_shard *)pointer;
+  return 0;
+}
+%}
+
+// ---- Plain memory: contiguous buffers ----
+%define OTR_MEMORY(pattern, flags)
+%typemap(in) pattern (Py_buffer view) {
+  if (PyObject_GetBuffer($input, &view, flags) != 0) SWIG_fail;
+  $1 = view.buf ? view.buf : &view;
+  $2 = (size_t)view.len;
+}
+%typemap(freearg) pattern { if ($1) PyBuffer_Release(&view$argnum); }
+%enddef
+OTR_MEMORY((void *data, size_t bytes), PyBUF_CONTIG)
+OTR_MEMORY((const void *mine, size_t bytes), PyBUF_CONTIG_RO)
+OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
+%typemap(check) (double *values, size_t count) {
+  if (!view$argnum.format || strcmp(view$argnum.format, "d") != 0) {
+    PyErr_SetString(PyExc_TypeError, "expected a contiguous array of float64");
+    SWIG_fail;
+  }
+  $2 /= sizeof(double);
+}
+
+%typemap(in, numinputs=0) void *all (Py_ssize_t size = 0) "$1 = NULL;"
+%typemap(check) void *all {  /* otr_comm_all_gather: arg1 is the communicator, arg3 the bytes of one rank */
+  int32_t ranks = 0;
+  if (otr_comm_size(arg1, &ranks) == OTR_OK) size$argnum = (Py_ssize_t)arg3 * ranks;
+  $1 = malloc((size_t)size$argnum + 1);
+}
+%typemap(argout) void *all { %append_output(PyBytes_FromStringAndSize((const char *)$1, size$argnum)); }
+%typemap(freearg) void *all { free($1); }

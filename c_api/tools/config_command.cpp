@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <stdexcept>
+
+#include "outrigger.h"
+
+namespace outrigger::tools {
+namespace {
+
+std::string read_all(std::istream& in) {
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string read_config(const std::string& file) {
+  if (file == "-") return read_all(std::cin);
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::runtime_error(fmt::format("cannot open {}", file));
+  return read_all(in);
+}
+
+}  // namespace
+
+int check_config(const std::string& file, int world) {
+  const std::string text = read_config(file);
+  size_t size = 0;
+  int32_t status = otr_config_check(text.c_str(), world, nullptr, &size);
+  std::string effective(size, '\0');
+  if (status == OTR_OK || status == OTR_E_BUFFER_SIZE) {
+    status = otr_config_check(text.c_str(), world, effective.data(), &size);
+  }
+  if (status != OTR_OK) {
+    fmt::print(stderr, "{}: {}: {}\n", file, otr_status_name(status), otr_last_error_message());
+    return 1;
+  }
+  fmt::print("{}\n", effective.c_str());
+  return 0;
+}
+
+}  // namespace outrigger::tools

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <stdexcept>
+
+#include "worker.h"
+
+namespace outrigger::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A port of this host that no one else has. The socket stays open and bound, but does not listen,
+// so the system gives the number to no other program, while rank 0 may still listen on it with
+// SO_REUSEADDR.
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        bind(socket_, generic, size) != 0 || getsockname(socket_, generic, &size) != 0) {
+      if (socket_ >= 0) close(socket_);
+      throw std::runtime_error("cannot reserve a port on 127.0.0.1");
+    }
+    port_ = ntohs(address.sin_port);
+  }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+  ~ReservedPort() { close(socket_); }
+
+  [[nodiscard]] int number() const noexcept { return port_; }
+
+ private:
+  int socket_, port_ = 0;
+};
+
+// The signals that the run reacts to, read from a descriptor instead of interrupting it.
+class Signals {
+ public:
+  Signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    descriptor_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (descriptor_ < 0) throw std::runtime_error("the system gives no signal descriptor");
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  ~Signals() { close(descriptor_); }
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] std::optional<signalfd_siginfo> next() const {
+    signalfd_siginfo info{};
+    if (read(descriptor_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return {};
+    return info;
+  }
+
+ private:
+  int descriptor_;
+};
+
+class Run {
+ public:
+  explicit Run(const LaunchOptions& options) : options_(options) {}
+
+  int execute() {
+    start();
+    while (any_running()) {
+      wait();
+      handle_signals();
+      reap();
+      escalate();
+    }
+    for (Worker& worker : workers_) pump(worker);
+    return report();
+  }
+
+ private:
+  void start() {
+    const std::string run_id =
+        fmt::format("outrigger-{}-{}", getpid(), begin_.time_since_epoch().count());
+    for (int rank = 0; rank < options_.workers; rank++) {
+      const Cores share = share_of(options_.cores, rank, options_.workers);
+      const int threads = std::max(1, static_cast<int>(share.size()));
+      workers_.emplace_back(WorkerOptions{rank, options_.workers, options_.bind ? share : Cores{},
+                                          threads, std::to_string(port_.number()), run_id,
+                                          options_.program});
+      if (!options_.verbose) continue;
+      fmt::print(stderr, "outrigger run: rank {} is process {} on cores {}\n", rank,
+                 workers_.back().pid(), options_.bind ? format_cores(share) : "not bound");
+    }
+  }
+
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
+  [[nodiscard]] bool any_running() const {
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [](const Worker& w) { return w.running(); });
+  }
+
+  static void pump(Worker& worker) {
+    if (worker.relay() != nullptr) worker.relay()->pump();
+  }
+
+  // Until there is a signal or output, at most 0.2 s.
+  void wait() {
+    std::vector<pollfd> descriptors{{signals_.descriptor(), POLLIN, 0}};
+    for (Worker& worker : workers_) {
+      if (worker.relay() != nullptr)
+        descriptors.push_back({worker.relay()->descriptor(), POLLIN, 0});
+    }
+    poll(descriptors.data(), descriptors.size(), 200);
+    for (Worker& worker : workers_) pump(worker);
+  }
+
+  void handle_signals() {
+    while (const std::optional<signalfd_siginfo> info = signals_.next()) {
+      const int number = static_cast<int>(info->ssi_signo);
+      if (number == SIGCHLD) continue;
+      // What the terminal's Ctrl-C sends went to the workers too: they are of the same process
+      // group.
+      if (info->ssi_code != SI_KERNEL) signal_all(number);
+      if (ended_by_ == 0) {
+        ended_by_ = number;
+        end_others_at_ = seconds() + options_.grace_seconds;
+      } else {
+        end_others_at_ = seconds();  // asked twice: no more patience
+      }
+    }
+  }
+
+  void reap() {
+    const Worker* failed = nullptr;
+    for (Worker& worker : workers_) {
+      if (!worker.reap(seconds()) || !worker.failed()) continue;
+      // Of two that ended since the last look, the killed one is the cause, the other a survivor
+      // that said so.
+      if (failed == nullptr || (worker.was_killed() && !failed->was_killed())) failed = &worker;
+    }
+    if (failed == nullptr || first_failed_ != nullptr) return;
+    first_failed_ = failed;
+    if (ended_by_ != 0 || !any_running()) return;
+    end_others_at_ = seconds() + options_.grace_seconds;
+    fmt::print(stderr, "outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n",
+               failed->rank(), failed->pid(), failed->fate(), options_.grace_seconds);
+  }
+
+  // After the grace: SIGTERM, and two seconds later SIGKILL.
+  void escalate() {
+    if (end_others_at_ < 0 || seconds() < end_others_at_) return;
+    const double kill_after = 2;
+    if (!asked_to_end_) {
+      signal_all(SIGTERM);
+      asked_to_end_ = true;
+    } else if (seconds() > end_others_at_ + kill_after) {
+      signal_all(SIGKILL);
+    }
+  }
+
+  void signal_all(int number) const {
+    for (const Worker& worker : workers_) worker.signal(number);
+  }
+
+  [[nodiscard]] int report() const {
+    if (first_failed_ == nullptr && ended_by_ == 0) return 0;
+    if (ended_by_ != 0) fmt::print(stderr, "outrigger run: ended by signal {}\n", ended_by_);
+    for (const Worker& worker : workers_) {
+      fmt::print(stderr, "outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(),
+                 worker.fate(),
+                 ended_by_ == 0 && &worker == first_failed_ ? " — the first to fail" : "");
+    }
+    return ended_by_ != 0 ? 128 + ended_by_ : first_failed_->exit_code();
+  }
+
+  const LaunchOptions& options_;
+  const Clock::time_point begin_ = Clock::now();
+  ReservedPort port_;
+  Signals signals_;
+  std::deque<Worker> workers_;
+  const Worker* first_failed_ = nullptr;
+  int ended_by_ = 0;           // signal that this command got
+  double end_others_at_ = -1;  // seconds; -1: no reason yet
+  bool asked_to_end_ = false;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) { return Run(options).execute(); }
+
+}  // namespace outrigger::tools

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// HostCommunicator: the collectives.
+#include "core/comm/host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "core/comm/host_window.h"
+#include "core/context/error.h"
+
+namespace outrigger::comm {
+namespace {
+
+void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region,
+                                   ChannelBlock& channel, std::string_view name)
+    : member_(std::move(member)),
+      region_(std::move(region)),
+      channel_(channel),
+      rank_(member_->rank),
+      world_(member_->world),
+      name_(name),
+      slices_(static_cast<size_t>(world_)) {}
+
+HostCommunicator::~HostCommunicator() {
+  if (getpid() != member_->process) return;
+  my_slot().gone.store(1, std::memory_order_release);
+  ring(channel_.bell);
+  wake(channel_.bell);
+}
+
+void HostCommunicator::require_usable() const {
+  if (getpid() != member_->process) {
+    fail(OTR_E_STATE,
+         "this communicator belongs to process {} and this is its forked child {}; create one after the fork",
+         member_->process, getpid());
+  }
+  member_->failures.check();
+}
+
+void HostCommunicator::check() const { require_usable(); }
+
+void HostCommunicator::abort(std::string_view reason) noexcept {
+  if (getpid() != member_->process) return;
+  const Operation last = last_operation(rank_);
+  std::array<char, sizeof(FailureRecord::text)> text;
+  const auto end = fmt::format_to_n(text.data(), text.size(), "rank {} aborted the job after operation {} of '{}': {}",
+                                    rank_, last.number, name_, reason.empty() ? "no reason given" : reason)
+                       .size;
+  member_->failures.post(OTR_E_ABORTED, rank_, last.number, {text.data(), std::min(end, text.size())});
+  ring(channel_.bell);
+  wake(channel_.bell);
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root,
+                             uint64_t offset, RegionId window) {
+  current_.number++;
+  current_.kind = kind;
+  current_.root = root;
+  current_.bytes = bytes;
+  current_.offset = offset;
+  current_.window[0] = window.channel;
+  current_.window[1] = window.operation;
+  current_.set_label(label);
+  // Two places are enough: whoever is one operation ahead cannot finish it without us.
+  my_slot().ring[current_.number & 1].store(current_);
+  step();
+  compare_calls();
+}
+
+void HostCommunicator::step() {
+  step_++;
+  my_slot().arrived.store(step_, std::memory_order_release);
+  ring(channel_.bell);
+  if (all_reached(&Slot::arrived, step_)) {
+    wake(channel_.bell);
+  } else {
+    wait_for_all(&Slot::arrived, step_, {});
+  }
+}
+
+void HostCommunicator::compare_calls() {
+  const auto call_of = [&](int32_t r) { return channel_.slot(r).ring[current_.number & 1].load(); };
+  bool equal = true;
+  for (int32_t r = 0; r < world_; r++) equal = equal && (r == rank_ || call_of(r).same_call(current_));
+  if (equal) [[likely]] return;
+
+  // Every rank names the same pair: rank 0, and the first that differs from it.
+  const Operation first = call_of(0);
+  int32_t other = 1;
+  while (other < world_ - 1 && call_of(other).same_call(first)) other++;
+  fail_job(OTR_E_MISMATCH, other,
+           fmt::format("ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks "
+                       "must make the same calls in the same order",
+                       current_.number, name_, first.text(), other, call_of(other).text()));
+}
+
+// ---- Operations -----------------------------------------------------------------------------------
+
+void HostCommunicator::barrier(std::string_view label) {
+  require_usable();
+  begin(OperationKind::barrier, 0, label);
+}
+
+void HostCommunicator::broadcast(std::span<std::byte> data, int32_t root, std::string_view label) {
+  require_usable();
+  if (root < 0 || root >= world_) {
+    fail(OTR_E_ARGUMENT, "broadcast '{}': root {} is outside 0..{}", label, root, world_ - 1);
+  }
+  const size_t chunk = world_ == 1 ? data.size() : ChannelBlock::staging_bytes(world_);
+  size_t done = 0;
+  do {
+    const size_t n = std::min(chunk, data.size() - done);
+    const bool sends = rank_ == root && world_ > 1;
+    if (sends) copy_bytes(staging(root, step_ + 1), data.data() + done, n);
+    if (done == 0) {
+      begin(OperationKind::broadcast, data.size(), label, root);
+    } else {
+      step();
+    }
+    if (rank_ != root) copy_bytes(data.data() + done, staging(root, step_), n);
+    done += n;
+  } while (done < data.size());
+}
+
+void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                                  std::string_view label) {
+  require_usable();
+  if (all.size() / static_cast<size_t>(world_) != mine.size() ||
+      all.size() % static_cast<size_t>(world_) != 0) {
+    fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label, all.size(),
+         world_, mine.size());
+  }
+  const size_t chunk = world_ == 1 ? mine.size() : ChannelBlock::staging_bytes(world_);
+  size_t done = 0;
+  do {
+    const size_t n = std::min(chunk, mine.size() - done);
+    if (world_ > 1) copy_bytes(staging(rank_, step_ + 1), mine.data() + done, n);
+    if (done == 0) {
+      begin(OperationKind::all_gather, mine.size(), label);
+    } else {
+      step();
+    }
+    for (int32_t r = 0; r < world_; r++) {
+      const std::byte* from = r == rank_ ? mine.data() + done : staging(r, step_);
+      copy_bytes(all.data() + static_cast<size_t>(r) * mine.size() + done, from, n);
+    }
+    done += n;
+  } while (done < mine.size());
+}
+
+const HostWindow& HostCommunicator::checked(const Window& window, size_t offset, size_t slice_bytes,
+                                            std::string_view label) const {
+  const auto* own = dynamic_cast<const HostWindow*>(&window);
+  if (own == nullptr || own->job() != &member_->job || own->kind() != WindowKind::per_rank) {
+    fail(OTR_E_ARGUMENT, "'{}' needs a per_rank window that this job's ranks created", label);
+  }
+  if (offset > own->bytes() || slice_bytes > (own->bytes() - offset) / static_cast<size_t>(world_)) {
+    fail(OTR_E_ARGUMENT, "'{}': {} slices of {} bytes at offset {} exceed the window's {} bytes", label,
+         world_, slice_bytes, offset, own->bytes());
+  }
+  return *own;
+}
+
+uint64_t HostCommunicator::reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
+                                          const FoldFunction& fold, std::string_view label) {
+  require_usable();
+  const HostWindow& own = checked(window, offset, slice_bytes, label);
+  begin(OperationKind::reduce_scatter, slice_bytes, label, 0, offset, own.id());
+  const size_t mine = offset + static_cast<size_t>(rank_) * slice_bytes;
+  for (int32_t r = 0; r < world_; r++) slices_[static_cast<size_t>(r)] = own.block(r) + mine;
+  try {
+    fold(slices_);
+  } catch (const std::exception& error) {
+    abort(fmt::format("its fold of reduce_scatter '{}' threw: {}", label, error.what()));
+    throw;
+  }
+  my_slot().drained.store(current_.number, std::memory_order_release);
+  ring(channel_.bell);
+  if (is_drained(current_.number)) wake(channel_.bell);
+  return current_.number;
+}
+
+bool HostCommunicator::is_drained(uint64_t ticket) const {
+  return getpid() == member_->process && all_reached(&Slot::drained, ticket);
+}
+
+void HostCommunicator::wait_drained(uint64_t ticket, std::string_view label) {
+  if (is_drained(ticket)) return;
+  require_usable();
+  if (ticket > my_slot().drained.load(std::memory_order_relaxed)) {
+    fail(OTR_E_ARGUMENT, "wait_drained '{}': no reduce_scatter has returned ticket {} yet", label, ticket);
+  }
+  wait_for_all(&Slot::drained, ticket, label);
+}
+
+void HostCommunicator::all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                                         std::string_view label) {
+  require_usable();
+  const HostWindow& own = checked(window, offset, slice_bytes, label);
+  begin(OperationKind::all_gather_window, slice_bytes, label, 0, offset, own.id());
+  for (int32_t i = 1; i < world_; i++) {  // each rank starts with another peer
+    const int32_t r = (rank_ + i) % world_;
+    const size_t slice = offset + static_cast<size_t>(r) * slice_bytes;
+    copy_bytes(own.block(rank_) + slice, own.block(r) + slice, slice_bytes);
+  }
+  step();  // nobody still reads this rank's slice
+}
+
+}  // namespace outrigger::comm

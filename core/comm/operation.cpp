@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/operation.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace outrigger::comm {
+
+void Operation::set_label(std::string_view text) {
+  label_hash = XXH3_64bits(text.data(), text.size());
+  const size_t n = std::min(text.size(), label.size());
+  std::copy_n(text.data(), n, label.data());
+  std::fill(label.begin() + static_cast<std::ptrdiff_t>(n), label.end(), '\0');
+}
+
+std::string_view Operation::label_text() const {
+  return {label.data(), strnlen(label.data(), label.size())};
+}
+
+bool Operation::same_call(const Operation& other) const {
+  return kind == other.kind && root == other.root && bytes == other.bytes &&
+         offset == other.offset && std::equal(window, window + 2, other.window) &&
+         label_hash == other.label_hash;
+}
+
+std::string Operation::text() const {
+  const auto label = label_text();
+  switch (kind) {
+    case OperationKind::none: return "no operation";
+    case OperationKind::barrier: return fmt::format("barrier '{}'", label);
+    case OperationKind::broadcast:
+      return fmt::format("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
+    case OperationKind::all_gather:
+      return fmt::format("all_gather '{}' of {} bytes a rank", label, bytes);
+    case OperationKind::create_window:
+      return fmt::format("create_window '{}' of {} bytes{}", label, bytes,
+                         root == 0 ? " a rank" : ", common");
+    case OperationKind::duplicate: return fmt::format("duplicate '{}'", label);
+    case OperationKind::reduce_scatter:
+    case OperationKind::all_gather_window:
+      return fmt::format("{} '{}' of {} bytes a slice at offset {} of window {}.{}",
+                         kind == OperationKind::reduce_scatter ? "reduce_scatter" : "all_gather_window",
+                         label, bytes, offset, window[0], window[1]);
+  }
+  return fmt::format("operation of unknown kind {}", static_cast<uint32_t>(kind));
+}
+
+void PostedOperation::store(const Operation& operation) {
+  std::array<uint64_t, kWords> words;
+  std::memcpy(words.data(), &operation, sizeof(operation));
+  for (size_t i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_relaxed);
+}
+
+Operation PostedOperation::load() const {
+  std::array<uint64_t, kWords> words;
+  for (size_t i = 0; i < kWords; i++) words[i] = words_[i].load(std::memory_order_relaxed);
+  Operation operation;
+  std::memcpy(static_cast<void*>(&operation), words.data(), sizeof(operation));
+  return operation;
+}
+
+}  // namespace outrigger::comm

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank says it is about to do, so that the others can tell a mismatch before any data moves.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace outrigger::comm {
+
+enum class OperationKind : uint32_t {
+  none,
+  barrier,
+  broadcast,
+  all_gather,
+  create_window,
+  duplicate,
+  reduce_scatter,
+  all_gather_window,
+};
+
+// Trivially copyable, no padding: it crosses processes word by word.
+struct Operation {
+  uint64_t number = 0;  // counts this channel's operations from 1
+  OperationKind kind = OperationKind::none;
+  int32_t root = 0;         // broadcast: the root; create_window: the WindowKind
+  uint64_t bytes = 0;       // a rank's part
+  uint64_t offset = 0;      // into the window
+  uint64_t window[2] = {};  // channel and operation that created it
+  uint64_t label_hash = 0;
+  std::array<char, 72> label = {};  // shortened; the hash covers all of it
+
+  void set_label(std::string_view text);
+  [[nodiscard]] std::string_view label_text() const;
+  // Equal but for `number`, which always is.
+  [[nodiscard]] bool same_call(const Operation& other) const;
+  // "broadcast 'weights' of 512 bytes from rank 0"
+  [[nodiscard]] std::string text() const;
+};
+
+// An Operation in shared memory. Reading while the owner writes is allowed (for diagnostics): words are
+// atomic, so the worst is a mixture of two operations.
+class PostedOperation {
+ public:
+  void store(const Operation& operation);
+  [[nodiscard]] Operation load() const;
+
+ private:
+  static constexpr size_t kWords = sizeof(Operation) / sizeof(uint64_t);
+  std::array<std::atomic<uint64_t>, kWords> words_;
+};
+
+static_assert(sizeof(Operation) == 128 && sizeof(PostedOperation) == 128);
+
+}  // namespace outrigger::comm

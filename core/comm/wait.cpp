@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/wait.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace outrigger::comm {
+
+// Not FUTEX_PRIVATE_FLAG: the word may lie in memory shared between processes.
+static long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
+}
+
+Clock::time_point deadline_in(double seconds) {
+  constexpr double kForever = 1e9;  // 31 years
+  if (seconds >= kForever) return Clock::time_point::max();
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+void wake(Bell& bell) {
+  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
+  if (ns <= 0) return;
+  const timespec timeout{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
+  futex(bell.rings, FUTEX_WAIT, seen, &timeout);  // EAGAIN, EINTR, ETIMEDOUT: the caller looks again
+}
+
+int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {
+  constexpr int32_t kIterations = 2000;  // tens of microseconds: about the cost of a sleep and a wake
+  if (wanted >= 0) return wanted;
+  return ranks <= cores ? kIterations : 0;
+}
+
+int32_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return online_cores();
+  return CPU_COUNT(&set);
+}
+
+int32_t online_cores() { return static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)); }
+
+}  // namespace outrigger::comm

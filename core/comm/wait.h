@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for peers: spin a little, then sleep on the bell in short slices; each slice looks around
+// (failure, dead peers, deadline), so no wait outlives its deadline or a peer's death by more than one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "core/comm/control.h"
+
+namespace outrigger::comm {
+
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC
+
+inline constexpr auto kSlice = std::chrono::milliseconds(50);
+
+// A point in time that may be "never".
+[[nodiscard]] Clock::time_point deadline_in(double seconds);
+
+// Makes what was stored before visible to sleepers, without waking them. The thread whose call comes last
+// sees what every earlier caller stored; it alone need call wake.
+inline void ring(Bell& bell) { bell.rings.fetch_add(1, std::memory_order_seq_cst); }
+void wake(Bell& bell);
+
+// Sleeps until the bell's count differs from `seen`, the time is over, or for no reason.
+void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most);
+
+inline void relax_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns once ready(). look_around(now) is called in every slice spent asleep and may throw.
+template <typename Ready, typename LookAround>
+void wait_until(Bell& bell, int32_t spin, Ready&& ready, LookAround&& look_around) {
+  for (int32_t i = 0; i < spin; i++) {
+    if (ready()) return;
+    relax_cpu();
+  }
+  struct Sleeper {
+    Bell& bell;
+    explicit Sleeper(Bell& b) : bell(b) { bell.sleepers.fetch_add(1, std::memory_order_seq_cst); }
+    ~Sleeper() { bell.sleepers.fetch_sub(1, std::memory_order_seq_cst); }
+  } const sleeper(bell);
+  Clock::time_point next_look = Clock::now();
+  for (;;) {
+    // Order matters: a ring between this load and the sleep changes the count, and sleep_on returns.
+    const uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
+    if (ready()) return;
+    const auto now = Clock::now();
+    if (now >= next_look) {
+      look_around(now);
+      next_look = now + kSlice;
+    }
+    sleep_on(bell, seen, next_look - now);
+  }
+}
+
+// `wanted` iterations, or if −1 a choice: none when ranks have to share cores.
+[[nodiscard]] int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores);
+[[nodiscard]] int32_t usable_cores();  // of this process
+[[nodiscard]] int32_t online_cores();  // of this host
+
+}  // namespace outrigger::comm

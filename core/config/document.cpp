@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/document.h"
+
+#include <algorithm>
+
+#include "core/config/cursor.h"
+#include "core/context/error.h"
+
+namespace outrigger::config {
+namespace {
+
+// Bytes of the UTF-8 character that `text` begins with; 0 if it is none, or a control character.
+size_t printable_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
+  const size_t length = first < 0xC2   ? 0
+                        : first < 0xE0 ? 2
+                        : first < 0xF0 ? 3
+                        : first < 0xF5 ? 4
+                                       : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(k) & 0xC0U) != 0x80U) return 0;
+  }
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool surrogate = first == 0xED && byte(1) >= 0xA0;
+  const bool beyond = first == 0xF4 && byte(1) >= 0x90;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
+// What is likely meant by text that no JSON value starts with.
+std::string diagnose(std::string_view rest, char separator, std::string_view detail) {
+  const auto starts = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::any_of(words,
+                               [&](std::string_view word) { return rest.starts_with(word); });
+  };
+  if (detail.find("number overflow") != std::string_view::npos) {
+    return fmt::format("{} is too large for a double; write a finite number",
+                       printable(rest.substr(0, rest.find_first_of(" \t\r\n,}]"))));
+  }
+  if (detail.find("UTF-8") != std::string_view::npos) {
+    return "a byte here is not UTF-8; save the text as UTF-8";
+  }
+  if (detail.find("control character") != std::string_view::npos) {
+    return "a control character stands inside a string; write it as an escape such as \\n";
+  }
+  if (rest.empty()) return "the text ends before its last bracket is closed; add what is missing";
+  if (starts({"//", "/*", "#"})) {
+    return "a comment; JSON has none, so remove it (text from // or # on, or between /* and */)";
+  }
+  if (starts({"NaN", "nan", "Inf", "inf", "+Inf", "+inf", "-Inf", "-inf", "-NaN", "-nan"})) {
+    return "JSON has no NaN and no infinity; write a finite number, or leave the key out";
+  }
+  if (starts({"True", "False", "None", "TRUE", "FALSE", "NULL"})) {
+    return "JSON writes true, false and null in small letters";
+  }
+  if (starts({"'"})) return "a single quote; JSON strings stand between double quotes";
+  if (separator == ',' && starts({"}", "]"})) {
+    return "a comma before a closing bracket; remove the comma";
+  }
+  if (detail.find("expected end of input") != std::string_view::npos) {
+    return fmt::format("{} stands behind the end of the configuration; remove it", printable(rest));
+  }
+  const size_t reason = detail.find("syntax error ");
+  if (reason != std::string_view::npos) detail.remove_prefix(reason + 13);
+  return fmt::format("not JSON: {}", printable(detail, 160));
+}
+
+// Builds the tree from the reader's events.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(std::string_view text) : cursor_(text) {}
+
+  Node take_root() { return std::move(root_); }
+
+  bool null() override { return scalar(Kind::null, nullptr); }
+  bool boolean(bool value) override { return scalar(Kind::boolean, value); }
+  bool number_integer(number_integer_t value) override { return scalar(Kind::integer, value); }
+  bool number_unsigned(number_unsigned_t value) override { return scalar(Kind::integer, value); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return scalar(Kind::number, value);
+  }
+  bool string(string_t& value) override { return scalar(Kind::text, std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // not in JSON text
+
+  bool start_object(size_t) override { return open(Kind::object); }
+  bool start_array(size_t) override { return open(Kind::list); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    cursor_.take();
+    const Position at = cursor_.position();
+    std::vector<Member>& members = open_.back()->members;
+    const auto twin = std::ranges::find(members, name, &Member::name);
+    if (twin != members.end()) {
+      fail(OTR_E_CONFIG,
+           "{}: the key \"{}\" stands here for the second time; the first is at {}; remove one of "
+           "them",
+           line_of(at), printable(name), line_of(twin->at));
+    }
+    members.push_back({std::move(name), at, {}});
+    return true;
+  }
+
+  bool parse_error(size_t bytes_read, const std::string&,
+                   const nlohmann::detail::exception& reason) override {
+    const std::string_view detail = reason.what();
+    const bool inside = detail.find("invalid string") != std::string_view::npos;
+    std::string_view rest = cursor_.peek();
+    const char separator = cursor_.separator();
+    if (inside && bytes_read > 0) cursor_.go_to(bytes_read - 1);
+    const Position at = cursor_.position();
+    fail(OTR_E_CONFIG, "{}: {}", line_of(at), diagnose(rest, separator, detail));
+  }
+
+ private:
+  Node& place() {
+    if (++values_ > kMaxValues) {
+      fail(OTR_E_CONFIG, "{}: more than {} values; a configuration needs far fewer, so shorten it",
+           line_of(cursor_.position()), kMaxValues);
+    }
+    if (open_.empty()) return root_;
+    Node& parent = *open_.back();
+    if (parent.kind == Kind::object) return parent.members.back().value;
+    return parent.items.emplace_back();
+  }
+
+  template <typename Value>
+  bool scalar(Kind kind, Value&& value) {
+    const std::string_view token = cursor_.take();
+    Node& node = place();
+    node.kind = kind;
+    node.at = cursor_.position();
+    node.scalar = std::forward<Value>(value);
+    node.shown = printable(token);
+    return true;
+  }
+
+  bool open(Kind kind) {
+    cursor_.take();
+    const Position at = cursor_.position();
+    if (open_.size() >= kMaxDepth) {
+      fail(OTR_E_CONFIG, "{}: brackets nest deeper than {}; flatten the text", line_of(at),
+           kMaxDepth);
+    }
+    Node& node = place();
+    node.kind = kind;
+    node.at = at;
+    node.shown = kind == Kind::object ? "an object" : "a list";
+    open_.push_back(&node);
+    return true;
+  }
+
+  bool close() {
+    cursor_.take();
+    open_.pop_back();
+    return true;
+  }
+
+  Cursor cursor_;
+  Node root_;
+  std::vector<Node*> open_;  // stays valid: a container grows only while it is the innermost one
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+Node parse_document(std::string_view text) {
+  if (text.size() > kMaxBytes) {
+    fail(OTR_E_CONFIG, "the configuration has {} bytes; at most {} are read; shorten it",
+         text.size(), kMaxBytes);
+  }
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+    fail(OTR_E_CONFIG, "line 1, column 1: the text is UTF-16; save it as UTF-8");
+  }
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    Node empty;
+    empty.kind = Kind::object;
+    return empty;
+  }
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    fail(OTR_E_CONFIG, "a zero byte at offset {}; the reader would stop there, so remove it", zero);
+  }
+  Builder builder(text);
+  // All failures throw from the builder's callbacks.
+  (void)Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take_root();
+}
+
+Json to_json(const Node& node) {
+  if (node.kind == Kind::list) {
+    Json list = Json::array();
+    for (const Node& item : node.items) list.push_back(to_json(item));
+    return list;
+  }
+  if (node.kind == Kind::object) {
+    Json object = Json::object();
+    for (const Member& member : node.members) object[member.name] = to_json(member.value);
+    return object;
+  }
+  return node.scalar;
+}
+
+std::string line_of(Position at) { return fmt::format("line {}, column {}", at.line, at.column); }
+
+std::string printable(std::string_view text, size_t characters) {
+  std::string out;
+  for (size_t i = 0, shown = 0; i < text.size(); ++shown) {
+    if (shown == characters) return out + "…";
+    const size_t length = printable_length(text.substr(i));
+    if (length == 0) {
+      out += '?';
+      ++i;
+    } else {
+      out.append(text.substr(i, length));
+      i += length;
+    }
+  }
+  return out;
+}
+
+}  // namespace outrigger::config

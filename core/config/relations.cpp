@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/relations.h"
+
+#include "core/context/error.h"
+
+namespace outrigger::config {
+namespace {
+
+constexpr std::string_view kOptimizerDevice = "zero_optimization.offload_optimizer.device";
+constexpr std::string_view kParamDevice = "zero_optimization.offload_param.device";
+
+Device device_of(const Values& values, std::string_view path) {
+  const std::string word = values.text(path);
+  return word == "cpu" ? Device::cpu : word == "nvme" ? Device::nvme : Device::none;
+}
+
+void resolve_old_key(Values& values, std::string_view old_key, std::string_view device) {
+  if (!values.from_user(old_key) || values.is_null(old_key)) return;
+  if (values.from_user(device)) {
+    fail(OTR_E_CONFIG, "{} is the older form of {}; keep only the newer one", values.lead(old_key),
+         values.name(device));
+  }
+  const bool on = values.flag(old_key);
+  values.warnings.push_back(fmt::format("{} is an old key; write {} \"{}\"", values.lead(old_key),
+                                        device, on ? "cpu" : "none"));
+  if (on) values.set(device, "cpu", Origin::derived);
+}
+
+void check_sums(const Values& values, int64_t stage) {
+  constexpr std::string_view kOp = "gradient_allreduce_op";
+  if (stage == 3 && values.text(kOp) == "sum") {
+    fail(OTR_E_CONFIG,
+         "{} is not legal with zero_optimization.stage 3; use \"mean\", or stage 0 to 2",
+         values.lead(kOp));
+  }
+  // The same keys are not built at other stages, which the check has noted.
+  constexpr std::string_view kScatter = "zero_optimization.reduce_scatter";
+  if (stage < 2 || !values.flag(kScatter) || values.text(kOp) != "mean") return;
+  for (const std::string_view key : {"prescale_gradients", "gradient_predivide_factor"}) {
+    const bool asks = key == "prescale_gradients" ? values.flag(key) : values.number(key) != 1;
+    if (asks) {
+      fail(
+          OTR_E_CONFIG,
+          "{} contradicts {} at zero_optimization.stage {}; leave it out (sums are float32 and not "
+          "divided, so nothing overflows); beside reduce_scatter false it is legal but not built "
+          "yet",
+          values.lead(key), values.name(kScatter), stage);
+    }
+  }
+}
+
+// fp32, bf16 or fp16, as the modes choose.
+std::string_view compute_dtype(const Values& values) {
+  return values.flag("bf16.enabled") ? "bf16" : values.flag("fp16.enabled") ? "fp16" : "fp32";
+}
+
+void check_dtypes(Values& values) {
+  const std::string_view compute = compute_dtype(values);
+  constexpr std::string_view kParam = "data_types.param_dtype";
+  if (values.is_null(kParam)) {
+    values.set(kParam, std::string(compute), Origin::derived);
+  } else if (values.text(kParam) != compute) {
+    fail(
+        OTR_E_CONFIG,
+        "{} contradicts {} and {}, which choose {}; leave it out, or enable the mode of that dtype",
+        values.lead(kParam), values.name("bf16.enabled"), values.name("fp16.enabled"), compute);
+  }
+  constexpr std::string_view kAccumulator = "data_types.grad_accum_dtype";
+  if (values.is_null(kAccumulator)) {
+    values.set(kAccumulator, std::string(compute), Origin::derived);
+  } else if (values.text(kAccumulator) == "fp16" && compute != "fp16") {
+    values.not_built.push_back(fmt::format(
+        "{} is recognised but not built yet: use \"fp32\" or \"bf16\"", values.lead(kAccumulator)));
+  }
+  constexpr std::string_view kSum = "communication_data_type";
+  if (values.is_null(kSum)) {
+    values.set(kSum, std::string(compute), Origin::derived);
+  } else if (const std::string word = values.text(kSum); word != "fp32" && word != compute) {
+    values.not_built.push_back(fmt::format(
+        "{} is recognised but not built yet beside {} gradients: leave it out, or use \"fp32\"",
+        values.lead(kSum), compute));
+  }
+}
+
+void check_offload(const Values& values, int64_t stage) {
+  constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
+  if (values.number(kRatio) < 1 && stage != 3) {
+    fail(OTR_E_CONFIG,
+         "{} is legal with zero_optimization.stage 3 only; set it to 1, or the stage to 3",
+         values.lead(kRatio));
+  }
+  for (const std::string_view section : {"offload_optimizer", "offload_param"}) {
+    const std::string device = fmt::format("zero_optimization.{}.device", section);
+    const std::string path = fmt::format("zero_optimization.{}.nvme_path", section);
+    if (values.text(device) == "nvme" && values.is_null(path)) {
+      fail(OTR_E_CONFIG, "{} needs {}; give a directory there, or use device \"cpu\"",
+           values.lead(device), path);
+    }
+  }
+}
+
+}  // namespace
+
+void resolve_old_keys(Values& values) {
+  resolve_old_key(values, "zero_optimization.cpu_offload", kOptimizerDevice);
+  resolve_old_key(values, "zero_optimization.cpu_offload_param", kParamDevice);
+}
+
+Combination combination_of(const Values& values) {
+  constexpr std::string_view kMaster = "outrigger.states.master.format";
+  Combination c;
+  c.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));
+  c.bf16 = values.flag("bf16.enabled");
+  c.fp16 = values.flag("fp16.enabled");
+  c.bf16_master = values.flag("bf16.bf16_master_weights_and_grads") ||
+                  (!values.is_null(kMaster) && values.text(kMaster) == "bfloat16");
+  c.fp16_master = values.flag("fp16.fp16_master_weights_and_grads");
+  c.bf16_states = values.flag("bf16.bf16_optimizer_states");
+  c.fp16_states = values.flag("fp16.fp16_optimizer_states");
+  c.offload_optimizer = device_of(values, kOptimizerDevice);
+  c.offload_param = device_of(values, kParamDevice);
+  constexpr std::string_view kDtype = "torch_autocast.dtype";
+  if (values.flag("torch_autocast.enabled")) {
+    c.autocast = !values.is_null(kDtype) && values.text(kDtype) == "fp16" ? Autocast::float16
+                                                                          : Autocast::bfloat16;
+  }
+  return c;
+}
+
+namespace {
+
+// The user's value that a rule is about: the first of the keys it has a condition on.
+std::string place_of(const Values& values, const Rule& rule) {
+  const struct {
+    bool in_rule;
+    std::string_view key;
+  } kParts[] = {
+      {rule.fp16_states == Need::yes, "fp16.fp16_optimizer_states"},
+      {rule.bf16_states == Need::yes, "bf16.bf16_optimizer_states"},
+      {rule.bf16_master == Need::yes, "bf16.bf16_master_weights_and_grads"},
+      {rule.bf16_master == Need::yes, "outrigger.states.master.format"},
+      {rule.fp16_master == Need::yes, "fp16.fp16_master_weights_and_grads"},
+      {rule.offload_optimizer != Rule{}.offload_optimizer, kOptimizerDevice},
+      {rule.offload_optimizer != Rule{}.offload_optimizer, "zero_optimization.cpu_offload"},
+      {rule.offload_param != Rule{}.offload_param, kParamDevice},
+      {rule.offload_param != Rule{}.offload_param, "zero_optimization.cpu_offload_param"},
+      {rule.autocast != Rule{}.autocast, "torch_autocast.dtype"},
+      {rule.fp16 == Need::yes, "fp16.enabled"},
+  };
+  for (const auto& [in_rule, key] : kParts) {
+    if (!in_rule || !values.from_user(key)) continue;
+    if (values.json(key) != Json::parse(values.at(key).key->fallback)) return values.lead(key);
+  }
+  return "the configuration";
+}
+
+}  // namespace
+
+void apply_legality(Values& values, EngineKind engine) {
+  const Combination c = combination_of(values);
+  const Rule& rule = judge(c, engine);
+  if (rule.verdict == Verdict::legal) return;
+  const std::string place = fmt::format("{} ({})", place_of(values, rule), describe(c));
+  if (rule.verdict == Verdict::illegal) {
+    fail(OTR_E_CONFIG, "{} is illegal: {}; {}", place, rule.reason, rule.ways_out);
+  }
+  values.not_built.insert(
+      values.not_built.begin(),
+      fmt::format("{} is legal but not built yet: {}; {}", place, rule.reason, rule.ways_out));
+}
+
+void check_pairs(Values& values) {
+  const int64_t stage = values.count("zero_optimization.stage");
+  check_sums(values, stage);
+  check_dtypes(values);
+  check_offload(values, stage);
+}
+
+}  // namespace outrigger::config

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formats and roundings of the master weights and of the two moments.
+#include "core/config/relations.h"
+#include "core/context/error.h"
+
+namespace outrigger::config {
+namespace {
+
+struct State {
+  std::string_view name;           // as in outrigger.states
+  std::string_view deepspeed_key;  // the key of DeepSpeed that chooses bfloat16 for it
+  StateFormat OptimizerConfig::*member;
+};
+
+constexpr State kStates[] = {
+    {"master", "bf16.bf16_master_weights_and_grads", &OptimizerConfig::master},
+    {"exp_avg", "bf16.bf16_optimizer_states", &OptimizerConfig::exp_avg},
+    {"exp_avg_sq", "bf16.bf16_optimizer_states", &OptimizerConfig::exp_avg_sq},
+};
+
+std::string key_of(const State& state, std::string_view leaf) {
+  return fmt::format("outrigger.states.{}.{}", state.name, leaf);
+}
+
+// A format that is not built yet was noted by the check and is refused in the end.
+Format format_named(std::string_view word) {
+  return word == "float32" ? Format::float32 : Format::bfloat16;
+}
+
+// Decides one state. `open`: the format is unknown until the weights come, so any rounding is
+// legal.
+StateFormat resolve(Values& values, const State& state, bool deepspeed_asks, bool open) {
+  const std::string format_key = key_of(state, "format"), rounding_key = key_of(state, "rounding");
+  const bool own = !values.is_null(format_key);
+  StateFormat result;
+  if (own) {
+    result.format = format_named(values.text(format_key));
+  } else {
+    result.format = deepspeed_asks ? Format::bfloat16 : Format::float32;
+    if (!open) {
+      values.set(format_key, deepspeed_asks ? "bfloat16" : "float32",
+                 deepspeed_asks ? Origin::derived : Origin::fallback);
+    }
+  }
+  const bool built =
+      own && !match_choice(find_key(format_key)->choices, values.text(format_key)).empty();
+  if (built && values.from_user(state.deepspeed_key) &&
+      deepspeed_asks != (result.format == Format::bfloat16)) {
+    fail(OTR_E_CONFIG, "{} contradicts {}; keep one of the two keys, or change one of them",
+         values.lead(format_key), values.name(state.deepspeed_key));
+  }
+  const bool low = result.format == Format::bfloat16 || open;
+  if (!values.is_null(rounding_key)) {
+    result.rounding =
+        values.text(rounding_key) == "stochastic" ? Rounding::stochastic : Rounding::nearest;
+    if (!low && result.rounding == Rounding::stochastic) {
+      fail(OTR_E_CONFIG,
+           "{} has nothing to round, as the format is float32; set {} to \"bfloat16\", or leave "
+           "the rounding out",
+           values.lead(rounding_key), format_key);
+    }
+  } else {
+    // Parity with DeepSpeed where its key asks, else the rounding that loses nothing on average.
+    const bool stochastic = low && (own || open);
+    result.rounding = stochastic ? Rounding::stochastic : Rounding::nearest;
+    values.set(rounding_key, stochastic ? "stochastic" : "nearest", Origin::derived);
+  }
+  return result;
+}
+
+void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen, double beta2) {
+  const std::string rounding_key = key_of(state, "rounding");
+  if (chosen.format != Format::bfloat16 || chosen.rounding != Rounding::nearest ||
+      values.from_user(rounding_key)) {
+    return;
+  }
+  if (state.name == "exp_avg_sq" && 1 - beta2 < 1.0 / 512) {
+    values.warnings.push_back(
+        fmt::format("the second moment in bfloat16 with rounding to nearest never shrinks at beta2 "
+                    "{}: a decrease is less than half a unit in the last place; set {} to "
+                    "\"stochastic\" (or to \"nearest\" to keep it without this warning)",
+                    beta2, rounding_key));
+  } else if (state.name == "master") {
+    values.warnings.push_back(
+        fmt::format("bfloat16 weights with rounding to nearest lose updates below about 1/512 of "
+                    "the weight (the step report counts them as vanished); set {} to "
+                    "\"stochastic\" (or to \"nearest\" to keep it without this warning)",
+                    rounding_key));
+  }
+}
+
+// optimizer.params.fp32_optimizer_states against the format that was chosen.
+void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
+  constexpr std::string_view kKey = "optimizer.params.fp32_optimizer_states";
+  if (!values.from_user(kKey)) {
+    const bool all_float32 = optimizer.exp_avg.format == Format::float32 &&
+                             optimizer.exp_avg_sq.format == Format::float32;
+    if (!all_float32) values.set(kKey, false, Origin::derived);
+    return;
+  }
+  const bool any_float32 =
+      optimizer.exp_avg.format == Format::float32 || optimizer.exp_avg_sq.format == Format::float32;
+  if (!values.flag(kKey) && any_float32) {
+    fail(OTR_E_CONFIG,
+         "{} contradicts float32 moments; leave it out, or ask for bfloat16 moments with "
+         "bf16.bf16_optimizer_states or outrigger.states",
+         values.lead(kKey));
+  }
+  if (values.flag(kKey) && !any_float32) {
+    values.warnings.push_back(fmt::format(
+        "{} has no effect: the moments are bfloat16, as another key asks (DeepSpeed does the same)",
+        values.lead(kKey)));
+  }
+}
+
+}  // namespace
+
+void resolve_states(Values& values, OptimizerConfig& optimizer) {
+  for (const State& state : kStates) {
+    StateFormat& chosen = optimizer.*state.member;
+    chosen = resolve(values, state, values.flag(state.deepspeed_key), false);
+    warn_of_nearest(values, state, chosen, optimizer.beta2);
+  }
+  optimizer.master_given = true;
+  check_fp32_states(values, optimizer);
+}
+
+void resolve_shard_states(Values& values, OptimizerConfig& optimizer) {
+  for (const State& state : kStates) {
+    const bool open =
+        state.member == &OptimizerConfig::master && values.is_null(key_of(state, "format"));
+    optimizer.*state.member = resolve(values, state, false, open);
+    if (state.member == &OptimizerConfig::master) optimizer.master_given = !open;
+  }
+  check_fp32_states(values, optimizer);
+}
+
+}  // namespace outrigger::config

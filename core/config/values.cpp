@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/values.h"
+
+#include "core/context/error.h"
+
+namespace outrigger::config {
+
+Values::Values() {
+  for (const Key& key : keys()) {
+    if (key.type == Type::section || !key.alias_of.empty()) continue;
+    Value& value = values_[key.path];
+    value.key = &key;
+    value.json = Json::parse(key.fallback);
+    if (key.type == Type::number && value.json.is_number()) value.json = value.json.get<double>();
+  }
+}
+
+Value& Values::at(std::string_view path) {
+  const auto found = values_.find(path);
+  if (found == values_.end()) fail(OTR_E_INTERNAL, "the key table has no \"{}\"", path);
+  return found->second;
+}
+
+const Value& Values::at(std::string_view path) const {
+  const auto found = values_.find(path);
+  if (found == values_.end()) fail(OTR_E_INTERNAL, "the key table has no \"{}\"", path);
+  return found->second;
+}
+
+std::string Values::lead(std::string_view path) const {
+  const Value& value = at(path);
+  if (value.origin != Origin::user) return name(path);
+  return fmt::format("{}: {} = {}", line_of(value.at), value.path, value.shown);
+}
+
+std::string Values::name(std::string_view path) const {
+  const Value& value = at(path);
+  if (value.origin == Origin::user) {
+    return fmt::format("{} = {} ({})", value.path, value.shown, line_of(value.at));
+  }
+  return fmt::format("{} = {} ({})", path, value.json.dump(),
+                     value.origin == Origin::derived ? "derived" : "default");
+}
+
+void Values::set(std::string_view path, Json json, Origin origin) {
+  Value& value = at(path);
+  value.json = std::move(json);
+  value.origin = origin;
+}
+
+void refuse_not_built(const Values& values) {
+  if (values.not_built.empty()) return;
+  std::string text = values.not_built.front();
+  for (size_t i = 1; i < values.not_built.size(); ++i) text += "; also " + values.not_built[i];
+  throw Error(OTR_E_UNSUPPORTED, text);
+}
+
+}  // namespace outrigger::config

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+ZeRO sharding and low-precision optimizer states for any array library, over the C library Outrigger.
+
+`liboutrigger.jl` holds the C declarations, generated from `outrigger.h`; the other files are a thin layer of
+objects over them. Arrays go in without a copy, in Julia's own memory order.
+"""
+module Outrigger
+
+using Libdl
+
+# By its soname: __init__ has loaded the file, so each ccall finds it.
+const liboutrigger = Sys.isapple() ? "liboutrigger.0.dylib" : Sys.iswindows() ? "outrigger.dll" : "liboutrigger.so.0"
+
+include("gcsafe.jl")
+include("liboutrigger.jl")
+include("errors.jl")
+include("tensors.jl")
+include("handles.jl")
+include("engine.jl")
+
+export BFloat16, Comm, Context, Engine, Optimizer, OutriggerError, Pass, Shard
+export acquire, add_grad!, add_parameter!, all_gather, all_reduce_sum!, backward, barrier, broadcast!, commit!, end!,
+       finalize!, get_group_value, live_children, memory, output_grad, parameter_id, parameter_name,
+       parameter_shape, prefetch, rank, read!, set_group_value!, slot, state, state_bytes, step!, world_size
+
+"""OUTRIGGER_LIB_DIR names the folder of the library; without it the system's own places are searched."""
+library_path() = haskey(ENV, "OUTRIGGER_LIB_DIR") ? joinpath(ENV["OUTRIGGER_LIB_DIR"], liboutrigger) : liboutrigger
+
+function __init__()
+    path = library_path()
+    if Libdl.dlopen(path; throw_error = false) === nothing
+        error("the library $path cannot be loaded. Build it (cmake --build build --target outrigger) and set ",
+              "OUTRIGGER_LIB_DIR to its folder, or install it")
+    end
+    loaded = otr_abi_version()
+    loaded == OTR_ABI_VERSION || error("this package speaks the binary interface $OTR_ABI_VERSION of Outrigger; ",
+                                       "$path (", unsafe_string(otr_version()), ") has $loaded")
+end
+
+end

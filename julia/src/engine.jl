@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# The functions of outrigger.h as methods; what they do stands there.
+
+Context(; options...) = Context(out(Ptr{otr_context}) do context
+    otr_context_create(Options(otr_context_options, otr_context_options_init; options...), context)
+end)
+
+# ---- Communicators ----
+
+"""The group that the launcher describes in the environment. Options: timeout, job."""
+Comm(context::Context; options...) = Comm(out(Ptr{otr_comm}) do comm
+    otr_comm_from_env(context, Options(otr_comm_options, otr_comm_options_init; options...), comm)
+end)
+
+rank(comm::Comm) = out(reference -> otr_comm_rank(comm, reference), Int32)
+world_size(comm::Comm) = out(reference -> otr_comm_size(comm, reference), Int32)
+barrier(comm::Comm) = check(otr_comm_barrier(comm))
+
+function Base.broadcast!(comm::Comm, data::Array; root = 0)
+    check(otr_comm_broadcast(comm, data, sizeof(data), root))
+    data
+end
+
+function all_gather(comm::Comm, mine::Vector{T}) where {T}
+    all = Vector{T}(undef, length(mine) * world_size(comm))
+    check(otr_comm_all_gather(comm, mine, sizeof(mine), all))
+    all
+end
+
+function all_reduce_sum!(comm::Comm, values::Array{Float64})
+    check(otr_comm_all_reduce_sum(comm, values, length(values)))
+    values
+end
+
+# ---- Engine ----
+
+Engine(comm::Comm, config::AbstractString = "") =
+    Engine(out(reference -> otr_engine_create(comm, config, reference), Ptr{otr_engine}))
+
+"""Returns the id. `initial` may be nothing for an alias. Options: trainable, alias_of, group, contributions."""
+function add_parameter!(engine::Engine, name::AbstractString, initial = nothing; options...)
+    wanted = Options(otr_param_options, otr_param_options_init; options...)
+    values = initial === nothing ? C_NULL : initial
+    out(reference -> otr_engine_add_parameter(engine, name, values, wanted, reference), Int64)
+end
+
+commit!(engine::Engine) = check(otr_engine_commit(engine))
+finalize!(engine::Engine) = check(otr_engine_finalize(engine))
+live_children(engine::Engine) = out(reference -> otr_engine_live_children(engine, reference), Int64)
+parameter_id(engine::Engine, name) = out(reference -> otr_engine_parameter_id(engine, name, reference), Int64)
+parameter_name(engine::Engine, id) =
+    unsafe_string(out(reference -> otr_engine_parameter_name(engine, id, reference), Cstring))
+function parameter_shape(engine::Engine, id)
+    ndim, shape = Ref{Int32}(0), Ref{Ptr{Int64}}(C_NULL)
+    check(otr_engine_parameter_shape(engine, id, ndim, shape))
+    Tuple(Int(unsafe_load(shape[], d)) for d in 1:ndim[])
+end
+set_group_value!(engine::Engine, name, value; group = C_NULL) =
+    check(otr_engine_set_group_value(engine, group, name, value))
+get_group_value(engine::Engine, name; group = C_NULL) =
+    out(reference -> otr_engine_get_group_value(engine, group, name, reference), Float64)
+
+acquire_info(float32) = Options(otr_call_info, otr_call_info_init; flags = float32 ? OTR_ACQUIRE_FLOAT32 : UInt32(0))
+
+prefetch(engine::Engine, ids; float32 = false) =
+    check(otr_engine_prefetch(engine, collect(Int64, ids), length(ids), acquire_info(float32)))
+
+"""
+    acquire(engine, ids; float32 = false) do weights … end
+
+Gives the parameters as read-only arrays, which are valid inside of the block.
+"""
+function acquire(body, engine::Engine, ids; float32 = false)
+    numbers, info = collect(Int64, ids), acquire_info(float32)
+    tensors = Vector{otr_tensor}(undef, length(numbers))
+    check(otr_engine_acquire(engine, numbers, length(numbers), info, tensors))
+    try
+        body(map(wrap, tensors))
+    finally
+        check(otr_engine_release(engine, numbers, length(numbers), info))
+    end
+end
+
+"""Copies a value (OTR_VALUE_MASTER, …) of the whole parameter into an array, or into a new one. Collective."""
+Base.read(engine::Engine, id, value = OTR_VALUE_MASTER) =
+    read!(engine, id, value, Array{Float32}(undef, parameter_shape(engine, id)))
+function Base.read!(engine::Engine, id, value, array::AbstractArray)
+    check(otr_engine_parameter_read(engine, id, value, array))
+    array
+end
+
+"""The ledger: (purpose, resident bytes, peak bytes)."""
+function memory(engine::Engine)
+    count = Ref{Csize_t}(0)
+    check(otr_engine_memory(engine, C_NULL, count))
+    entries = fill(otr_memory_entry(sizeof(otr_memory_entry), 0, Cstring(C_NULL), 0, 0), count[])
+    check(otr_engine_memory(engine, entries, count))
+    [(unsafe_string(e.purpose), e.resident_bytes, e.peak_bytes) for e in entries]
+end
+
+step_report() = Ref(otr_step_report(sizeof(otr_step_report), zeros(fieldcount(otr_step_report) - 1)...))
+
+"""Ends a micro-batch; the report's outcome is OTR_STEP_ACCUMULATED, OTR_STEP_APPLIED or OTR_STEP_SKIPPED."""
+function step!(engine::Engine)
+    report = step_report()
+    check(otr_engine_step(engine, report))
+    report[]
+end
+
+# ---- Pass ----
+
+function Pass(engine::Engine, output_grads = ())
+    arguments = [Base.cconvert(Ptr{otr_tensor}, gradient) for gradient in output_grads]
+    tensors = otr_tensor[argument.tensor[] for argument in arguments]
+    GC.@preserve arguments begin
+        ptr = out(reference -> otr_pass_begin(engine, tensors, length(tensors), C_NULL, reference), Ptr{otr_pass})
+    end
+    Pass(ptr, engine)
+end
+
+"""
+    backward(engine, ȳ...) do pass, ȳ... end
+
+One pass: the block gets the scaled gradients of the outputs, which are valid inside of it. It ends on a normal
+return and is abandoned on an exception.
+"""
+function backward(body, engine::Engine, output_grads...)
+    pass = Pass(engine, output_grads)
+    try
+        GC.@preserve pass body(pass, (output_grad(pass, i - 1) for i in eachindex(output_grads))...)
+        end!(pass)
+    finally
+        close(pass)
+    end
+end
+
+scale(pass::Pass) = out(reference -> otr_pass_get_scale(pass, reference), Float64)
+output_grad(pass::Pass, index = 0) = wrap(out(reference -> otr_pass_get_output_grad(pass, index, reference), otr_tensor))
+slot(pass::Pass, id) = wrap(out(reference -> otr_pass_get_slot(pass, id, reference), otr_tensor))
+add_grad!(pass::Pass, id, gradient::AbstractArray) = check(otr_pass_add_grad(pass, id, gradient, C_NULL))
+end!(pass::Pass) = check(otr_pass_end(pass))
+
+# ---- Optimizer and shard ----
+
+"""The arrays stay the caller's and are held by the shard. Options: name, first_element."""
+function Shard(context::Context, weights, grads; published = nothing, options...)
+    copy = published === nothing ? nothing : TensorArgument(published)
+    pointer = copy === nothing ? C_NULL : Base.unsafe_convert(Ptr{otr_tensor}, copy)
+    GC.@preserve copy begin
+        wanted = Options(otr_shard_options, otr_shard_options_init; published = pointer, options...)
+        ptr = out(reference -> otr_shard_wrap(context, weights, grads, wanted, reference), Ptr{otr_shard})
+    end
+    Shard(ptr, (weights, grads, published))
+end
+
+state(shard::Shard, value) = wrap(out(reference -> otr_shard_state(shard, value, reference), otr_tensor))
+state_bytes(shard::Shard) = out(reference -> otr_shard_state_bytes(shard, reference), Int64)
+
+Optimizer(context::Context, config::AbstractString) =
+    Optimizer(out(reference -> otr_optimizer_create(context, config, reference), Ptr{otr_optimizer}))
+
+set_value!(optimizer::Optimizer, name, value) = check(otr_optimizer_set_value(optimizer, name, value))
+
+function step!(optimizer::Optimizer, shards...)
+    report = step_report()
+    pointers = [shard.ptr for shard in shards]
+    GC.@preserve shards check(otr_optimizer_step(optimizer, pointers, length(pointers), report))
+    report[]
+end

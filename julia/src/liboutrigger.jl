@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+# Generated from outrigger.h by bindings/gen; not to be edited.
+
+const OTR_VERSION_MAJOR = Int32(0)
+const OTR_VERSION_MINOR = Int32(1)
+const OTR_VERSION_PATCH = Int32(0)
+const OTR_VERSION_STRING = "0.1.0"
+const OTR_ABI_VERSION = Int32(0)
+const OTR_OK = Int32(0)
+const OTR_E_ARGUMENT = Int32(-1)
+const OTR_E_STATE = Int32(-2)
+const OTR_E_CONFIG = Int32(-3)
+const OTR_E_UNSUPPORTED = Int32(-4)
+const OTR_E_SHAPE = Int32(-5)
+const OTR_E_DTYPE = Int32(-6)
+const OTR_E_DEVICE = Int32(-7)
+const OTR_E_NOT_FOUND = Int32(-8)
+const OTR_E_DUPLICATE = Int32(-9)
+const OTR_E_OUT_OF_MEMORY = Int32(-10)
+const OTR_E_BUFFER_SIZE = Int32(-11)
+const OTR_E_PEER_DEAD = Int32(-12)
+const OTR_E_TIMEOUT = Int32(-13)
+const OTR_E_MISMATCH = Int32(-14)
+const OTR_E_ABORTED = Int32(-15)
+const OTR_E_POISONED = Int32(-16)
+const OTR_E_SYSTEM = Int32(-17)
+const OTR_E_ABI = Int32(-18)
+const OTR_E_HOST = Int32(-19)
+const OTR_E_INTERRUPTED = Int32(-20)
+const OTR_E_INTERNAL = Int32(-99)
+const OTR_DEVICE_CPU = Int32(1)
+const OTR_DEVICE_CUDA = Int32(2)
+const OTR_DEVICE_CUDA_HOST = Int32(3)
+const OTR_DTYPE_INT = Int32(0)
+const OTR_DTYPE_UINT = Int32(1)
+const OTR_DTYPE_FLOAT = Int32(2)
+const OTR_DTYPE_BFLOAT = Int32(4)
+const OTR_ACQUIRE_FLOAT32 = UInt32(1)
+const OTR_LOG_ERROR = Int32(1)
+const OTR_LOG_WARNING = Int32(2)
+const OTR_LOG_INFO = Int32(3)
+const OTR_LOG_DEBUG = Int32(4)
+const OTR_VALUE_MASTER = Int32(0)
+const OTR_VALUE_PUBLISHED = Int32(1)
+const OTR_VALUE_EXP_AVG = Int32(2)
+const OTR_VALUE_EXP_AVG_SQ = Int32(3)
+const OTR_STEP_ACCUMULATED = Int32(1)
+const OTR_STEP_APPLIED = Int32(2)
+const OTR_STEP_SKIPPED = Int32(3)
+const OTR_SKIP_NONE = Int32(0)
+const OTR_SKIP_NONFINITE = Int32(1)
+const OTR_SKIP_ABANDONED = Int32(2)
+
+mutable struct otr_context end
+
+mutable struct otr_comm end
+
+mutable struct otr_engine end
+
+mutable struct otr_pass end
+
+mutable struct otr_shard end
+
+mutable struct otr_optimizer end
+
+struct otr_device
+    device_type::Int32
+    device_id::Int32
+end
+
+struct otr_dtype
+    code::UInt8
+    bits::UInt8
+    lanes::UInt16
+end
+
+struct otr_tensor
+    data::Ptr{Cvoid}
+    device::otr_device
+    ndim::Int32
+    dtype::otr_dtype
+    shape::Ptr{Int64}
+    strides::Ptr{Int64}
+    byte_offset::UInt64
+end
+
+struct otr_call_info
+    struct_size::UInt32
+    flags::UInt32
+    stream::UInt64
+    scale::Float64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_context_options
+    struct_size::UInt32
+    log_level::Int32
+    log_callback::Ptr{Cvoid}
+    log_user_data::Ptr{Cvoid}
+    workers::Int32
+    reserved0::Int32
+    reserved::NTuple{6, UInt64}
+end
+
+struct otr_comm_options
+    struct_size::UInt32
+    rank::Int32
+    world_size::Int32
+    reserved0::Int32
+    timeout::Float64
+    job::Cstring
+    reserved::NTuple{6, UInt64}
+end
+
+struct otr_param_options
+    struct_size::UInt32
+    trainable::Int32
+    alias_of::Int64
+    group::Cstring
+    contributions::Int32
+    replicated::Int32
+    reserved::NTuple{6, UInt64}
+end
+
+struct otr_memory_entry
+    struct_size::UInt32
+    reserved0::UInt32
+    purpose::Cstring
+    resident_bytes::Int64
+    peak_bytes::Int64
+end
+
+struct otr_step_report
+    struct_size::UInt32
+    outcome::Int32
+    reason::Int32
+    nonfinite_rank::Int32
+    nonfinite_param::Int64
+    nonfinite_count::Int64
+    micro_steps::Int64
+    applied_steps::Int64
+    skipped_steps::Int64
+    grad_norm::Float64
+    clip_coefficient::Float64
+    loss_scale::Float64
+    lr::Float64
+    updates::Int64
+    vanished::Int64
+end
+
+struct otr_shard_options
+    struct_size::UInt32
+    reserved0::UInt32
+    name::Cstring
+    first_element::Int64
+    published::Ptr{otr_tensor}
+    reserved::NTuple{6, UInt64}
+end
+
+otr_status_name(status) =
+    ccall((:otr_status_name, liboutrigger), Cstring,
+        (Int32,),
+        status)
+
+otr_last_error_message() = ccall((:otr_last_error_message, liboutrigger), Cstring, ())
+
+otr_version() = ccall((:otr_version, liboutrigger), Cstring, ())
+
+otr_abi_version() = ccall((:otr_abi_version, liboutrigger), Int32, ())
+
+otr_build_info() = ccall((:otr_build_info, liboutrigger), Cstring, ())
+
+otr_tensor_init(data, dtype, ndim, shape, out_tensor) =
+    ccall((:otr_tensor_init, liboutrigger), Int32,
+        (Ptr{Cvoid}, Cstring, Int32, Ptr{Int64}, Ptr{otr_tensor}),
+        data, dtype, ndim, shape, out_tensor)
+
+otr_call_info_init(info, size) =
+    ccall((:otr_call_info_init, liboutrigger), Int32,
+        (Ptr{otr_call_info}, Csize_t),
+        info, size)
+
+otr_context_options_init(options, size) =
+    ccall((:otr_context_options_init, liboutrigger), Int32,
+        (Ptr{otr_context_options}, Csize_t),
+        options, size)
+
+otr_context_create(options, out_context) =
+    ccall((:otr_context_create, liboutrigger), Int32,
+        (Ptr{otr_context_options}, Ptr{Ptr{otr_context}}),
+        options, out_context)
+
+otr_context_destroy(context) =
+    ccall((:otr_context_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_context},),
+        context)
+
+otr_comm_options_init(options, size) =
+    ccall((:otr_comm_options_init, liboutrigger), Int32,
+        (Ptr{otr_comm_options}, Csize_t),
+        options, size)
+
+otr_comm_create_self(context, out_comm) =
+    ccall((:otr_comm_create_self, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{Ptr{otr_comm}}),
+        context, out_comm)
+
+otr_comm_create_threads(context, world_size, options, out_comms) =
+    ccall((:otr_comm_create_threads, liboutrigger), Int32,
+        (Ptr{otr_context}, Int32, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
+        context, world_size, options, out_comms)
+
+otr_comm_create_shm(context, options, out_comm) =
+    @gcsafe ccall((:otr_comm_create_shm, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
+        context, options, out_comm)
+
+otr_comm_from_env(context, options, out_comm) =
+    @gcsafe ccall((:otr_comm_from_env, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
+        context, options, out_comm)
+
+otr_comm_rank(comm, out_rank) =
+    ccall((:otr_comm_rank, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Int32}),
+        comm, out_rank)
+
+otr_comm_size(comm, out_world_size) =
+    ccall((:otr_comm_size, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Int32}),
+        comm, out_world_size)
+
+otr_comm_barrier(comm) =
+    @gcsafe ccall((:otr_comm_barrier, liboutrigger), Int32,
+        (Ptr{otr_comm},),
+        comm)
+
+otr_comm_broadcast(comm, data, bytes, root) =
+    @gcsafe ccall((:otr_comm_broadcast, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Cvoid}, Csize_t, Int32),
+        comm, data, bytes, root)
+
+otr_comm_all_gather(comm, mine, bytes, all) =
+    @gcsafe ccall((:otr_comm_all_gather, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Cvoid}, Csize_t, Ptr{Cvoid}),
+        comm, mine, bytes, all)
+
+otr_comm_all_reduce_sum(comm, values, count) =
+    @gcsafe ccall((:otr_comm_all_reduce_sum, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Float64}, Csize_t),
+        comm, values, count)
+
+otr_comm_abort(comm, reason) =
+    ccall((:otr_comm_abort, liboutrigger), Int32,
+        (Ptr{otr_comm}, Cstring),
+        comm, reason)
+
+otr_comm_destroy(comm) =
+    ccall((:otr_comm_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_comm},),
+        comm)
+
+otr_engine_create(comm, config_json, out_engine) =
+    ccall((:otr_engine_create, liboutrigger), Int32,
+        (Ptr{otr_comm}, Cstring, Ptr{Ptr{otr_engine}}),
+        comm, config_json, out_engine)
+
+otr_param_options_init(options, size) =
+    ccall((:otr_param_options_init, liboutrigger), Int32,
+        (Ptr{otr_param_options}, Csize_t),
+        options, size)
+
+otr_engine_add_parameter(engine, name, initial, options, out_id) =
+    ccall((:otr_engine_add_parameter, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Ptr{otr_tensor}, Ptr{otr_param_options}, Ptr{Int64}),
+        engine, name, initial, options, out_id)
+
+otr_engine_commit(engine) =
+    @gcsafe ccall((:otr_engine_commit, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
+
+otr_engine_finalize(engine) =
+    @gcsafe ccall((:otr_engine_finalize, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
+
+otr_engine_abort(engine, reason) =
+    ccall((:otr_engine_abort, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring),
+        engine, reason)
+
+otr_engine_check(engine) =
+    ccall((:otr_engine_check, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
+
+otr_engine_destroy(engine) =
+    ccall((:otr_engine_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_engine},),
+        engine)
+
+otr_engine_live_children(engine, out_count) =
+    ccall((:otr_engine_live_children, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}),
+        engine, out_count)
+
+otr_engine_parameter_count(engine, out_count) =
+    ccall((:otr_engine_parameter_count, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}),
+        engine, out_count)
+
+otr_engine_parameter_id(engine, name, out_id) =
+    ccall((:otr_engine_parameter_id, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Ptr{Int64}),
+        engine, name, out_id)
+
+otr_engine_parameter_name(engine, id, out_name) =
+    ccall((:otr_engine_parameter_name, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Ptr{Cstring}),
+        engine, id, out_name)
+
+otr_engine_parameter_shape(engine, id, out_ndim, out_shape) =
+    ccall((:otr_engine_parameter_shape, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Ptr{Int32}, Ptr{Ptr{Int64}}),
+        engine, id, out_ndim, out_shape)
+
+otr_engine_acquire(engine, ids, count, info, out_tensors) =
+    ccall((:otr_engine_acquire, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}, Ptr{otr_tensor}),
+        engine, ids, count, info, out_tensors)
+
+otr_engine_release(engine, ids, count, info) =
+    ccall((:otr_engine_release, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
+        engine, ids, count, info)
+
+otr_engine_prefetch(engine, ids, count, info) =
+    ccall((:otr_engine_prefetch, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
+        engine, ids, count, info)
+
+otr_engine_parameter_read(engine, id, value, out) =
+    @gcsafe ccall((:otr_engine_parameter_read, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
+        engine, id, value, out)
+
+otr_engine_parameter_write(engine, id, value) =
+    @gcsafe ccall((:otr_engine_parameter_write, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Ptr{otr_tensor}),
+        engine, id, value)
+
+otr_engine_set_group_value(engine, group, name, value) =
+    ccall((:otr_engine_set_group_value, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Cstring, Float64),
+        engine, group, name, value)
+
+otr_engine_get_group_value(engine, group, name, out_value) =
+    ccall((:otr_engine_get_group_value, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Cstring, Ptr{Float64}),
+        engine, group, name, out_value)
+
+otr_engine_config(engine, buffer, inout_size) =
+    ccall((:otr_engine_config, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
+        engine, buffer, inout_size)
+
+otr_config_check(config_json, world_size, buffer, inout_size) =
+    ccall((:otr_config_check, liboutrigger), Int32,
+        (Cstring, Int32, Ptr{UInt8}, Ptr{Csize_t}),
+        config_json, world_size, buffer, inout_size)
+
+otr_engine_memory(engine, entries, inout_count) =
+    ccall((:otr_engine_memory, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
+        engine, entries, inout_count)
+
+otr_pass_begin(engine, output_grads, count, info, out_pass) =
+    ccall((:otr_pass_begin, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_tensor}, Int64, Ptr{otr_call_info}, Ptr{Ptr{otr_pass}}),
+        engine, output_grads, count, info, out_pass)
+
+otr_pass_get_output_grad(pass, index, out_tensor) =
+    ccall((:otr_pass_get_output_grad, liboutrigger), Int32,
+        (Ptr{otr_pass}, Int64, Ptr{otr_tensor}),
+        pass, index, out_tensor)
+
+otr_pass_get_scale(pass, out_scale) =
+    ccall((:otr_pass_get_scale, liboutrigger), Int32,
+        (Ptr{otr_pass}, Ptr{Float64}),
+        pass, out_scale)
+
+otr_pass_get_slot(pass, id, out_slot) =
+    ccall((:otr_pass_get_slot, liboutrigger), Int32,
+        (Ptr{otr_pass}, Int64, Ptr{otr_tensor}),
+        pass, id, out_slot)
+
+otr_pass_add_grad(pass, id, grad, info) =
+    ccall((:otr_pass_add_grad, liboutrigger), Int32,
+        (Ptr{otr_pass}, Int64, Ptr{otr_tensor}, Ptr{otr_call_info}),
+        pass, id, grad, info)
+
+otr_pass_end(pass) =
+    ccall((:otr_pass_end, liboutrigger), Int32,
+        (Ptr{otr_pass},),
+        pass)
+
+otr_pass_destroy(pass) =
+    ccall((:otr_pass_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_pass},),
+        pass)
+
+otr_engine_step(engine, report) =
+    @gcsafe ccall((:otr_engine_step, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_step_report}),
+        engine, report)
+
+otr_shard_options_init(options, size) =
+    ccall((:otr_shard_options_init, liboutrigger), Int32,
+        (Ptr{otr_shard_options}, Csize_t),
+        options, size)
+
+otr_shard_wrap(context, weights, grads, options, out_shard) =
+    ccall((:otr_shard_wrap, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{otr_tensor}, Ptr{otr_tensor}, Ptr{otr_shard_options}, Ptr{Ptr{otr_shard}}),
+        context, weights, grads, options, out_shard)
+
+otr_shard_state(shard, value, out_tensor) =
+    ccall((:otr_shard_state, liboutrigger), Int32,
+        (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
+        shard, value, out_tensor)
+
+otr_shard_state_bytes(shard, out_bytes) =
+    ccall((:otr_shard_state_bytes, liboutrigger), Int32,
+        (Ptr{otr_shard}, Ptr{Int64}),
+        shard, out_bytes)
+
+otr_shard_destroy(shard) =
+    ccall((:otr_shard_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_shard},),
+        shard)
+
+otr_optimizer_create(context, optimizer_json, out_optimizer) =
+    ccall((:otr_optimizer_create, liboutrigger), Int32,
+        (Ptr{otr_context}, Cstring, Ptr{Ptr{otr_optimizer}}),
+        context, optimizer_json, out_optimizer)
+
+otr_optimizer_set_value(optimizer, name, value) =
+    ccall((:otr_optimizer_set_value, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Cstring, Float64),
+        optimizer, name, value)
+
+otr_optimizer_step(optimizer, shards, count, report) =
+    ccall((:otr_optimizer_step, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_step_report}),
+        optimizer, shards, count, report)
+
+otr_optimizer_destroy(optimizer) =
+    ccall((:otr_optimizer_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_optimizer},),
+        optimizer)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+
+function small_engine(config = "{}")
+    context = Context(workers = 1)
+    comm = Comm(context; job = "julia")
+    Engine(comm, config)  # context and comm may be collected: the engine holds them
+end
+
+@testset "errors" begin
+    error = try Engine(Comm(Context()), "{\"optimiser\": {}}") catch caught; caught end
+    @test error isa OutriggerError
+    @test error.code == Outrigger.OTR_E_CONFIG
+    @test occursin("optimizer", error.text)
+    @test startswith(sprint(showerror, error), "OutriggerError: OTR_E_CONFIG: ")
+    @test_throws ArgumentError Context(worker = 1)
+    engine = small_engine()
+    close(engine)
+    close(engine)  # any number of times
+    @test_throws OutriggerError commit!(engine)
+end
+
+@testset "arrays in Julia's order, or any strided view" begin
+    engine = small_engine()
+    w = reshape(Float32.(1:6), 2, 3)
+    ids = [add_parameter!(engine, "array", w), add_parameter!(engine, "turned", PermutedDimsArray(w, (2, 1))),
+           add_parameter!(engine, "view", view(w, :, 2:3)), add_parameter!(engine, "double", Float64.(w)),
+           add_parameter!(engine, "half", Float16.(w)), add_parameter!(engine, "bfloat16", BFloat16.(w))]
+    commit!(engine)
+    GC.gc()
+    @test parameter_shape(engine, ids[2]) == (3, 2)
+    @test [read(engine, id) for id in ids] == [w, permutedims(w), w[:, 2:3], w, w, w]
+    turned = PermutedDimsArray(zeros(Float32, 3, 2), (2, 1))
+    @test read!(engine, ids[1], Outrigger.OTR_VALUE_MASTER, turned) == w
+    acquire(engine, ids[1:2]) do (a, b)
+        @test a == w && b == permutedims(w)
+    end
+    @test sum(resident for (purpose, resident, _) in memory(engine) if purpose != "total") ==
+          only(resident for (purpose, resident, _) in memory(engine) if purpose == "total")
+    finalize!(engine)
+end
+
+@testset "a pass is abandoned when its block throws" begin
+    engine = small_engine()
+    id = add_parameter!(engine, "w", ones(Float32, 4))
+    commit!(engine)
+    @test_throws DomainError backward(engine, ones(Float32, 2, 2)) do pass, dy
+        add_grad!(pass, id, fill(sum(dy), 4))
+        throw(DomainError(0))
+    end
+    @test live_children(engine) == 0
+    report = step!(engine)
+    @test (report.outcome, report.reason) == (Outrigger.OTR_STEP_SKIPPED, Outrigger.OTR_SKIP_ABANDONED)
+    backward(engine, ones(Float32, 2, 2)) do pass, dy
+        add_grad!(pass, id, fill(sum(dy), 4))
+    end
+    @test step!(engine).outcome == Outrigger.OTR_STEP_APPLIED
+    finalize!(engine)
+end

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+#     julia --project=julia julia/test/runtests.jl LAYOUT_PROGRAM
+# LAYOUT_PROGRAM is built from tests/bindings/layout and prints what a C compiler sees in outrigger.h.
+using Outrigger, Test
+
+@testset "Outrigger" begin
+    include("declarations.jl")
+    include("bfloat16.jl")
+    include("handles.jl")
+    include("threads.jl")
+end

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sum of squares, vector form of reference/norm.h. Whole leaves here, the last by the oracle.
+#include "kernels/reference/norm.h"
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/norm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace outrigger::kernels::cpu::HWY_NAMESPACE {
+#if HWY_TARGET & OTR_VECTOR_TARGETS
+
+void sum_of_squares(NormSum& norm, const void* data, Format format, int64_t count,
+                    int64_t first_index) {
+  int64_t done = 0;
+  with_format(format, [&](auto f) HWY_ATTR {
+    using From = decltype(f);
+    const auto* x = static_cast<const typename From::Storage*>(data);
+    for (; done + kLeaf <= count; done += kLeaf) {
+      LaneSums lanes;
+      for (int64_t row = 0; row < kLeaf; row += kRow) {
+        for (int pair = 0; pair < kPairsPerRow; ++pair) {
+          lanes.add(pair, From::load(x + done + row + pair * kPair));
+        }
+      }
+      add_leaf_sum(norm, lanes.sum(), x + done, format, first_index + done);
+    }
+  });
+  if (done < count) {
+    const auto offset = static_cast<size_t>(done) * size_of(format);
+    reference::sum_of_squares(norm, static_cast<const char*>(data) + offset, format, count - done,
+                              first_index + done);
+  }
+}
+
+#endif  // OTR_VECTOR_TARGETS
+}  // namespace outrigger::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace outrigger::kernels::cpu {
+OTR_EXPORT(SumOfSquaresFunction, sum_of_squares_for, sum_of_squares)
+}  // namespace outrigger::kernels::cpu
+#endif

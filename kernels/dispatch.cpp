@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the best instruction set once, at first use, and enters each kernel with fixed
+// floating-point settings. Highway's detection asks CPUID and what the operating system saves
+// (XCR0).
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cpu/targets.h"
+#include "kernels/float_environment.h"
+#include "kernels/kernels.h"
+#include "kernels/reference/adam.h"
+#include "kernels/reference/convert.h"
+#include "kernels/reference/fold.h"
+#include "kernels/reference/norm.h"
+
+namespace outrigger::kernels {
+namespace {
+
+constexpr std::array<int64_t, 3> kTargets = {HWY_AVX3, HWY_AVX2, HWY_NEON};  // best first
+
+constexpr KernelTable kOracle = {"oracle",       reference::convert,        reference::scale,
+                                 reference::add, reference::sum_of_squares, reference::fold,
+                                 reference::adam};
+
+// Everything decided at first use. Trivially destructible: nothing runs when the library is
+// unloaded.
+struct Dispatch {
+  std::array<KernelTable, kTargets.size() + 1> tables{};  // best first, the oracle last
+  size_t count = 0;
+  char available[64] = "";
+  char error[192] = "";
+  std::atomic<const KernelTable*> current{nullptr};
+
+  Dispatch() {
+    const int64_t usable = hwy::SupportedTargets() & OTR_VECTOR_TARGETS;
+    for (const int64_t target : kTargets) {
+      if ((usable & target) == 0 || cpu::adam_for(target) == nullptr) continue;
+      tables[count++] = {
+          hwy::TargetName(target), cpu::convert_for(target),        cpu::scale_for(target),
+          cpu::add_for(target),    cpu::sum_of_squares_for(target), cpu::fold_for(target),
+          cpu::adam_for(target)};
+    }
+    tables[count++] = kOracle;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t length = std::strlen(available);
+      std::snprintf(available + length, sizeof available - length, "%s%s", i == 0 ? "" : ",",
+                    tables[i].name);
+    }
+    current = &tables[0];
+    const char* wanted = std::getenv("OTR_SIMD");
+    if (wanted != nullptr && !select(wanted)) {
+      std::snprintf(error, sizeof error,
+                    "OTR_SIMD=%.40s is not an instruction set usable here (%s); using %s", wanted,
+                    available, tables[0].name);
+    }
+  }
+
+  bool select(const char* name) {
+    for (size_t i = 0; i < count; ++i) {
+      if (std::strcmp(tables[i].name, name) == 0) {
+        current = &tables[i];
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+Dispatch& dispatch() {
+  static Dispatch instance;
+  return instance;
+}
+
+const KernelTable& table() { return *dispatch().current.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+const char* simd_name() { return table().name; }
+const char* simd_available() { return dispatch().available; }
+const char* simd_error() { return dispatch().error[0] == '\0' ? nullptr : dispatch().error; }
+bool simd_select(const char* name) { return dispatch().select(name); }
+
+void convert(void* destination, Format to, const void* source, Format from, int64_t count) {
+  const FloatEnvironment environment;
+  table().convert(destination, to, source, from, count);
+}
+
+void scale(void* destination, Format to, const void* source, Format from, float factor,
+           int64_t count) {
+  const FloatEnvironment environment;
+  table().scale(destination, to, source, from, factor, count);
+}
+
+void add(void* destination, Format to, const void* source, Format from, int64_t count) {
+  const FloatEnvironment environment;
+  table().add(destination, to, source, from, count);
+}
+
+void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count,
+                    int64_t first_index) {
+  const FloatEnvironment environment;
+  table().sum_of_squares(sum, data, format, count, first_index);
+}
+
+void fold(const Fold& fold) {
+  const FloatEnvironment environment;
+  table().fold(fold);
+}
+
+UpdateCount adam(const Adam& adam) {
+  const FloatEnvironment environment;
+  return table().adam(adam);
+}
+
+}  // namespace outrigger::kernels

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/reference/adam.h"
+
+namespace outrigger::kernels::reference {
+namespace {
+
+template <class Weight, class ExpAvg, class ExpAvgSq, class Grad>
+UpdateCount adam_elements(const Adam& a) {
+  auto* weight = static_cast<typename Weight::Storage*>(a.weight);
+  auto* exp_avg = static_cast<typename ExpAvg::Storage*>(a.exp_avg);
+  auto* exp_avg_sq = static_cast<typename ExpAvgSq::Storage*>(a.exp_avg_sq);
+  const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
+  [[maybe_unused]] auto* published = static_cast<uint16_t*>(a.published);
+
+  UpdateCount count;
+  for (int64_t i = 0; i < a.count; ++i) {
+    const float old = Weight::load(weight[i]);
+    const AdamElement e = adam_element(a.scalars, Grad::load(grad[i]), old,
+                                       ExpAvg::load(exp_avg[i]), ExpAvgSq::load(exp_avg_sq[i]));
+    const uint64_t element = a.random.first_element + static_cast<uint64_t>(i);
+    weight[i] = store_state<Weight>(e.weight, a.weight_rounding, a.random.weight_key, element,
+                                    a.random.step);
+    exp_avg[i] = store_state<ExpAvg>(e.exp_avg, a.exp_avg_rounding, a.random.exp_avg_key, element,
+                                     a.random.step);
+    exp_avg_sq[i] = store_state<ExpAvgSq>(e.exp_avg_sq, a.exp_avg_sq_rounding,
+                                          a.random.exp_avg_sq_key, element, a.random.step);
+    if constexpr (std::is_same_v<Weight, Element<Format::float32>>) {
+      if (published != nullptr) published[i] = round_to_bfloat16(e.weight);
+    }
+    count.updates += e.update ? 1 : 0;
+    count.vanished += e.update && Weight::load(weight[i]) == old ? 1 : 0;
+  }
+  return count;
+}
+
+// Calls f with the trait of a state's format: float32 or bfloat16.
+template <class Function>
+UpdateCount with_state(Format format, Function&& f) {
+  if (format == Format::bfloat16) return f(Element<Format::bfloat16>{});
+  return f(Element<Format::float32>{});
+}
+
+}  // namespace
+
+UpdateCount adam(const Adam& a) {
+  return with_state(a.weight_format, [&](auto w) {
+    return with_state(a.exp_avg_format, [&](auto m) {
+      return with_state(a.exp_avg_sq_format, [&](auto v) {
+        return with_state(a.grad_format, [&](auto g) {
+          return adam_elements<decltype(w), decltype(m), decltype(v), decltype(g)>(a);
+        });
+      });
+    });
+  });
+}
+
+}  // namespace outrigger::kernels::reference

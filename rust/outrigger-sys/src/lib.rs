@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Declarations of the Outrigger C library, generated from `outrigger.h`. No logic.
+//!
+//! The comments are the header's. Functions are `unsafe` as every foreign function is: pointers must be
+//! what the header asks for.
+#![no_std]
+#![allow(non_camel_case_types)]
+
+#[rustfmt::skip]
+mod bindings;
+pub use bindings::*;

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmark's cases and writes the report. Called by bench.sh; standard library only."""
+
+import argparse
+import os
+import pathlib
+import random
+import sys
+import time
+
+import bench_case
+import machine
+import report
+from cases import adam_step, engine_step, reduce_scatter
+
+CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "adam_step": adam_step}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of our benchmark programs")
+    parser.add_argument("--peer-python", type=pathlib.Path, required=True, help="Python that has the peers")
+    parser.add_argument("--peer-missing", default="", help="why the peers cannot run; empty if they can")
+    parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--minutes", type=float, default=13, help="no round is begun later")
+    parser.add_argument("--seed", type=int, default=None, help="of the order of the sides")
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; default all")
+    options = parser.parse_args()
+    unknown = [name for name in options.cases if name not in CASES]
+    if unknown:
+        parser.error(f"no case {unknown[0]!r}; there are {', '.join(CASES)}")
+    return options
+
+
+def main():
+    options = arguments()
+    options.output.mkdir(parents=True, exist_ok=True)
+    described = machine.describe()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    described["order_seed"] = seed
+    bench = bench_case.Bench(
+        programs=options.programs.absolute(),
+        peer_python=options.peer_python.absolute(),
+        peer_missing=options.peer_missing,
+        output=options.output.absolute(),
+        cores=sorted(os.sched_getaffinity(0)),
+        deadline=time.monotonic() + 60 * options.minutes,
+        seed=seed,
+    )
+    rows = []
+    for name in options.cases or CASES:
+        print(f"bench: {name} …", flush=True)
+        new = CASES[name].run(bench)
+        print(report.terminal(new), flush=True)
+        rows += new
+        described["load_after"] = os.getloadavg()[0]
+        report.write(bench.output, described, bench.facts, rows)
+    print(f"bench: report in {os.path.relpath(bench.output)}/report.md")
+    missing = [row for row in rows if row["ratio"] is None]
+    return 1 if missing and os.environ.get("OTR_REQUIRE_ALL") == "1" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
+#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, adam_step; default all
+# Writes build/bench/report.md and report.json. BENCH_VENV: where the peers' environment is or goes
+# (default build/bench/venv). A peer that cannot be had: its rows say "not measured", and with
+# OTR_REQUIRE_ALL=1 the call fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+output=build/bench
+programs=$output/programs
+venv=${BENCH_VENV:-$output/venv}
+mkdir -p "$output"
+
+source scripts/bench/peers.sh
+install_peers "$venv" "$output/peers.log"
+
+launchers=()
+if command -v ccache > /dev/null; then
+  launchers=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+cmake -S . -B "$programs" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release \
+  -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF "${launchers[@]}"
+cmake --build "$programs" --target bench_programs
+
+python3 scripts/bench/bench.py --programs "$programs/tests/bench" --peer-python "$venv/bin/python" \
+  --peer-missing "$PEERS_MISSING" --output "$output" "$@"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures depend on: processor, caches, memory, page size, load, versions."""
+
+import os
+import pathlib
+import platform
+import subprocess
+
+
+def _read(path):
+    try:
+        return pathlib.Path(path).read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _cpu_field(name):
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"
+
+
+def last_level_cache_bytes():
+    """Of the first core; 0 if the system does not say."""
+    sizes = {}
+    for index in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        size = _read(index / "size")
+        if size.endswith("K"):
+            sizes[int(_read(index / "level"))] = int(size[:-1]) * 1024
+    return sizes[max(sizes)] if sizes else 0
+
+
+def _revision():
+    command = ["git", "describe", "--always", "--dirty"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
+
+
+def describe():
+    memory_kib = int(_read("/proc/meminfo").split("MemTotal:")[1].split()[0])
+    flags = _cpu_field("flags").split()
+    return {
+        "cpu": _cpu_field("model name"),
+        "cores": len(os.sched_getaffinity(0)),
+        "simd_of_cpu": [flag for flag in ("avx2", "fma", "avx512f", "avx512bw", "avx512_bf16") if flag in flags],
+        "last_level_cache_mib": last_level_cache_bytes() / 2**20,
+        "memory_gib": round(memory_kib / 2**20, 1),
+        "transparent_huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "kernel": platform.release(),
+        "load_before": os.getloadavg()[0],
+        "outrigger_revision": _revision(),
+    }

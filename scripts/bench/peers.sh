@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# The benchmark's peers, in a virtual environment of their own.
+# shellcheck shell=bash
+
+# install_peers FOLDER LOG: leaves PEERS_MISSING empty, or with the reason why there are none.
+install_peers() {
+  local folder=$1 log=$2 python=${OTR_PYTHON:-/usr/bin/python3} wanted stamp=$1/.outrigger-peers
+  PEERS_MISSING=
+  [[ -x $python ]] || python=$(command -v python3 || true)
+  if [[ -z $python ]]; then
+    PEERS_MISSING="no python3"
+    return
+  fi
+  wanted=$(cat scripts/bench/requirements*.txt)
+  if [[ -x $folder/bin/python && -f $stamp && $(< "$stamp") == "$wanted" ]]; then
+    return
+  fi
+  echo "bench: installing the peers with pip into $folder (about 6 GB; some minutes), log in $log"
+  # deepspeed's set-up imports torch, so it comes after it and sees it.
+  if "$python" -m venv --clear "$folder" > "$log" 2>&1 &&
+    pip_into "$folder" -r scripts/bench/requirements.txt >> "$log" 2>&1 &&
+    DS_ACCELERATOR=cpu pip_into "$folder" --no-build-isolation \
+      -r scripts/bench/requirements-deepspeed.txt >> "$log" 2>&1; then
+    printf '%s\n' "$wanted" > "$stamp"
+  else
+    PEERS_MISSING="the peers could not be installed, see $log"
+    echo "bench: $PEERS_MISSING"
+  fi
+}
+
+pip_into() {
+  local folder=$1
+  shift
+  "$folder/bin/python" -m pip install --no-input --disable-pip-version-check "$@"
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Configures and builds the whole tree.   scripts/build.sh FOLDER [SANITIZE]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=$1
+sanitize=${2:-}
+
+options=(-DOTR_SANITIZE="$sanitize")
+if [[ -n $sanitize ]]; then
+  options+=(-DCMAKE_BUILD_TYPE=Debug) # assertions on, little optimisation: quick to compile
+else
+  options+=(-DCMAKE_BUILD_TYPE=Release)
+fi
+if command -v ccache > /dev/null; then
+  options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+
+# A second configuration of the same folder says little; the first one shows what was found.
+log_level=STATUS
+[[ -f $folder/build.ninja ]] && log_level=WARNING
+cmake -S . -B "$folder" -G Ninja --log-level="$log_level" "${options[@]}"
+cmake --build "$folder"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what the build, the tests and the demo need and this machine lacks, and says what it does.
+# Never prompts; quick when nothing is missing.
+#   scripts/setup.sh          everything
+#   scripts/setup.sh system   system packages only (the part that needs root)
+# OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for part in common apt julia rust python; do
+  # shellcheck source=/dev/null
+  source "scripts/setup/$part.sh"
+done
+
+setup_system() {
+  setup_apt
+  setup_julia
+  setup_rust
+}
+
+if [[ ${1:-} == system ]]; then
+  setup_system # writes nothing into the tree: it may run as another user than the build
+else
+  mkdir -p build
+  exec 9> build/.setup.lock # two set-ups of one tree take turns
+  flock 9
+  setup_system
+  setup_python
+fi
+finish

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the tests of a built tree; ctest's closing lines come last.   scripts/test.sh FOLDER TIER [SANITIZE]
+# TIER: fast, full, soak, or all (fast and full). OTR_JOBS: tests at a time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=$1
+tier=$2
+sanitize=${3:-}
+
+# -L and -LE take regular expressions on labels; a test without a label counts as full. Under a sanitizer
+# the bindings stay out (their host programs are not built with it), and so does what says no-sanitizer.
+excluded=soak
+[[ -z $sanitize ]] || excluded="soak|bindings|no-sanitizer"
+case $tier in
+  all) selection=(-LE "^($excluded)\$") ;;
+  full) selection=(-LE "^($excluded|fast)\$") ;;
+  fast) selection=(-L '^fast$' -LE "^($excluded)\$") ;;
+  soak) selection=(-L '^soak$') ;;
+  *)
+    echo "test: TIER is '$tier'; it is one of fast, full, soak, all" >&2
+    exit 2
+    ;;
+esac
+
+launcher=()
+case $sanitize in
+  *thread*)
+    # gcc 12's ThreadSanitizer cannot place its shadow under a highly randomised address space.
+    setarch "$(uname -m)" -R true 2> /dev/null && launcher=(setarch "$(uname -m)" -R)
+    ;;
+esac
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+
+exec ${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "${selection[@]}" --no-tests=error \
+  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(nproc)}"

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python binding adds to the C library: arrays, ownership, exceptions, the interpreter's lock."""
+import gc
+import threading
+import time
+import unittest
+
+import ml_dtypes
+import numpy as np
+import outrigger
+from outrigger import Comm, Context, Engine, OutriggerError, lowlevel
+
+
+def engine_with(*arrays, config=None, comm=None):
+    engine = Engine(comm or Comm.self_group(Context(workers=1)), config or {})
+    ids = [engine.add_parameter(f"p{i}", array) for i, array in enumerate(arrays)]
+    engine.commit()
+    return engine, ids
+
+
+class Errors(unittest.TestCase):
+    def test_code_name_and_text(self):
+        with self.assertRaises(OutriggerError) as caught:
+            Engine(Comm.self_group(Context()), {"optimiser": {}})
+        error = caught.exception
+        self.assertEqual((error.code, error.name), (lowlevel.E_CONFIG, "OTR_E_CONFIG"))
+        self.assertIn("optimizer", error.text)
+        self.assertEqual(str(error), f"OTR_E_CONFIG: {error.text}")
+
+    def test_wrong_python_types(self):
+        engine, (w,) = engine_with(np.ones(3, np.float32))
+        for bad in (np.ones(3, np.int32), np.ones(3, ">f4"), [1.0, 2.0, 3.0], "abc"):
+            with self.subTest(bad=bad), self.assertRaises((TypeError, ValueError)), engine.begin_pass() as p:
+                p.add_grad(w, bad)
+        with self.assertRaises(TypeError):
+            engine.begin_pass(5)
+        with self.assertRaises(TypeError):
+            engine.acquire(["w"]).__enter__()
+        with self.assertRaises(TypeError):
+            Context(worker=1)
+        with self.assertRaises(TypeError):
+            lowlevel.engine_commit(Context().handle)
+        with self.assertRaises(OutriggerError) as caught:
+            lowlevel.engine_commit(None)
+        self.assertEqual(caught.exception.code, lowlevel.E_ARGUMENT)
+
+    def test_each_field_of_each_struct_is_readable(self):
+        """python.i lists the integer fields by name; one it does not know would read as None."""
+        engine, _ = engine_with()
+        engine.begin_pass().end()
+        report = engine.step()
+        for record in (lowlevel.ParamOptions(), lowlevel.CommOptions(), lowlevel.ContextOptions(),
+                       lowlevel.ShardOptions(), lowlevel.CallInfo(), report):
+            fields = [n for n, v in vars(type(record)).items() if isinstance(v, property) and n != "thisown"]
+            self.assertTrue(fields)
+            for field in fields:
+                if field not in ("group", "job", "name"):
+                    self.assertIsInstance(getattr(record, field), (int, float), f"{type(record).__name__}.{field}")
+        with self.assertRaises(AttributeError):
+            report.outcome = 1
+
+
+class Arrays(unittest.TestCase):
+    def test_all_dtypes_and_strides_in_and_out(self):
+        base = np.arange(24, dtype=np.float32).reshape(4, 6)
+        views = [base, base.T, base[::2, ::-1], base[:, 1:1], base[1, 2], base.astype(np.float64),
+                 base.astype(np.float16), base.astype(ml_dtypes.bfloat16),
+                 base.astype(ml_dtypes.bfloat16).view(np.uint16), np.float32(3)]
+        engine, ids = engine_with(*views)
+        for id, view in zip(ids, views):
+            expected = np.asarray(view)
+            if expected.dtype == np.uint16:
+                expected = expected.view(ml_dtypes.bfloat16)
+            np.testing.assert_array_equal(engine.read(id), expected.astype(np.float32))
+            self.assertEqual(engine.parameter_shape(id), expected.shape)
+        out = np.zeros((6, 4), ml_dtypes.bfloat16).T
+        np.testing.assert_array_equal(engine.read(ids[0], out=out).astype(np.float32), base)
+
+    def test_an_output_must_be_writable(self):
+        engine, (w,) = engine_with(np.ones(3, np.float32))
+        out = np.zeros(3, np.float32)
+        out.flags.writeable = False
+        with self.assertRaises((BufferError, ValueError)):
+            engine.read(w, out=out)
+        with engine.acquire([w]) as (weight,), self.assertRaises(ValueError):
+            weight[0] = 2
+
+    def test_nothing_is_copied(self):
+        engine, (w,) = engine_with(np.ones((2, 3), np.float32))
+        with engine.acquire([w]) as (a,), engine.acquire([w]) as (b,):
+            self.assertEqual(a.ctypes.data, b.ctypes.data)
+        with engine.begin_pass([np.ones((2, 3), np.float32)]) as p:
+            p.output_grad(0)[1, 1] = 7
+            self.assertEqual(p.output_grad(0)[1, 1], 7)
+            slot = p.slot(w)
+            slot[...] = p.output_grad(0)
+            p.add_grad(w, slot)
+
+    def test_bfloat16_slot(self):
+        engine, (w,) = engine_with(np.ones(3, np.float32), config={"bf16": {"enabled": True}})
+        with engine.begin_pass() as p:
+            slot = p.slot(w)
+            self.assertEqual(slot.dtype, ml_dtypes.bfloat16)
+            slot[...] = [1, 2, 3]
+            p.add_grad(w, slot)
+        self.assertEqual(engine.step().outcome, lowlevel.STEP_APPLIED)
+
+
+class Ownership(unittest.TestCase):
+    def test_any_order(self):
+        engine, (w,) = engine_with(np.ones(3, np.float32))  # context and communicator are gone already
+        gc.collect()
+        p = engine.begin_pass()
+        p.add_grad(w, np.ones(3, np.float32))
+        engine.close()
+        p.end()
+        p.close()
+        p.close()
+
+    def test_a_closed_object_says_so(self):
+        engine, _ = engine_with()
+        engine.close()
+        with self.assertRaisesRegex(ValueError, "this Engine is closed"):
+            engine.commit()
+
+    def test_a_view_keeps_its_pass(self):
+        engine, _ = engine_with()
+        with engine.begin_pass([np.full(100, 3, np.float32)]) as p:
+            dy = p.output_grad(0)
+        del p
+        gc.collect()
+        self.assertEqual(engine.live_children, 1)
+        self.assertEqual(dy.shape, (100,))
+        del dy
+        self.assertEqual(engine.live_children, 0)
+
+    def test_a_shard_keeps_its_arrays(self):
+        context = Context(workers=1)
+        shard = outrigger.Shard(context, np.ones(1000, np.float32), np.ones(1000, np.float32))
+        gc.collect()
+        np.random.default_rng(0).random((50, 1000)).astype(np.float32)  # would reuse freed memory
+        optimizer = outrigger.Optimizer(context, {"type": "AdamW", "params": {"lr": 0.25}})
+        self.assertEqual(optimizer.step([shard]).updates, 1000)
+        state = shard.state(lowlevel.VALUE_EXP_AVG)
+        shard.close()
+        gc.collect()
+        np.testing.assert_allclose(state, 0.1, rtol=1e-6)
+
+    def test_option_texts_are_owned(self):
+        options = lowlevel.ParamOptions()
+        options.group = "".join(["first", "!"])
+        options.group = "".join(["sec", "ond"])
+        gc.collect()
+        self.assertEqual(options.group, "second")
+
+    def test_engine_context_manager(self):
+        with engine_with(np.ones(3, np.float32))[0]:
+            pass
+        a, b = Comm.threads(Context(workers=1), 2)
+        engines = [Engine(a), Engine(b)]
+        raised = []
+
+        def failing():
+            try:
+                with engines[0] as engine:
+                    engine.commit()
+                    raise KeyError("host")
+            except KeyError as error:
+                raised.append(error)
+
+        def waiting():
+            try:
+                with engines[1] as engine:
+                    engine.commit()
+                    engine.begin_pass().end()
+                    engine.step()
+            except OutriggerError as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=target, daemon=True) for target in (failing, waiting)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+            self.assertFalse(thread.is_alive())
+        codes = [error.code for error in raised if isinstance(error, OutriggerError)]
+        self.assertEqual(codes, [lowlevel.E_ABORTED])
+
+
+class Lock(unittest.TestCase):
+    def test_a_waiting_call_lets_other_threads_run(self):
+        """Two ranks in one interpreter: a barrier that kept the lock would never end."""
+        comms = Comm.threads(Context(workers=1), 2, timeout=30.0)
+        counted = []
+
+        def late():
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                counted.append(1)
+            comms[1].barrier()
+
+        thread = threading.Thread(target=late)
+        thread.start()
+        comms[0].barrier()
+        thread.join(30)
+        self.assertGreater(len(counted), 100)
+
+    def test_each_thread_reads_its_own_text(self):
+        engine, _ = engine_with()
+        wrong = []
+
+        def ask(name):
+            for _ in range(200):
+                try:
+                    engine.parameter_id(name)
+                except OutriggerError as error:
+                    if name not in error.text:
+                        wrong.append(error.text)
+
+        threads = [threading.Thread(target=ask, args=(f"name-{i}-{i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+
+class Module(unittest.TestCase):
+    def test_versions(self):
+        self.assertEqual(lowlevel.abi_version(), lowlevel.ABI_VERSION)
+        self.assertEqual(outrigger.version(), outrigger.build_info()["version"])
+
+    def test_config(self):
+        self.assertIsInstance(outrigger.config_check({"gradient_clipping": 2.0}), dict)
+        engine, _ = engine_with(config={"gradient_clipping": 2.0})
+        self.assertEqual(engine.config, outrigger.config_check({"gradient_clipping": 2.0}))
+
+    def test_memory(self):
+        engine, _ = engine_with(np.ones(1000, np.float32))
+        entries = {purpose: resident for purpose, resident, _ in engine.memory}
+        self.assertEqual(entries.pop("total"), sum(entries.values()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every provider must do when nothing goes wrong.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "core/context/error.h"
+#include "tests/comm/group.h"
+
+namespace outrigger::comm::test {
+namespace {
+
+class Conformance : public testing::TestWithParam<Group> {};
+
+INSTANTIATE_TEST_SUITE_P(Providers, Conformance,
+                         testing::Values(Group{Provider::self, 1}, Group{Provider::threads, 1},
+                                         Group{Provider::threads, 2}, Group{Provider::threads, 3},
+                                         Group{Provider::threads, 4}, Group{Provider::threads, 5},
+                                         Group{Provider::shm, 1}, Group{Provider::shm, 2},
+                                         Group{Provider::shm, 3}, Group{Provider::shm, 4},
+                                         Group{Provider::shm, 3, 30, LivenessSource::locks}),
+                         [](const auto& info) { return name_of(info.param); });
+
+// Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
+constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 3000017};
+
+// A byte that depends on who wrote it and where.
+std::byte pattern(int32_t rank, size_t i, uint64_t salt) {
+  return static_cast<std::byte>((static_cast<size_t>(rank) * 97 + i * 31 + (i >> 8) + salt * 13) & 0xff);
+}
+
+std::vector<std::byte> filled(int32_t rank, size_t n, uint64_t salt) {
+  std::vector<std::byte> data(n);
+  for (size_t i = 0; i < n; i++) data[i] = pattern(rank, i, salt);
+  return data;
+}
+
+TEST_P(Conformance, TellsWhoItIs) {
+  const Group group = GetParam();
+  run_all_well(group, [&](Communicator& c) {
+    require(c.size() == group.world, "size");
+    require(c.rank() >= 0 && c.rank() < c.size(), "rank");
+    const std::string provider(c.provider());
+    require(name_of(group).starts_with(provider), "provider " + provider);
+    board().numbers[static_cast<size_t>(c.rank())]++;
+    c.check();
+  });
+  for (int32_t r = 0; r < group.world; r++) EXPECT_EQ(board().numbers[static_cast<size_t>(r)], 1);
+}
+
+// No rank leaves a barrier before the last has come.
+TEST_P(Conformance, BarrierHoldsEveryone) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    auto& came = board().numbers[0];
+    for (int64_t i = 1; i <= 300; i++) {
+      came++;
+      c.barrier("hold");
+      require(came >= i * c.size(), fmt::format("left barrier {} after {} arrivals", i, came.load()));
+      c.barrier("go on");
+      require(came <= (i + 1) * c.size(), "overtaken");
+    }
+  });
+}
+
+TEST_P(Conformance, BroadcastsFromEveryRoot) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    uint64_t salt = 0;
+    for (const size_t n : kSizes) {
+      for (int32_t root = 0; root < c.size(); root++) {
+        auto data = filled(c.rank(), n, ++salt);
+        c.broadcast(data, root, "weights");
+        require(data == filled(root, n, salt), fmt::format("{} bytes from {}", n, root));
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, GathersInRankOrder) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    for (const size_t n : kSizes) {
+      const auto mine = filled(c.rank(), n, n);
+      std::vector<std::byte> all(n * static_cast<size_t>(c.size()));
+      c.all_gather(mine, all, "parts");
+      for (int32_t r = 0; r < c.size(); r++) {
+        const auto expected = filled(r, n, n);
+        require(n == 0 || std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
+                fmt::format("{} bytes of rank {}", n, r));
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ManySmallOperationsInTurn) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    for (int32_t i = 0; i < 2000; i++) {
+      int32_t value = c.rank() == i % c.size() ? i : -1;
+      c.broadcast(std::as_writable_bytes(std::span(&value, 1)), i % c.size(), "value");
+      require(value == i, "broadcast value");
+      const int32_t mine = i * 10 + c.rank();
+      std::vector<int32_t> all(static_cast<size_t>(c.size()));
+      c.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "all");
+      for (int32_t r = 0; r < c.size(); r++) require(all[static_cast<size_t>(r)] == i * 10 + r, "gathered");
+    }
+  });
+}
+
+TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    for (const size_t n : {size_t{0}, size_t{1}, size_t{4096}, size_t{100000}, size_t{5} << 20}) {
+      for (const auto kind : {WindowKind::per_rank, WindowKind::common}) {
+        const auto window = c.create_window(kind, n, "window");
+        require(window->bytes() == n, "bytes");
+        for (int32_t r = 0; r < c.size(); r++) {
+          const std::byte* block = window->block(r);
+          require(reinterpret_cast<uintptr_t>(block) % 4096 == 0, "alignment");
+          require(kind != WindowKind::common || block == window->block(0), "common is one block");
+          require(std::all_of(block, block + n, [](std::byte b) { return b == std::byte{0}; }), "zero-filled");
+        }
+        c.barrier("seen empty");
+        // per_rank: all of one's own; common: every size()-th byte.
+        const auto me = static_cast<size_t>(c.rank()), world = static_cast<size_t>(c.size());
+        std::byte* mine = window->block(c.rank());
+        for (size_t i = 0; i < n; i++) {
+          if (kind == WindowKind::per_rank || i % world == me) mine[i] = pattern(c.rank(), i, n);
+        }
+        c.barrier("written");
+        for (int32_t r = 0; r < c.size(); r++) {
+          size_t wrong = 0;
+          for (size_t i = 0; i < n; i++) {
+            const auto writer = kind == WindowKind::per_rank ? r : static_cast<int32_t>(i % world);
+            wrong += window->block(r)[i] != pattern(writer, i, n);
+          }
+          require(wrong == 0, fmt::format("{} of {} bytes in block {} are wrong", wrong, n, r));
+        }
+        c.barrier("read");
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, WindowOutlivesItsCommunicator) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    auto copy = c.duplicate("short life");
+    const auto window = copy->create_window(WindowKind::per_rank, 1000, "window");
+    c.barrier("made");
+    copy.reset();
+    std::memset(window->block(c.rank()), c.rank() + 1, 1000);
+    c.barrier("written");
+    for (int32_t r = 0; r < c.size(); r++) {
+      require(window->block(r)[999] == static_cast<std::byte>(r + 1), "still shared");
+    }
+    c.barrier("read");
+  });
+}
+
+// Fills, folds, and fills again as soon as the ticket is drained: a fold must never see the next round.
+TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto world = static_cast<size_t>(c.size());
+    constexpr size_t kSlice = 1000, kOffset = 512;
+    const auto window = c.create_window(WindowKind::per_rank, kOffset + world * kSlice * sizeof(int32_t), "w");
+    auto* mine = reinterpret_cast<int32_t*>(window->block(c.rank()) + kOffset);
+    const auto value = [](int32_t round, int32_t rank, size_t i) {
+      return round * 1000 + rank * 10 + static_cast<int32_t>(i % 7);
+    };
+    for (int32_t round = 0; round < 300; round++) {
+      for (size_t i = 0; i < world * kSlice; i++) mine[i] = value(round, c.rank(), i);
+      int folds = 0;
+      const uint64_t ticket = c.reduce_scatter(
+          *window, kOffset, kSlice * sizeof(int32_t),
+          [&](std::span<const void* const> slices) {
+            folds++;
+            require(slices.size() == world, "one slice a rank");
+            const size_t first = static_cast<size_t>(c.rank()) * kSlice;
+            for (size_t r = 0; r < world; r++) {
+              const auto* slice = static_cast<const int32_t*>(slices[r]);
+              size_t wrong = 0;
+              for (size_t i = 0; i < kSlice; i++) wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
+              require(wrong == 0, fmt::format("round {}: {} values of rank {}'s slice are wrong", round, wrong, r));
+            }
+          },
+          "gradients");
+      require(folds == 1, "one fold");
+      if (round % 3 == 0) {
+        while (!c.is_drained(ticket)) std::this_thread::yield();
+      } else {
+        c.wait_drained(ticket, "reuse");
+      }
+      require(c.is_drained(ticket), "drained");
+    }
+  });
+}
+
+TEST_P(Conformance, GathersWindowSlices) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto world = static_cast<size_t>(c.size());
+    for (const size_t slice : {size_t{0}, size_t{1}, size_t{777}, size_t{300000}}) {
+      const size_t offset = slice == 777 ? 64 : 0;
+      const auto window = c.create_window(WindowKind::per_rank, offset + world * slice, "parameters");
+      std::byte* mine = window->block(c.rank());
+      for (uint64_t round = 0; round < 5; round++) {
+        const auto own = filled(c.rank(), slice, round);
+        std::copy(own.begin(), own.end(), mine + offset + static_cast<size_t>(c.rank()) * slice);
+        c.all_gather_window(*window, offset, slice, "publish");
+        for (int32_t r = 0; r < c.size(); r++) {
+          const auto expected = filled(r, slice, round);
+          require(std::equal(expected.begin(), expected.end(), mine + offset + static_cast<size_t>(r) * slice),
+                  fmt::format("slice {} of {} bytes in round {}", r, slice, round));
+        }
+      }
+    }
+  });
+}
+
+// Two threads a rank, each with an order of its own, windows and nested duplicates included.
+TEST_P(Conformance, DuplicatesWorkSideBySide) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto other = c.duplicate("background");
+    const auto shared = c.create_window(WindowKind::per_rank, 4096, "made on one, used on the other");
+    const auto work = [&](Communicator& comm, int32_t base) {
+      for (int32_t i = 0; i < 100; i++) {
+        const int32_t mine = base + i * 10 + comm.rank();
+        std::vector<int32_t> all(static_cast<size_t>(comm.size()));
+        comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "all");
+        for (int32_t r = 0; r < comm.size(); r++) {
+          require(all[static_cast<size_t>(r)] == base + i * 10 + r, "gathered");
+        }
+        if (i % 20 == 0) {
+          const auto window = comm.create_window(WindowKind::common, 10000, "window");
+          const auto nested = comm.duplicate("nested");
+          if (comm.rank() == 0) window->block(0)[9999] = static_cast<std::byte>(base + 1);
+          nested->barrier("written");
+          require(window->block(0)[9999] == static_cast<std::byte>(base + 1), "window of its own");
+          comm.barrier("nested is done");
+        }
+      }
+    };
+    std::string trouble;
+    std::thread background([&] {
+      try {
+        work(*other, 100000);
+        const auto ticket = other->reduce_scatter(*shared, 0, 4, [](auto) {}, "shared");
+        other->wait_drained(ticket, "shared");
+      } catch (const std::exception& error) {
+        trouble = error.what();
+      }
+    });
+    work(c, 0);
+    background.join();
+    require(trouble.empty(), trouble);
+    c.barrier("done");
+  });
+}
+
+TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto refused = [](const char* what, auto&& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        require(error.status() == OTR_E_ARGUMENT, std::string(what) + ": " + error.what());
+        return;
+      }
+      require(false, std::string(what) + " was accepted");
+    };
+    std::vector<std::byte> data(8);
+    const auto window = c.create_window(WindowKind::per_rank, 64, "w");
+    const auto common = c.create_window(WindowKind::common, 64, "w");
+    refused("root below", [&] { c.broadcast(data, -1, "x"); });
+    refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
+    refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
+    refused("slices too large", [&] { c.reduce_scatter(*window, 0, 65, [](auto) {}, "x"); });
+    refused("offset too large", [&] { c.reduce_scatter(*window, 65, 0, [](auto) {}, "x"); });
+    refused("overflow", [&] { c.reduce_scatter(*window, 1, SIZE_MAX, [](auto) {}, "x"); });
+    refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
+    refused("window of another job", [&] {
+      const auto self = make_self();
+      const auto foreign = self->create_window(WindowKind::per_rank, 64, "w");
+      c.reduce_scatter(*foreign, 0, 1, [](auto) {}, "x");
+    });
+    refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
+    c.barrier("still in step");
+  });
+}
+
+TEST(MakeCommunicators, RefuseBadArguments) {
+  const auto status_of = [](auto&& make) {
+    try {
+      static_cast<void>(make());
+    } catch (const Error& error) {
+      return error.status();
+    }
+    return int32_t{OTR_OK};
+  };
+  EXPECT_EQ(status_of([] { return make_threads(0, {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_threads(-1, {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_threads(1 << 20, {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_threads(2, {.timeout = 0}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_threads(2, {.timeout = std::nan("")}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_threads(2, {.spin = -2}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_shm(2, 2, "job", {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_shm(-1, 2, "job", {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_shm(0, 0, "job", {}); }), OTR_E_ARGUMENT);
+  EXPECT_EQ(status_of([] { return make_shm(0, 1, "", {}); }), OTR_E_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace outrigger::comm::test

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/comm/group.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "core/comm/wait.h"
+#include "core/context/error.h"
+
+namespace outrigger::comm::test {
+namespace {
+
+constexpr double kGiveUp = 90;  // seconds until a group counts as hung
+
+struct TestFault : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+Outcome outcome_of(const std::function<void()>& body) {
+  Outcome outcome;
+  try {
+    body();
+  } catch (const Error& error) {
+    outcome.status = error.status();
+    outcome.text = error.what();
+  } catch (const TestFault& fault) {
+    outcome.status = kTestFault;
+    outcome.text = fault.what();
+  } catch (const std::exception& error) {
+    outcome.status = OTR_E_INTERNAL;
+    outcome.text = error.what();
+  }
+  outcome.ended_at = now();
+  return outcome;
+}
+
+struct Child {
+  pid_t pid;
+  int pipe;
+  std::string words = {};
+  bool open = true;
+};
+
+Child start(const std::function<void()>& body) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid == 0) {
+    close(ends[0]);
+    const Outcome outcome = outcome_of(body);
+    const auto words = fmt::format("{} {} {}", outcome.status, outcome.ended_at, outcome.text);
+    const ssize_t written = write(ends[1], words.data(), words.size());
+    _exit(written == static_cast<ssize_t>(words.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  return {pid, ends[0]};
+}
+
+// Reads until all have closed their pipe or the time is over; then ends those that are left.
+void listen(std::vector<Child>& children) {
+  const double until = now() + kGiveUp;
+  for (size_t open = children.size(); open > 0 && now() < until;) {
+    std::vector<pollfd> fds;
+    for (const auto& child : children) fds.push_back({child.open ? child.pipe : -1, POLLIN, 0});
+    poll(fds.data(), fds.size(), 100);
+    for (size_t i = 0; i < children.size(); i++) {
+      if (fds[i].revents == 0) continue;
+      std::array<char, 4096> buffer;
+      const ssize_t n = read(children[i].pipe, buffer.data(), buffer.size());
+      if (n > 0) {
+        children[i].words.append(buffer.data(), static_cast<size_t>(n));
+      } else {
+        children[i].open = false;
+        open--;
+      }
+    }
+  }
+  for (auto& child : children) {
+    if (child.open) {
+      ADD_FAILURE() << "process " << child.pid << " hung; it was ended";
+      kill(child.pid, SIGKILL);
+    }
+    close(child.pipe);
+    waitpid(child.pid, nullptr, 0);
+  }
+}
+
+Outcome parse(const std::string& words) {
+  Outcome outcome;
+  outcome.status = kKilled;
+  int read = 0;
+  if (std::sscanf(words.c_str(), "%d %lf %n", &outcome.status, &outcome.ended_at, &read) == 2) {
+    outcome.text = words.substr(static_cast<size_t>(read));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+Board& board() {
+  static Board& shared = *static_cast<Board*>(
+      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  return shared;
+}
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw TestFault(what);
+}
+
+std::string name_of(const Group& group) {
+  constexpr std::array kNames{"self", "threads", "shm"};
+  return fmt::format("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
+                     group.liveness == LivenessSource::locks ? "locks" : "");
+}
+
+void PrintTo(const Group& group, std::ostream* out) { *out << name_of(group); }
+
+std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32_t)>& body) {
+  static_cast<void>(board());  // before the fork
+  std::vector<Child> children;
+  for (int32_t i = 0; i < count; i++) children.push_back(start([&body, i] { body(i); }));
+  listen(children);
+  std::vector<Outcome> outcomes;
+  for (const auto& child : children) outcomes.push_back(parse(child.words));
+  return outcomes;
+}
+
+std::unique_ptr<Communicator> attach(const Group& group, int32_t rank) {
+  return make_shm(rank, group.world, group.job, {.timeout = group.timeout}, group.liveness);
+}
+
+std::vector<Outcome> run(const Group& given, const Body& body) {
+  Group group = given;
+  static int groups = 0;
+  if (group.job.empty()) group.job = fmt::format("test {} {}", getpid(), groups++);
+  board().moment = 0;
+  for (auto& number : board().numbers) number = 0;
+
+  if (group.provider == Provider::shm) {
+    return run_processes(group.world, [&](int32_t rank) {
+      const auto comm = attach(group, rank);
+      body(*comm);
+    });
+  }
+  std::vector<std::unique_ptr<Communicator>> comms;
+  if (group.provider == Provider::self) {
+    comms.push_back(make_self());
+  } else {
+    comms = make_threads(group.world, {.timeout = group.timeout});
+  }
+  std::vector<Outcome> outcomes(comms.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < comms.size(); r++) {
+    threads.emplace_back([&, r] {
+      outcomes[r] = outcome_of([&] {
+        const auto comm = std::move(comms[r]);  // ends with its rank, as a process's would
+        body(*comm);
+      });
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcomes;
+}
+
+void run_all_well(const Group& group, const Body& body) {
+  const auto outcomes = run(group, body);
+  for (size_t r = 0; r < outcomes.size(); r++) {
+    EXPECT_EQ(outcomes[r].status, OTR_OK) << "rank " << r << ": " << outcomes[r].text;
+  }
+}
+
+}  // namespace outrigger::comm::test

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one function on every rank of a group, whatever its provider: in place, on threads, or in forked
+// processes, and collects what became of each.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/comm/shm.h"
+
+namespace outrigger::comm::test {
+
+enum class Provider { self, threads, shm };
+
+struct Group {
+  Provider provider;
+  int32_t world;
+  double timeout = 30;
+  LivenessSource liveness = LivenessSource::best;
+  std::string job = {};  // empty: one that no other group has
+};
+void PrintTo(const Group& group, std::ostream* out);
+[[nodiscard]] std::string name_of(const Group& group);
+
+// What became of a rank.
+struct Outcome {
+  int32_t status = 0;   // OTR_OK, the Error's, or kKilled
+  std::string text;     // of the error
+  double ended_at = 0;  // seconds on the steady clock
+};
+inline constexpr int32_t kKilled = 1;      // the process ended without a word
+inline constexpr int32_t kTestFault = -1000;  // a require() that did not hold
+
+// Memory that all ranks of a group and the test share.
+struct Board {
+  std::atomic<double> moment;
+  std::array<std::atomic<int64_t>, 60> numbers;
+};
+[[nodiscard]] Board& board();
+
+[[nodiscard]] double now();
+
+using Body = std::function<void(Communicator&)>;
+// Every rank makes its communicator and runs the body.
+[[nodiscard]] std::vector<Outcome> run(const Group& group, const Body& body);
+// As run, and every rank must end well.
+void run_all_well(const Group& group, const Body& body);
+// Forked processes that make what they like; the function gets its index.
+[[nodiscard]] std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32_t)>& body);
+// What a shm rank of the group does first.
+[[nodiscard]] std::unique_ptr<Communicator> attach(const Group& group, int32_t rank);
+
+// In a body, where GoogleTest's macros would speak to nobody.
+void require(bool holds, const std::string& what);
+
+}  // namespace outrigger::comm::test

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/config/keys.h"
+#include "tests/config/support.h"
+
+namespace outrigger::config {
+namespace {
+
+TEST(Engine, WithoutAConfigurationIsPlain) {
+  for (const std::string_view text : {"", "{}", "  \n"}) {
+    const EngineConfig config = parse_engine(text, 3);
+    EXPECT_EQ(config.stage, 0);
+    EXPECT_EQ(config.compute, Format::float32);
+    EXPECT_EQ(config.accumulator, Format::float32);
+    EXPECT_EQ(config.optimizer.type, "AdamW");
+    EXPECT_TRUE(config.optimizer.decoupled);
+    EXPECT_EQ(config.optimizer.lr, 1e-3);
+    EXPECT_EQ(config.optimizer.beta1, 0.9);
+    EXPECT_EQ(config.optimizer.beta2, 0.999);
+    EXPECT_EQ(config.optimizer.eps, 1e-8);
+    EXPECT_EQ(config.optimizer.weight_decay, 0);
+    EXPECT_EQ(config.optimizer.gradient_clipping, 0);
+    EXPECT_EQ(config.optimizer.seed, 0U);
+    EXPECT_EQ(config.optimizer.master.format, Format::float32);
+    EXPECT_EQ(config.accumulation_steps, 1);
+    EXPECT_TRUE(config.average);
+    EXPECT_EQ(config.order, Order::boundary);
+    EXPECT_EQ(config.bucket_elements, 8 * 1024 * 1024);
+    EXPECT_EQ(config.bucket_buffers, 4);
+    EXPECT_EQ(config.workers, 0);
+    EXPECT_EQ(config.unused, Unused::skip);
+    EXPECT_EQ(config.initial, Initial::rank0);
+    EXPECT_TRUE(config.check_overflow);
+    EXPECT_TRUE(config.warnings.empty());
+  }
+}
+
+TEST(Engine, ClippingIsOneOnceAnythingIsConfigured) {
+  EXPECT_EQ(parse_engine("{\"zero_optimization\": {\"stage\": 1}}", 1).optimizer.gradient_clipping,
+            1.0);
+  EXPECT_EQ(parse_engine("{\"gradient_clipping\": 0}", 1).optimizer.gradient_clipping, 0.0);
+  EXPECT_EQ(parse_engine("{\"gradient_clipping\": 0.5}", 1).optimizer.gradient_clipping, 0.5);
+}
+
+TEST(Engine, ReadsEveryField) {
+  const EngineConfig config = parse_engine(R"({
+    "gradient_accumulation_steps": 3, "gradient_clipping": 2, "gradient_allreduce_op": "SUM",
+    "data_types": {"grad_accum_dtype": "float32"}, "communication_data_type": "fp32",
+    "bf16": {"enabled": true, "check_grad_overflow": false},
+    "zero_optimization": {"stage": 2.0, "reduce_bucket_size": 5e8},
+    "optimizer": {"type": "adam", "params": {"lr": 1, "betas": [0, 0.5], "eps": 1e-6, "weight_decay": 0.1,
+                  "bias_correction": false, "adam_w_mode": false}},
+    "outrigger": {"seed": 18446744073709551615, "reduction_order": "boundary", "bucket_buffers": 2, "workers": 7,
+                  "unused_parameters": "zero", "initial_values": "verify", "compat_version": "0.19.8",
+                  "share_parameters": true}})",
+                                           2);
+  EXPECT_EQ(config.stage, 2);
+  EXPECT_EQ(config.compute, Format::bfloat16);
+  EXPECT_EQ(config.accumulator, Format::float32);
+  EXPECT_EQ(config.accumulation_steps, 3);
+  EXPECT_FALSE(config.average);
+  EXPECT_FALSE(config.check_overflow);
+  EXPECT_EQ(config.bucket_elements, 500000000 / 256 * 256 + 0);
+  EXPECT_EQ(config.bucket_elements % 256, 0);
+  EXPECT_EQ(config.optimizer.type, "Adam");
+  EXPECT_FALSE(config.optimizer.decoupled);
+  EXPECT_FALSE(config.optimizer.bias_correction);
+  EXPECT_EQ(config.optimizer.lr, 1.0);
+  EXPECT_EQ(config.optimizer.beta1, 0.0);
+  EXPECT_EQ(config.optimizer.beta2, 0.5);
+  EXPECT_EQ(config.optimizer.eps, 1e-6);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config.optimizer.gradient_clipping, 2.0);
+  EXPECT_EQ(config.optimizer.seed, UINT64_MAX);
+  EXPECT_EQ(config.order, Order::boundary);
+  EXPECT_EQ(config.bucket_buffers, 2);
+  EXPECT_EQ(config.workers, 7);
+  EXPECT_EQ(config.unused, Unused::zero);
+  EXPECT_EQ(config.initial, Initial::verify);
+}
+
+TEST(Engine, OrderFollowsTheStage) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const std::string text = fmt::format("{{\"zero_optimization\": {{\"stage\": {}}}}}", stage);
+    EXPECT_EQ(parse_engine(text, 2).order, stage < 2 ? Order::boundary : Order::micro_step);
+  }
+}
+
+TEST(Engine, BucketsAreWholeLeaves) {
+  const auto elements = [](std::string_view size) {
+    return parse_engine(
+               fmt::format("{{\"zero_optimization\": {{\"reduce_bucket_size\": {}}}}}", size), 1)
+        .bucket_elements;
+  };
+  EXPECT_EQ(elements("0"), 256);
+  EXPECT_EQ(elements("1"), 256);
+  EXPECT_EQ(elements("256"), 256);
+  EXPECT_EQ(elements("257"), 512);
+  EXPECT_EQ(elements("9223372036854775807"), INT64_MAX / 256 * 256);
+}
+
+TEST(Engine, BatchIsDerivedOrRefused) {
+  const auto steps = [](std::string_view text, int32_t world) {
+    return parse_engine(text, world).accumulation_steps;
+  };
+  EXPECT_EQ(steps("{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 3}", 4), 2);
+  EXPECT_EQ(steps("{\"train_batch_size\": 24, \"gradient_accumulation_steps\": 2}", 4), 2);
+  EXPECT_EQ(steps("{\"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 5}", 4),
+            5);
+  EXPECT_EQ(steps("{\"train_batch_size\": 24}", 4), 1);
+  EXPECT_EQ(steps("{\"train_micro_batch_size_per_gpu\": 3}", 4), 1);
+  EXPECT_EQ(steps("{\"gradient_accumulation_steps\": 5}", 4), 5);
+  EXPECT_EQ(steps("{\"train_batch_size\": null}", 4), 1);
+  expect_fault(
+      engine_fault("{\"train_batch_size\": 32,\n\"train_micro_batch_size_per_gpu\": 3,\n"
+                   "\"gradient_accumulation_steps\": 2}",
+                   4),
+      OTR_E_CONFIG,
+      "line 1, column 22: train_batch_size = 32 is not train_micro_batch_size_per_gpu = 3 (line 2, "
+      "column 35) x gradient_accumulation_steps = 2 (line 3, column 32) x world size 4 = 24; "
+      "change one of the three, or leave one out to have it derived");
+  expect_fault(engine_fault("{\"train_batch_size\": 32, \"train_micro_batch_size_per_gpu\": 3}", 4),
+               OTR_E_CONFIG,
+               "line 1, column 22: train_batch_size = 32 is not a multiple of "
+               "train_micro_batch_size_per_gpu = 3 (line 1, column 60) x world size 4 = 12; choose "
+               "a multiple of 12");
+  expect_fault(engine_fault("{\"train_batch_size\": 2}", 4), OTR_E_CONFIG,
+               "line 1, column 22: train_batch_size = 2 is not a multiple of "
+               "gradient_accumulation_steps = 1 (derived) x world size 4 = 4; choose a multiple of "
+               "4");
+  expect_fault_with(engine_fault("{\"train_micro_batch_size_per_gpu\": 2147483647, "
+                                 "\"gradient_accumulation_steps\": 2147483647}",
+                                 INT32_MAX),
+                    OTR_E_CONFIG, {"above 2147483647"});
+  EXPECT_EQ(engine_fault("", 0).status, OTR_E_ARGUMENT);
+  EXPECT_EQ(engine_fault("", -1).status, OTR_E_ARGUMENT);
+}
+
+TEST(Engine, StatesFollowDeepSpeedAndOwnKeys) {
+  const auto optimizer = [](std::string_view bf16, std::string_view states, int stage = 1) {
+    return parse_engine(
+               fmt::format(
+                   "{{\"zero_optimization\": {{\"stage\": {}}}, \"bf16\": {}, \"outrigger\": "
+                   "{{\"states\": {}}}}}",
+                   stage, bf16, states),
+               1)
+        .optimizer;
+  };
+  constexpr std::string_view kBoth =
+      "{\"enabled\": true, \"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": "
+      "true}";
+  OptimizerConfig o = optimizer(kBoth, "null");
+  for (const StateFormat& state : {o.master, o.exp_avg, o.exp_avg_sq}) {
+    EXPECT_EQ(state.format, Format::bfloat16);
+    EXPECT_EQ(state.rounding, Rounding::nearest);
+  }
+  o = optimizer(kBoth, "{\"exp_avg_sq\": {\"rounding\": \"stochastic\"}}");
+  EXPECT_EQ(o.exp_avg.rounding, Rounding::nearest);
+  EXPECT_EQ(o.exp_avg_sq.rounding, Rounding::stochastic);
+  o = optimizer("{\"enabled\": true}", "{\"master\": {\"format\": \"bfloat16\"}}");
+  EXPECT_EQ(o.master.format, Format::bfloat16);
+  EXPECT_EQ(o.master.rounding, Rounding::stochastic);
+  EXPECT_EQ(o.exp_avg.format, Format::float32);
+  for (int stage = 0; stage <= 3; ++stage) {  // float32 master with mixed moments at every stage
+    o = optimizer("{\"enabled\": true}",
+                  "{\"exp_avg\": {\"format\": \"bfloat16\", \"rounding\": \"nearest\"}}", stage);
+    EXPECT_EQ(o.master.format, Format::float32);
+    EXPECT_EQ(o.exp_avg.format, Format::bfloat16);
+    EXPECT_EQ(o.exp_avg.rounding, Rounding::nearest);
+    EXPECT_EQ(o.exp_avg_sq.format, Format::float32);
+  }
+  o = optimizer(
+      "{\"enabled\": true, \"bf16_master_weights_and_grads\": true}",
+      "{\"exp_avg\": {\"format\": \"float32\"}, \"exp_avg_sq\": {\"format\": \"bfloat16\"}}");
+  EXPECT_EQ(o.master.rounding, Rounding::nearest);
+  EXPECT_EQ(o.exp_avg.format, Format::float32);
+  EXPECT_EQ(o.exp_avg_sq.format, Format::bfloat16);
+  EXPECT_EQ(o.exp_avg_sq.rounding, Rounding::stochastic);
+}
+
+TEST(Engine, WarnsWhereNearestHarms) {
+  const auto warnings = [](std::string_view params, std::string_view states) {
+    return parse_engine(
+               fmt::format(
+                   "{{\"zero_optimization\": {{\"stage\": 1}}, \"bf16\": {{\"enabled\": true, "
+                   "\"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true}}, "
+                   "\"optimizer\": {{\"params\": {}}}, \"outrigger\": {{\"states\": {}}}}}",
+                   params, states),
+               1)
+        .warnings;
+  };
+  const std::vector<std::string> both = warnings("null", "null");
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_NE(both[0].find("outrigger.states.master.rounding"), std::string::npos);
+  EXPECT_NE(both[1].find("never shrinks at beta2 0.999"), std::string::npos);
+  EXPECT_EQ(warnings("{\"betas\": [0.9, 0.95]}", "null").size(), 1U);  // 0.05 of v is many units
+  EXPECT_EQ(warnings("null", "{\"master\": {\"rounding\": \"nearest\"}}").size(), 1U);
+  EXPECT_TRUE(warnings("null",
+                       "{\"master\": {\"rounding\": \"stochastic\"}, \"exp_avg_sq\": "
+                       "{\"rounding\": \"stochastic\"}}")
+                  .empty());
+  EXPECT_EQ(warnings("{\"fp32_optimizer_states\": true}", "null").size(), 3U);
+}
+
+TEST(Engine, WarnsOfWhatItDoesNotActOn) {
+  const EngineConfig config = parse_engine(
+      "{\"zero_optimization\": {\"stage\": \"auto\", \"cpu_offload\": false}, \"steps_per_print\": "
+      "10,\"activation_checkpointing\": {\"profile\": true}, \"torch_autocast\": {\"enabled\": "
+      "true, \"dtype\": \"bfloat16\"}, \"wall_clock_breakdown\": false}",
+      1);
+  ASSERT_EQ(config.warnings.size(), 3U);
+  EXPECT_EQ(config.warnings[0],
+            "line 1, column 56: zero_optimization.cpu_offload = false is an old key; write "
+            "zero_optimization.offload_optimizer.device \"none\"");
+  EXPECT_EQ(config.warnings[1],
+            "\"auto\" means the default, as in DeepSpeed, at: zero_optimization.stage");
+  EXPECT_EQ(config.warnings[2],
+            "left to the host framework, the engine does not act on them: steps_per_print, "
+            "activation_checkpointing.profile, torch_autocast.enabled");
+  const EngineConfig old = parse_engine("{\"zero_optimization\": true}", 1);
+  EXPECT_EQ(old.stage, 1);
+  ASSERT_EQ(old.warnings.size(), 1U);
+  EXPECT_EQ(old.warnings[0],
+            "line 1, column 23: zero_optimization = true is an old form; write {\"stage\": 1}");
+}
+
+TEST(Engine, EffectiveConfigurationHoldsEveryKeyWithItsOrigin) {
+  using Tree = nlohmann::ordered_json;
+  const std::string text =
+      "{\"zero_optimization\": {\"stage\": 2, \"overlap_comm\": true, \"reduce_bucket_size\": "
+      "1000}, \"train_batch_size\": 8, \"bfloat16\": {\"enabled\": true}, \"steps_per_print\": 5}";
+  const EngineConfig config = parse_engine(text, 2);
+  EXPECT_EQ(config.effective_json, parse_engine(text, 2).effective_json);
+  const Tree tree = Tree::parse(config.effective_json);
+  size_t leaves = 0;
+  for (const Key& key : keys()) {
+    if (key.type == Type::section || !key.alias_of.empty()) continue;
+    std::string pointer = "/" + std::string(key.path);
+    std::ranges::replace(pointer, '.', '/');
+    ASSERT_TRUE(tree.contains(Tree::json_pointer(pointer))) << key.path;
+    const Tree& leaf = tree.at(Tree::json_pointer(pointer));
+    EXPECT_TRUE(leaf.contains("value")) << key.path;
+    EXPECT_TRUE(leaf.at("origin") == "user" || leaf.at("origin") == "default" ||
+                leaf.at("origin") == "derived");
+    ++leaves;
+  }
+  EXPECT_GT(leaves, 150U);
+  EXPECT_EQ(tree.begin().key(), "train_batch_size");
+  EXPECT_EQ(tree["zero_optimization"]["stage"].dump(), "{\"value\":2,\"origin\":\"user\"}");
+  EXPECT_EQ(tree["bf16"]["enabled"].dump(), "{\"value\":true,\"origin\":\"user\"}");
+  EXPECT_EQ(tree["train_micro_batch_size_per_gpu"].dump(), "{\"value\":4,\"origin\":\"derived\"}");
+  EXPECT_EQ(tree["gradient_clipping"].dump(), "{\"value\":1.0,\"origin\":\"default\"}");
+  EXPECT_EQ(tree["data_types"]["grad_accum_dtype"].dump(),
+            "{\"value\":\"bf16\",\"origin\":\"derived\"}");
+  EXPECT_EQ(tree["zero_optimization"]["reduce_bucket_size"].dump(),
+            "{\"value\":1024,\"origin\":\"derived\"}");
+  EXPECT_EQ(tree["outrigger"]["reduction_order"].dump(),
+            "{\"value\":\"micro_step\",\"origin\":\"derived\"}");
+  EXPECT_EQ(tree["outrigger"]["states"]["master"]["format"].dump(),
+            "{\"value\":\"float32\",\"origin\":\"default\"}");
+  EXPECT_EQ(tree["zero_optimization"]["overlap_comm"]["note"], "accepted, without effect here");
+  EXPECT_EQ(tree["steps_per_print"]["note"], "left to the host framework");
+  EXPECT_FALSE(tree.contains("bfloat16"));
+}
+
+}  // namespace
+}  // namespace outrigger::config

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The example programs, run as a user would: alone and sharded over worker processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "process.h"
+
+namespace outrigger::testing {
+namespace {
+
+// A little text with something to learn.
+std::string lines() {
+  std::string text;
+  for (int i = 0; i < 400; i++) {
+    text += "the quick brown fox number " + std::to_string(i * 37 % 101) +
+            " jumps over the lazy dog.\n";
+  }
+  return text;
+}
+
+std::string config(int stage, const std::string& precision) {
+  return R"({"gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.99]}},
+             "zero_optimization": {"stage": )" +
+         std::to_string(stage) + "}" + precision + "}";
+}
+
+const std::string kFloat32;
+const std::string kBf16 = R"(, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true,
+                                "bf16_optimizer_states": true},
+                             "outrigger": {"states": {"master": {"rounding": "stochastic"},
+                                "exp_avg": {"rounding": "stochastic"}, "exp_avg_sq": {"rounding": "stochastic"}}})";
+
+class Train : public ::testing::Test {
+ protected:
+  // The global batch is 8 sequences, however many workers share it.
+  std::vector<std::string> command(int workers, const std::string& config_json, int steps,
+                                   const std::string& csv) {
+    const std::string config_path = folder_.write("config.json", config_json);
+    return {OTR_TOOL,
+            "run",
+            "-v",
+            "-n",
+            std::to_string(workers),
+            "--",
+            OTR_GPT,
+            "--text",
+            text_,
+            "--config",
+            config_path,
+            "--csv",
+            folder_.file(csv),
+            "--summary",
+            folder_.file("summary.json"),
+            "--layers",
+            "1",
+            "--width",
+            "32",
+            "--heads",
+            "2",
+            "--context",
+            "16",
+            "--batch",
+            std::to_string(8 / workers),
+            "--steps",
+            std::to_string(steps),
+            "--warmup",
+            "5",
+            "--lr",
+            "0.01",
+            "--sample",
+            "20",
+            "--evaluate-batches",
+            "2",
+            "--evaluate-every",
+            "0"};
+  }
+
+  // The loss column.
+  std::vector<double> train(int workers, const std::string& config_json, int steps) {
+    const Result result = run(command(workers, config_json, steps, "run.csv"));
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::istringstream rows(read_text(folder_.file("run.csv")));
+    std::vector<double> losses;
+    std::string row, cell;
+    std::getline(rows, row);  // headings
+    while (std::getline(rows, row)) {
+      std::istringstream cells(row);
+      for (int i = 0; i < 3; i++) std::getline(cells, cell, ',');
+      losses.push_back(std::stod(cell));
+    }
+    EXPECT_EQ(losses.size(), static_cast<size_t>(steps));
+    return losses;
+  }
+
+  TemporaryFolder folder_;
+  std::string text_ = folder_.write("text.txt", lines());
+};
+
+TEST_F(Train, ReducesTheLoss) {
+  for (const auto& [stage, precision] : {std::pair{0, kFloat32}, {3, kBf16}}) {
+    const std::vector<double> losses = train(2, config(stage, precision), 150);
+    EXPECT_GT(losses.front(), 3.0);
+    EXPECT_LT(losses.back(), 1.0);
+    EXPECT_NE(read_text(folder_.file("summary.json")).find("\"sample\": \""), std::string::npos);
+  }
+}
+
+TEST_F(Train, IsTheSameRunTwice) {
+  const std::string json = config(3, kBf16);
+  EXPECT_EQ(train(2, json, 20), train(2, json, 20));
+}
+
+TEST_F(Train, IsTheSameAtEveryStage) {
+  const std::vector<double> stage_0 = train(2, config(0, kFloat32), 20);
+  for (int stage = 1; stage <= 3; stage++) {
+    EXPECT_EQ(stage_0, train(2, config(stage, kFloat32), 20)) << stage;
+  }
+}
+
+// The same global batch on one worker and on two: sums are rounded in another order, nothing else
+// differs.
+TEST_F(Train, HasNearlyTheSameCurveOnOneAndTwoWorkers) {
+  const std::vector<double> one = train(1, config(3, kFloat32), 20);
+  const std::vector<double> two = train(2, config(3, kFloat32), 20);
+  ASSERT_EQ(one.size(), two.size());
+  for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(one[i], two[i], 2e-3) << "step " << i;
+  EXPECT_LT(one.back(), one.front() - 0.3) << "a curve that does not move would compare equal too";
+}
+
+TEST_F(Train, AccumulatesPassesIntoOneUpdate) {
+  const std::string accumulate = R"(, "gradient_accumulation_steps": 3)";
+  train(2, config(3, accumulate), 10);
+  const std::string csv = read_text(folder_.file("run.csv"));
+  EXPECT_NE(csv.find("\n10,3840,"), std::string::npos)
+      << csv;  // 10 updates · 3 passes · 8 · 16 characters
+}
+
+TEST_F(Train, EndsWithinSecondsAndNamesTheRankThatWasKilled) {
+  const std::set<std::string> before = shared_memory_names();
+  for (int victim = 0; victim < 2; victim++) {
+    Process process(command(2, config(3, kBf16), 1000000, "killed.csv"));
+    ASSERT_TRUE(process.wait_for_error_text("rank 1 is process", 20));
+    std::string told;
+    for (int i = 0; i < 500 && std::count(told.begin(), told.end(), '\n') < 5; i++) {
+      usleep(20000);  // until some steps are done; the file is written in blocks
+      told = read_text(folder_.file("killed.csv"));
+    }
+    ASSERT_GT(told.size(), 200U) << "the run did not begin";
+    ASSERT_EQ(kill(pid_of_rank(process.error_text(), victim), SIGKILL), 0);
+    const auto killed = std::chrono::steady_clock::now();
+    const Result result = process.finish(30);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
+    EXPECT_LT(seconds, 5);
+    EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+    const std::string number = std::to_string(victim), survivor = std::to_string(1 - victim);
+    EXPECT_NE(result.err.find("rank " + survivor + ": otr_"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("OTR_E_PEER_DEAD: "), std::string::npos) << result.err;
+    const size_t message = result.err.find("OTR_E_PEER_DEAD: ");
+    EXPECT_NE(
+        result.err.substr(message, result.err.find('\n', message) - message).find("rank " + number),
+        std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find("rank " + number + " (process"), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(shared_memory_names(), before);
+}
+
+TEST_F(Train, NamesWhatIsWrongWithItsCall) {
+  EXPECT_NE(run({OTR_GPT, "--text"}).err.find("--text needs a value"), std::string::npos);
+  EXPECT_NE(run({OTR_GPT, "--text", text_, "--width", "x"}).err.find("'x' is not a number"),
+            std::string::npos);
+  const Result heads = run({OTR_GPT, "--text", text_, "--heads", "3"});
+  EXPECT_EQ(heads.code, 1);
+  EXPECT_NE(heads.err.find("width 128 is not a multiple of 3 heads"), std::string::npos)
+      << heads.err;
+  EXPECT_NE(run({OTR_GPT, "--text", folder_.file("absent")}).err.find("cannot open"),
+            std::string::npos);
+}
+
+TEST(Quickstart, LearnsAloneAndOnTwoWorkers) {
+  EXPECT_EQ(run({OTR_QUICKSTART}).out, "W = 3.000 -2.000\n");
+  EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_QUICKSTART}).out, "W = 3.000 -2.000\n");
+}
+
+TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
+  const Result result = run({OTR_OPTIMIZER_ONLY});
+  EXPECT_EQ(result.code, 0) << result.err;
+  double distance = 1, bytes = 0;
+  long long steps = 0;
+  ASSERT_EQ(std::sscanf(result.out.c_str(), "mean distance %lf after %lld steps; %lf bytes",
+                        &distance, &steps, &bytes),
+            3)
+      << result.out;
+  EXPECT_LT(distance, 0.01);
+  EXPECT_EQ(steps, 400);
+  EXPECT_NEAR(bytes, 4.0, 0.2);
+}
+
+}  // namespace
+}  // namespace outrigger::testing

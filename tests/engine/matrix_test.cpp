@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The equality promises: over communicators, stages, bucket sizes, buffers, worker threads and order of
+// arrival, every rank of every run has exactly the bits of the plain simulation.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/engine/model.h"
+
+namespace outrigger::test {
+namespace {
+
+const Bytes& expected_for(const Case& c) {
+  static std::map<std::string, Bytes> cache;
+  Case plain = c;  // what bits may depend on
+  plain.provider = Provider::self;
+  plain.stage = 0;
+  plain.bucket = plain.buffers = plain.workers = 0;
+  plain.scramble = false;
+  auto [entry, added] = cache.try_emplace(text_of(plain));
+  if (added) entry->second = simulate(c).bytes();
+  return entry->second;
+}
+
+void expect_equal(const Case& c) {
+  const auto results = run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
+    return train(c, rank, comm).bytes();
+  });
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    ASSERT_EQ(results[rank].error, "") << text_of(c) << " rank " << rank;
+    EXPECT_EQ(first_difference(results[rank].bytes, expected_for(c)), "") << text_of(c) << " rank " << rank;
+  }
+}
+
+// Every combination of what bits may depend on, on every stage and communicator; what they may not depend
+// on is varied along the way, each value with each other.
+void sweep(Provider provider, int32_t first_world, int32_t last_world) {
+  int variant = 0;
+  for (int32_t world = first_world; world <= last_world; ++world) {
+    for (int32_t stage = 0; stage <= 3; ++stage) {
+      for (const std::string& precision : precisions()) {
+        for (const char* order : {"boundary", "micro_step"}) {
+          for (const int32_t accumulation : {1, 3}) {
+            for (const double clip : {0.0, 0.5}) {
+              Case c{provider, world, stage, precision, order, accumulation, clip};
+              c.bucket = std::array<int64_t, 3>{256, 1500, 1 << 20}[static_cast<size_t>(variant % 3)];
+              c.buffers = 1 + variant % 4;
+              c.workers = 1 + 2 * (variant % 2);
+              c.unused = variant % 5 == 0 ? "zero" : "skip";
+              c.scramble = variant % 7 < 3;
+              ++variant;
+              if (legal(c)) expect_equal(c);
+              if (testing::Test::HasFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Matrix, Self) { sweep(Provider::self, 1, 1); }
+TEST(Matrix, Threads) { sweep(Provider::threads, 1, 4); }
+TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
+
+TEST(Matrix, BucketsBuffersAndWorkersInFull) {
+  for (const char* precision : {"float32", "bf16 stochastic"}) {
+    for (const int64_t bucket : {int64_t{1}, int64_t{512}, int64_t{1500}, int64_t{1} << 30}) {
+      for (const int32_t buffers : {1, 2, 64}) {
+        for (const int32_t workers : {1, 2, 5}) {
+          Case c{Provider::threads, 3, 2, precision, "micro_step", 3, 0.5, bucket, buffers, workers};
+          c.scramble = true;
+          expect_equal(c);
+        }
+      }
+    }
+  }
+}
+
+TEST(Matrix, OneParameterChangedIsSeen) {  // the comparison above can fail
+  const Case c{Provider::self};
+  Trained changed = simulate(c);
+  changed.parameters[0].master[5] = std::nextafter(changed.parameters[0].master[5], 1e9F);
+  EXPECT_NE(first_difference(changed.bytes(), expected_for(c)), "");
+}
+
+}  // namespace
+}  // namespace outrigger::test

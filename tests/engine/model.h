@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small model of awkward parameters with made-up gradients, trained through the C API, and the same
+// training written down plainly from the contract's formulas: whole parameters, no buckets, no ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/engine/ranks.h"
+
+namespace outrigger::test {
+
+struct Case {
+  Provider provider = Provider::self;
+  int32_t world = 1;
+  int32_t stage = 0;
+  std::string precision = "float32";  // see precisions()
+  std::string order = "boundary";     // or "micro_step"
+  int32_t accumulation = 1;
+  double clip = 0;
+  int64_t bucket = 1 << 20;  // elements
+  int32_t buffers = 2;
+  int32_t workers = 1;
+  std::string unused = "skip";
+  bool scramble = false;  // gradients arrive in an order of their own on each rank
+};
+[[nodiscard]] std::vector<std::string> precisions();
+[[nodiscard]] bool legal(const Case& c);
+[[nodiscard]] std::string config_of(const Case& c);
+[[nodiscard]] std::string text_of(const Case& c);
+
+// One gradient that a rank hands over.
+struct Contribution {
+  int64_t id;
+  std::vector<float> values;
+};
+
+struct ModelParameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t count;
+  bool trainable;
+  int64_t alias_of;
+  std::vector<float> initial;
+};
+[[nodiscard]] const std::vector<ModelParameter>& model_parameters();
+inline constexpr int32_t kWindows = 4;
+// What a rank contributes in one pass, in order. Some ranks miss some parameters; one parameter is unused
+// in one window; one gets a contribution more than declared.
+[[nodiscard]] std::vector<Contribution> contributions(int32_t rank, int32_t window, int32_t micro_step);
+
+// Everything that training leaves behind, as float32 and float64 bit patterns.
+struct Trained {
+  struct Values {
+    std::vector<float> published, master, exp_avg, exp_avg_sq;
+  };
+  std::vector<Values> parameters;
+  std::vector<double> norms, clips;          // per window
+  std::vector<int64_t> updates, vanished;    // per window
+  [[nodiscard]] Bytes bytes() const;
+};
+
+[[nodiscard]] Trained train(const Case& c, int32_t rank, otr_comm* comm);
+[[nodiscard]] Trained simulate(const Case& c);
+// Plain double AdamW with the published formulas and exact gradients; masters only.
+[[nodiscard]] std::vector<std::vector<double>> train_in_double(const Case& c);
+
+// Where two results first differ, for a failure's text.
+[[nodiscard]] std::string first_difference(const Bytes& got, const Bytes& expected);
+
+}  // namespace outrigger::test

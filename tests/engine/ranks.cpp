@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/engine/ranks.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+namespace outrigger::test {
+namespace {
+
+otr_context* make_context(int32_t workers) {
+  otr_context_options options;
+  NEED(otr_context_options_init(&options, sizeof options));
+  options.workers = workers;
+  otr_context* context = nullptr;
+  NEED(otr_context_create(&options, &context));
+  return context;
+}
+
+RankResult guarded(const RankBody& body, int32_t rank, otr_context* context, otr_comm* comm) {
+  RankResult result;
+  try {
+    result.bytes = body(rank, context, comm);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+std::vector<RankResult> run_threads(int32_t world, const RankBody& body, const otr_comm_options& options,
+                                    int32_t workers) {
+  otr_context* context = make_context(workers);
+  std::vector<otr_comm*> comms(static_cast<size_t>(world));
+  NEED(otr_comm_create_threads(context, world, &options, comms.data()));
+  std::vector<RankResult> results(comms.size());
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto i = static_cast<size_t>(rank);
+      results[i] = guarded(body, rank, context, comms[i]);
+      otr_comm_destroy(comms[i]);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  otr_context_destroy(context);
+  return results;
+}
+
+void write_all(int fd, const void* data, size_t size) {
+  const auto* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = write(fd, at, size);
+    if (n <= 0) return;
+    at += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+Bytes read_all(int fd) {
+  Bytes bytes;
+  unsigned char buffer[65536];
+  for (ssize_t n = 0; (n = read(fd, buffer, sizeof buffer)) > 0;) bytes.insert(bytes.end(), buffer, buffer + n);
+  close(fd);
+  return bytes;
+}
+
+// The child's answer: 'B' and bytes, or 'E' and a text.
+void child(int fd, int32_t rank, otr_comm_options options, const RankBody& body, int32_t workers) {
+  RankResult result;
+  try {
+    otr_context* context = make_context(workers);
+    options.rank = rank;
+    otr_comm* comm = nullptr;
+    NEED(otr_comm_create_shm(context, &options, &comm));
+    result = guarded(body, rank, context, comm);
+    otr_comm_destroy(comm);
+    otr_context_destroy(context);
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  write_all(fd, result.error.empty() ? "B" : "E", 1);
+  if (result.error.empty()) {
+    write_all(fd, result.bytes.data(), result.bytes.size());
+  } else {
+    write_all(fd, result.error.data(), result.error.size());
+  }
+  close(fd);
+}
+
+std::vector<RankResult> run_processes(int32_t world, const RankBody& body, otr_comm_options options,
+                                      int32_t workers) {
+  static std::atomic<int> serial{0};
+  const std::string job = "test-" + std::to_string(getpid()) + "-" + std::to_string(serial++);
+  options.job = job.c_str();
+  options.world_size = world;
+  std::vector<pid_t> pids;
+  std::vector<int> fds;
+  for (int32_t rank = 0; rank < world; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe");
+    const pid_t pid = fork();
+    if (pid < 0) throw std::runtime_error("fork");
+    if (pid == 0) {
+      for (const int fd : fds) close(fd);
+      close(ends[0]);
+      child(ends[1], rank, options, body, workers);
+      _exit(0);
+    }
+    close(ends[1]);
+    pids.push_back(pid);
+    fds.push_back(ends[0]);
+  }
+  std::vector<RankResult> results(static_cast<size_t>(world));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Bytes answer = read_all(fds[i]);
+    int status = 0;
+    waitpid(pids[i], &status, 0);
+    if (WIFSIGNALED(status)) results[i].signal = WTERMSIG(status);
+    if (answer.empty()) {
+      results[i].error = "the process gave no answer";
+    } else if (answer[0] == 'E') {
+      results[i].error.assign(answer.begin() + 1, answer.end());
+    } else {
+      results[i].bytes.assign(answer.begin() + 1, answer.end());
+    }
+  }
+  return results;
+}
+
+}  // namespace
+
+const char* name_of(Provider provider) {
+  return provider == Provider::self ? "self" : provider == Provider::threads ? "threads" : "shm";
+}
+
+void need(int32_t status, const char* call) {
+  if (status == OTR_OK) return;
+  throw std::runtime_error(std::string(otr_status_name(status)) + ": " + otr_last_error_message() + " [" +
+                           call + "]");
+}
+
+std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body, double timeout,
+                                  int32_t workers) {
+  otr_comm_options options;
+  NEED(otr_comm_options_init(&options, sizeof options));
+  options.timeout = timeout;
+  if (provider == Provider::shm) return run_processes(world, body, options, workers);
+  if (provider == Provider::threads) return run_threads(world, body, options, workers);
+  otr_context* context = make_context(workers);
+  otr_comm* comm = nullptr;
+  NEED(otr_comm_create_self(context, &comm));
+  std::vector<RankResult> results{guarded(body, 0, context, comm)};
+  otr_comm_destroy(comm);
+  otr_context_destroy(context);
+  return results;
+}
+
+}  // namespace outrigger::test

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one function on every rank of a group, over any communicator of this host.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "outrigger.h"
+
+namespace outrigger::test {
+
+enum class Provider { self, threads, shm };
+[[nodiscard]] const char* name_of(Provider provider);
+
+using Bytes = std::vector<unsigned char>;
+// What a rank does; its result is collected. Throws std::runtime_error to fail the test.
+using RankBody = std::function<Bytes(int32_t rank, otr_context* context, otr_comm* comm)>;
+
+struct RankResult {
+  Bytes bytes;
+  std::string error;   // "" or why the body threw
+  int signal = 0;      // that ended the process (shm)
+};
+
+// threads: a thread a rank. shm: a process a rank (forked: call it from a single-threaded program).
+[[nodiscard]] std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body,
+                                                double timeout = 60, int32_t workers = 1);
+
+// Throws std::runtime_error with the library's text unless status is OTR_OK.
+void need(int32_t status, const char* call);
+#define NEED(call) ::outrigger::test::need((call), #call)
+
+}  // namespace outrigger::test

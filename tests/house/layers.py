@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of docs/design.md: a file includes only its own layer or those below."""
+
+import posixpath
+import re
+
+# Top to bottom. Folders of one line are one layer.
+LAYERS = [
+    ["bindings", "rust", "julia"],
+    ["c_api/src"],
+    ["core/engine"],
+    ["core/optimizer", "core/offload", "core/checkpoint", "core/observe"],
+    ["core/comm", "core/memory", "core/layout", "core/config"],
+    ["core/tensor", "core/topology", "core/context"],
+    ["kernels"],
+]
+PUBLIC = "c_api/include"
+# What core and c_api may include from any layer: the one exception type, and the contract.
+EVERYWHERE_IN_CORE = {"core/context/error.h"}
+# Programs and bindings see what every user sees: the contract and their own folder.
+USERS = ["bindings", "rust", "julia", "c_api/examples", "c_api/tools"]
+SUFFIXES = {".c", ".cpp", ".h", ".cu", ".cuh", ".i", ".java", ".rs", ".jl"}
+
+INCLUDE = re.compile(r'^\s*[#%]\s*(?:include|import)\s*[<"]([^">]+)[">]', re.MULTILINE)
+
+
+def within(path, folder):
+    return path.startswith(folder + "/")
+
+
+def layer_of(path):
+    """0 is the top; None for a file that is in no layer."""
+    for number, folders in enumerate(LAYERS):
+        if any(within(path, folder) for folder in folders):
+            return number
+    return None
+
+
+def folder_of(path):
+    """The concept's folder: core/comm, kernels, c_api/src …"""
+    return next((f for folders in LAYERS for f in folders if within(path, f)), posixpath.dirname(path))
+
+
+def resolve(including, name, known):
+    """The project's file that an include names, or None for one from outside."""
+    candidates = (posixpath.join(posixpath.dirname(including), name), name, f"{PUBLIC}/{name}")
+    return next((c for c in map(posixpath.normpath, candidates) if c in known), None)
+
+
+def fault(including, included):
+    """Why the one file may not include the other; None if it may."""
+    if within(included, PUBLIC):
+        return "kernels know no handles" if within(including, "kernels") else None
+    user = next((u for u in USERS if within(including, u)), None)
+    if user:
+        return None if within(included, user) else "users of the library include only its public headers"
+    if within(including, PUBLIC):
+        return "the public header stands alone"
+    if within(including, "core") and included in EVERYWHERE_IN_CORE:
+        return None
+    own, other = layer_of(including), layer_of(included)
+    if own is None:
+        return None
+    if other is None:
+        return f"{posixpath.dirname(included)} belongs to no layer"
+    if other < own:
+        return f"{folder_of(included)} lies above {folder_of(including)}"
+    return None
+
+
+def includes(sources):
+    """Pairs (including, included) inside the project. sources: {path: text}"""
+    for path, text in sources.items():
+        for name in INCLUDE.findall(text):
+            included = resolve(path, name, sources)
+            if included:
+                yield path, included
+
+
+def violations(sources):
+    found = []
+    for path in sources:
+        if within(path, "core") and layer_of(path) is None:
+            found.append(f"{path}: belongs to no layer; add its folder to LAYERS")
+    for including, included in includes(sources):
+        reason = fault(including, included)
+        if reason:
+            found.append(f"{including} includes {included}: {reason}")
+    return found + [f"folders include each other in a circle: {' -> '.join(c)}" for c in circles(sources)]
+
+
+def circles(sources):
+    """Circles among the folders of core, error.h left out; each once."""
+    edges = {}
+    for including, included in includes(sources):
+        a, b = folder_of(including), folder_of(included)
+        if a != b and within(including, "core") and within(included, "core") \
+                and included not in EVERYWHERE_IN_CORE:
+            edges.setdefault(a, set()).add(b)
+    found, done = [], set()
+
+    def walk(folder, trail):
+        if folder in trail:
+            found.append(trail[trail.index(folder):] + [folder])
+        elif folder not in done:
+            for following in sorted(edges.get(folder, ())):
+                walk(following, trail + [folder])
+            done.add(folder)
+
+    for folder in sorted(edges):
+        walk(folder, [])
+    return found

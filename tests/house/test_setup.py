@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/setup.sh on machines that lack something, played by fake commands in a copy of the scripts."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import tree
+
+TOOLS = ["bash", "awk", "sed", "comm", "sort", "tr", "mkdir", "flock", "dirname", "env", "cat", "rm", "tee", "true",
+         "chmod"]
+
+
+class Setup(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        shutil.copytree(tree.ROOT / "scripts/setup", self.root / "scripts/setup")
+        shutil.copy(tree.ROOT / "scripts/setup.sh", self.root / "scripts/setup.sh")
+        self.bin = self.root / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.calls = self.root / "calls"
+        self.calls.touch()
+        self.listed = [line.split() for line in
+                       (self.root / "scripts/setup/dependencies.txt").read_text().splitlines()
+                       if line and not line.startswith("#")]
+        self.installed(name for kind, _, name in self.listed if kind == "apt")
+        self.fake("apt-get", 'echo "apt-get $*" >> "$CALLS"; exit ${APT_STATUS:-0}')
+        self.fake("apt-cache", "exit 1")
+        self.fake("id", "echo ${FAKE_ID:-0}")
+        self.fake("sudo", 'echo "sudo $*" >> "$CALLS"; [[ ${FAKE_SUDO:-0} == 1 ]] || exit 1; shift; exec "$@"')
+        for tool in ("julia", "cargo"):
+            self.fake(tool, "exit 0")
+        # A python3 whose venv is made at once and whose pip always succeeds.
+        self.fake("python3", 'echo "python3 $*" >> "$CALLS"; case "$*" in --version) echo "Python 3.11.0";; '
+                             '*venv*) mkdir -p build/venv/bin; rm -f build/venv/bin/python; '
+                             'tee build/venv/bin/python < "$0" > /dev/null; chmod +x build/venv/bin/python;; esac')
+
+    def fake(self, name, body):
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!{shutil.which('bash')}\n{body}\n")
+        path.chmod(0o755)
+
+    def installed(self, names):
+        rows = "".join(f"{name} installed\\n" for name in names)
+        self.fake("dpkg-query", f"printf '{rows}'")
+
+    def run_setup(self, *arguments, **environment):
+        done = subprocess.run(
+            ["bash", "scripts/setup.sh", *arguments], cwd=self.root, capture_output=True, text=True, check=False,
+            env={"PATH": str(self.bin), "CALLS": str(self.calls), "OTR_PYTHON": str(self.bin / "python3"),
+                 **environment}, stdin=subprocess.DEVNULL, timeout=30)
+        return done.returncode, done.stdout + done.stderr, self.calls.read_text()
+
+    def without(self, *names):
+        self.installed(n for k, _, n in self.listed if k == "apt" and n not in names)
+
+    def test_nothing_missing_asks_no_package_client_twice(self):
+        status, text, calls = self.run_setup()
+        self.assertEqual((status, "setup: ready\n" in text), (0, True), text)
+        self.assertIn("-m pip install", calls)
+        self.assertNotIn("apt-get", calls)
+        self.calls.write_text("")
+        status, text, calls = self.run_setup()
+        self.assertEqual((status, text), (0, "setup: ready, nothing was missing\n"))
+        self.assertNotIn("install", calls)
+
+    def test_root_installs_only_what_is_missing(self):
+        self.without("libhwloc-dev", "ccache")
+        status, text, calls = self.run_setup()
+        self.assertIn("installing with apt: ccache libhwloc-dev\n", text)
+        self.assertIn("install -y --no-install-recommends ccache libhwloc-dev\n", calls)
+        self.assertLess(calls.index(" update"), calls.index(" install"))
+        self.assertEqual(status, 1, "still missing after a fake install")
+        self.assertIn("missing ccache libhwloc-dev", text)
+
+    def test_without_rights_it_prints_the_command_and_stops(self):
+        self.without("libhwloc-dev")
+        status, text, calls = self.run_setup(FAKE_ID="1000")
+        self.assertEqual(status, 1)
+        self.assertIn("missing libhwloc-dev; run: sudo bash scripts/setup.sh system", text)
+        self.assertNotIn("apt-get", calls)
+        self.assertNotIn("pip", calls)
+
+    def test_passwordless_sudo_is_used(self):
+        self.without("libhwloc-dev")
+        _, _, calls = self.run_setup(FAKE_ID="1000", FAKE_SUDO="1")
+        self.assertRegex(calls, r"sudo -n env DEBIAN_FRONTEND=noninteractive apt-get .*install .*libhwloc-dev")
+
+    def test_an_optional_part_is_a_named_skip_unless_all_is_required(self):
+        self.without("shellcheck", "swig")
+        status, text, _ = self.run_setup(APT_STATUS="100")
+        self.assertEqual(status, 0, text)
+        self.assertIn("skipped: lint (missing shellcheck", text)
+        self.assertIn("skipped: python (missing swig", text)
+        status, text, _ = self.run_setup(APT_STATUS="100", OTR_REQUIRE_ALL="1")
+        self.assertEqual(status, 1)
+        self.assertIn("OTR_REQUIRE_ALL=1", text)
+
+    def test_julia_and_rust_that_cannot_be_had_are_named(self):
+        for tool in ("julia", "cargo"):
+            (self.bin / tool).unlink()
+        status, text, _ = self.run_setup(APT_STATUS="100")
+        self.assertEqual(status, 0, text)
+        self.assertIn("skipped: julia", text)
+        self.assertIn("skipped: rust", text)
+
+    def test_system_writes_nothing_into_the_tree(self):
+        self.assertEqual(self.run_setup("system")[0], 0)
+        self.assertFalse((self.root / "build").exists())
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    unittest.main()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every file keeps the house's rules, and each rule catches what it is there for."""
+
+import re
+import unittest
+
+import rules
+import tree
+
+
+class Rules(unittest.TestCase):
+    def test_all_files(self):
+        found, looked_at = [], 0
+        for path in tree.files():
+            text = tree.text_of(path)
+            if text is None:
+                continue
+            looked_at += 1
+            chosen = rules.ALL_FILES + (rules.SOURCES if tree.is_source(path) else [])
+            for rule in chosen:
+                found += rule(path.as_posix(), text)
+        self.assertGreater(looked_at, 50)
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_exceptions_are_needed(self):
+        for path in rules.LONGER:
+            lines = tree.text_of(tree.ROOT / path).count("\n")
+            self.assertGreater(lines, rules.MAX_LINES, f"{path} needs no exception any more")
+
+    def test_each_rule_catches(self):
+        cases = [
+            (rules.no_machine_paths, "see /ho" "me/someone/x", "see /dev/shm/x, ${HOME}/work/x and core/work/y"),
+            (rules.no_machine_paths, 'open("/wo' 'rk/main")', "/usr/bin/env, /proc/self, a/work/b"),
+            (rules.no_registry_hosts, "https://pyp" "i.org/simple", "PyPI's name is taken"),
+            (rules.no_open_ends, "// TO" "DO later", "// todos are done"),
+            (rules.has_licence, "int x;\n", "// SPDX-License-Identifier: MIT OR Apache-2.0\n"),
+            (rules.is_short, "x\n" * (rules.MAX_LINES + 1), "x\n" * rules.MAX_LINES),
+            (rules.ends_with_one_newline, "x", "x\n"),
+            (rules.ends_with_one_newline, "x\n\n", ""),
+        ]
+        for rule, bad, good in cases:
+            with self.subTest(rule=rule.__name__, bad=bad[:40]):
+                self.assertEqual(len(rule("core/x.cpp", bad)), 1)
+                self.assertEqual(rule("core/x.cpp", good), [])
+
+
+class Coverage(unittest.TestCase):
+    # Lists of all functions, which name a function without testing it.
+    LISTS = ("abi", "bindings", "bench", "house")
+
+    def test_every_public_function_is_named_by_a_test(self):
+        header = tree.text_of("c_api/include/outrigger.h")
+        functions = set(re.findall(r"OTR_API[^;]*?\b(otr_\w+)\s*\(", header))
+        self.assertGreater(len(functions), 40)
+        tested = set()
+        for path in tree.files():
+            if path.parts[0] == "tests" and path.parts[1] not in self.LISTS and path.suffix in (".c", ".cpp", ".h"):
+                tested.update(re.findall(r"\botr_\w+", tree.text_of(path)))
+        self.assertEqual(sorted(functions - tested), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

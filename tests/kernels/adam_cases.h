@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A parameter's arrays in chosen formats, and one Adam step over them or a slice of them.
+#pragma once
+
+#include "kernels/reference/adam.h"
+#include "tests/kernels/support.h"
+
+namespace outrigger::kernels::test {
+
+struct AdamFormats {
+  Format weight = Format::float32, exp_avg = Format::float32, exp_avg_sq = Format::float32;
+  Format grad = Format::float32;
+  Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
+           exp_avg_sq_rounding = Rounding::nearest;
+};
+
+// float32, bfloat16 nearest, bfloat16 stochastic for each state; float32 or bfloat16 gradients.
+inline std::vector<AdamFormats> all_adam_formats() {
+  struct Choice {
+    Format format;
+    Rounding rounding;
+  };
+  const std::vector<Choice> choices = {{Format::float32, Rounding::nearest},
+                                       {Format::bfloat16, Rounding::nearest},
+                                       {Format::bfloat16, Rounding::stochastic}};
+  std::vector<AdamFormats> all;
+  for (const Choice& w : choices) {
+    for (const Choice& m : choices) {
+      for (const Choice& v : choices) {
+        for (const Format g : {Format::float32, Format::bfloat16}) {
+          all.push_back({w.format, m.format, v.format, g, w.rounding, m.rounding, v.rounding});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+inline AdamScalars ordinary_scalars() {
+  AdamScalars s;
+  s.gradient_factor = 0.37F;
+  s.inverse_sqrt_bias2 = 1.7F;
+  s.minus_step = -3e-3F;
+  s.weight_decay = 0.05F;
+  s.minus_lr_decay = -1e-4F;
+  return s;
+}
+
+struct Parameter {
+  Parameter(const AdamFormats& f, int64_t count, int64_t shift, Values values, uint64_t seed)
+      : formats(f),
+        weight(f.weight, count, shift),
+        exp_avg(f.exp_avg, count, shift),
+        exp_avg_sq(f.exp_avg_sq, count, shift),
+        grad(f.grad, count, shift),
+        published(Format::bfloat16, count, shift) {
+    fill(weight, values, seed);
+    fill(exp_avg, values, seed + 1);
+    fill(exp_avg_sq, values, seed + 2);
+    fill(grad, values, seed + 3);
+    if (values == Values::ordinary) {  // a second moment is not negative
+      for (int64_t i = 0; i < count; ++i) exp_avg_sq.set_value(i, std::fabs(exp_avg_sq.value(i)));
+    }
+    random.weight_key = 0x1111222233334444;
+    random.exp_avg_key = 0x5555666677778888;
+    random.exp_avg_sq_key = 0x9999aaaabbbbcccc;
+    random.first_element = (uint64_t{1} << 35) - 512;  // the block counter passes 2^32 on the way
+    random.step = (uint64_t{3} << 32) + 7;
+  }
+
+  // The step over elements [first, first + count).
+  Adam step(const AdamScalars& scalars, int64_t first, int64_t count) {
+    Adam a;
+    a.grad = grad.at(first);
+    a.grad_format = formats.grad;
+    a.weight = weight.at(first);
+    a.weight_format = formats.weight;
+    a.exp_avg = exp_avg.at(first);
+    a.exp_avg_format = formats.exp_avg;
+    a.exp_avg_sq = exp_avg_sq.at(first);
+    a.exp_avg_sq_format = formats.exp_avg_sq;
+    a.weight_rounding = formats.weight_rounding;
+    a.exp_avg_rounding = formats.exp_avg_rounding;
+    a.exp_avg_sq_rounding = formats.exp_avg_sq_rounding;
+    a.published = publish ? published.at(first) : nullptr;
+    a.count = count;
+    a.scalars = scalars;
+    a.random = random;
+    a.random.first_element += static_cast<uint64_t>(first);
+    return a;
+  }
+  Adam step(const AdamScalars& scalars) { return step(scalars, 0, weight.count()); }
+
+  AdamFormats formats;
+  Array weight, exp_avg, exp_avg_sq, grad, published;
+  RandomStream random;
+  bool publish = true;
+};
+
+inline void expect_same_bits(const Parameter& got, const Parameter& want) {
+  {
+    SCOPED_TRACE("weight");
+    expect_same_bits(got.weight, want.weight);
+  }
+  {
+    SCOPED_TRACE("exp_avg");
+    expect_same_bits(got.exp_avg, want.exp_avg);
+  }
+  {
+    SCOPED_TRACE("exp_avg_sq");
+    expect_same_bits(got.exp_avg_sq, want.exp_avg_sq);
+  }
+  SCOPED_TRACE("published");
+  expect_same_bits(got.published, want.published);
+}
+
+}  // namespace outrigger::kernels::test

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times each kernel on large arrays: nanoseconds an element and bytes a second, best of several.
+// Not a test: figures depend on the machine; compare only what one run printed.
+//
+//   otr_kernel_bench [kibi-elements = 65536] [threads = 1] [repeats = 7]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace {
+
+namespace k = outrigger::kernels;
+using k::Format;
+using k::Rounding;
+
+struct Arguments {
+  int64_t count = int64_t{64} << 20;
+  int64_t threads = 1;
+  int repeats = 7;
+};
+
+// Bytes for `count` elements, filled with small positive numbers of the format.
+class Array {
+ public:
+  Array(Format format, int64_t count)
+      : format_(format),
+        bytes_(std::make_unique<char[]>(static_cast<size_t>(count) * k::size_of(format))) {
+    constexpr int64_t kBlock = 4096;
+    std::vector<float> values(static_cast<size_t>(kBlock));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = 1e-3F * (1.0F + static_cast<float>((i * 2654435761U) % 1024) / 1024.0F);
+    }
+    for (int64_t i = 0; i < count; i += kBlock) {
+      k::convert(at(i), format, values.data(), Format::float32, std::min(kBlock, count - i));
+    }
+  }
+  void* at(int64_t element) const {
+    return bytes_.get() + static_cast<size_t>(element) * k::size_of(format_);
+  }
+  Format format() const { return format_; }
+
+ private:
+  Format format_;
+  std::unique_ptr<char[]> bytes_;
+};
+
+// Runs body(first, count) over equal slices on all threads; prints the best time.
+void measure(const Arguments& arguments, const std::string& what, double bytes_per_element,
+             const std::function<void(int64_t, int64_t)>& body) {
+  double best = 1e30;
+  for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<std::jthread> threads;
+    const int64_t slice = arguments.count / arguments.threads / k::kLeaf * k::kLeaf;
+    for (int64_t t = 1; t < arguments.threads; ++t) {
+      threads.emplace_back([&, t] { body(t * slice, slice); });
+    }
+    body(0, slice);
+    threads.clear();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    best = std::min(best, time.count() / static_cast<double>(slice * arguments.threads));
+  }
+  std::printf("%-44s %7.3f ns/element %7.1f GB/s\n", what.c_str(), best * 1e9,
+              bytes_per_element / best * 1e-9);
+}
+
+void adam_rows(const Arguments& arguments, const char* name, Format weight, Format state,
+               Format grad, Rounding rounding, bool publish) {
+  const Array w(weight, arguments.count), m(state, arguments.count), v(state, arguments.count);
+  const Array g(grad, arguments.count);
+  const Array published(Format::bfloat16, publish ? arguments.count : 1);
+  const auto bytes = 2 * k::size_of(weight) + 4 * k::size_of(state) + k::size_of(grad) +
+                     (publish ? size_t{2} : size_t{0});
+  measure(arguments, name, static_cast<double>(bytes), [&](int64_t first, int64_t count) {
+    k::Adam a;
+    a.grad = g.at(first);
+    a.weight = w.at(first);
+    a.exp_avg = m.at(first);
+    a.exp_avg_sq = v.at(first);
+    a.grad_format = grad;
+    a.weight_format = weight;
+    a.exp_avg_format = a.exp_avg_sq_format = state;
+    a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = rounding;
+    a.published = publish ? published.at(first) : nullptr;
+    a.count = count;
+    a.scalars.minus_step = -1e-5F;
+    a.scalars.minus_lr_decay = -1e-7F;
+    a.random = {1, 2, 3, static_cast<uint64_t>(first), 5};
+    (void)k::adam(a);
+  });
+}
+
+void fold_rows(const Arguments& arguments, const char* name, Format source, Format accumulator,
+               bool norm) {
+  const Array a(source, arguments.count), b(source, arguments.count),
+      into(accumulator, arguments.count);
+  const auto bytes = 2 * k::size_of(source) + k::size_of(accumulator);
+  measure(arguments, name, static_cast<double>(bytes), [&](int64_t first, int64_t count) {
+    const void* sources[] = {a.at(first), b.at(first)};
+    k::NormSum sum;
+    k::Fold f;
+    f.sources = sources;
+    f.world = 2;
+    f.source_format = source;
+    f.accumulator = into.at(first);
+    f.accumulator_format = accumulator;
+    f.count = count;
+    f.norm = norm ? &sum : nullptr;
+    k::fold(f);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  if (argc > 1) arguments.count = std::max(1L, std::atol(argv[1])) << 10;
+  if (argc > 2) arguments.threads = std::max(1L, std::atol(argv[2]));
+  if (argc > 3) arguments.repeats = std::max(1, std::atoi(argv[3]));
+  std::printf("%s of %s; %ld Ki elements, %ld threads, best of %d\n", k::simd_name(),
+              k::simd_available(), static_cast<long>(arguments.count >> 10),
+              static_cast<long>(arguments.threads), arguments.repeats);
+  constexpr Format f32 = Format::float32, bf16 = Format::bfloat16;
+  constexpr Rounding nearest = Rounding::nearest, stochastic = Rounding::stochastic;
+  adam_rows(arguments, "adam float32", f32, f32, f32, nearest, false);
+  adam_rows(arguments, "adam float32, bf16 gradient, published", f32, f32, bf16, nearest, true);
+  adam_rows(arguments, "adam bf16 weight, float32 states", bf16, f32, bf16, nearest, false);
+  adam_rows(arguments, "adam bf16 all", bf16, bf16, bf16, nearest, false);
+  adam_rows(arguments, "adam bf16 all, stochastic", bf16, bf16, bf16, stochastic, false);
+  adam_rows(arguments, "adam bf16, float32 gradient", bf16, bf16, f32, nearest, false);
+  fold_rows(arguments, "fold 2 x float32 -> float32, norm", f32, f32, true);
+  fold_rows(arguments, "fold 2 x bf16 -> bf16, norm", bf16, bf16, true);
+  fold_rows(arguments, "fold 2 x bf16 -> float32, norm", bf16, f32, true);
+  fold_rows(arguments, "fold 2 x bf16 -> bf16, no norm", bf16, bf16, false);
+  const Array wide(f32, arguments.count), narrow(bf16, arguments.count);
+  measure(arguments, "sum of squares float32", 4, [&](int64_t first, int64_t count) {
+    k::NormSum sum;
+    k::sum_of_squares(sum, wide.at(first), f32, count, 0);
+  });
+  measure(arguments, "sum of squares bf16", 2, [&](int64_t first, int64_t count) {
+    k::NormSum sum;
+    k::sum_of_squares(sum, narrow.at(first), bf16, count, 0);
+  });
+  measure(arguments, "convert float32 -> bf16", 6, [&](int64_t first, int64_t count) {
+    k::convert(narrow.at(first), bf16, wide.at(first), f32, count);
+  });
+  measure(arguments, "convert bf16 -> float32", 6, [&](int64_t first, int64_t count) {
+    k::convert(wide.at(first), f32, narrow.at(first), bf16, count);
+  });
+  return 0;
+}
