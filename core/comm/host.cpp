@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/comm/host_window.h"
+#include "core/comm/process.h"
 #include "core/context/error.h"
 
 namespace outrigger::comm {
@@ -30,20 +31,21 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       rank_(member_->rank),
       world_(member_->world),
       name_(name),
+      spin_(member_->spin),
       slices_(static_cast<size_t>(world_)) {}
 
 HostCommunicator::~HostCommunicator() {
-  if (getpid() != member_->process) return;
+  if (current_process() != member_->process) return;
   my_slot().gone.store(1, std::memory_order_release);
   ring(channel_.bell);
   wake(channel_.bell);
 }
 
 void HostCommunicator::require_usable() const {
-  if (getpid() != member_->process) {
+  if (current_process() != member_->process) {
     fail(OTR_E_STATE,
          "this communicator belongs to process {} and this is its forked child {}; create one after the fork",
-         member_->process, getpid());
+         member_->process, current_process());
   }
   member_->failures.check();
 }
@@ -51,7 +53,7 @@ void HostCommunicator::require_usable() const {
 void HostCommunicator::check() const { require_usable(); }
 
 void HostCommunicator::abort(std::string_view reason) noexcept {
-  if (getpid() != member_->process) return;
+  if (current_process() != member_->process) return;
   const Operation last = last_operation(rank_);
   std::array<char, sizeof(FailureRecord::text)> text;
   const auto end = fmt::format_to_n(text.data(), text.size(), "rank {} aborted the job after operation {} of '{}': {}",
@@ -194,7 +196,7 @@ uint64_t HostCommunicator::reduce_scatter(const Window& window, size_t offset, s
 }
 
 bool HostCommunicator::is_drained(uint64_t ticket) const {
-  return getpid() == member_->process && all_reached(&Slot::drained, ticket);
+  return current_process() == member_->process && all_reached(&Slot::drained, ticket);
 }
 
 void HostCommunicator::wait_drained(uint64_t ticket, std::string_view label) {

@@ -91,6 +91,7 @@ class HostCommunicator final : public Communicator {
 
   Operation current_;
   uint64_t step_ = 0;
+  Spin spin_;
   std::vector<const void*> slices_;  // reduce_scatter's argument, kept to allocate once
 };
 

@@ -26,7 +26,7 @@ Operation HostCommunicator::last_operation(int32_t rank) const {
 void HostCommunicator::wait_for_all(Counter counter, uint64_t target, std::string_view drain_label) {
   const auto ready = [&] { return all_reached(counter, target); };
   Clock::time_point deadline{};  // starts when the wait turns out to be one
-  wait_until(channel_.bell, member_->spin, ready, [&](Clock::time_point now) {
+  wait_until(channel_.bell, spin_, ready, [&](Clock::time_point now) {
     if (deadline == Clock::time_point{}) deadline = deadline_in(member_->timeout);
     look_around(counter, target, drain_label, now >= deadline);
   });

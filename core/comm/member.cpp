@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/member.h"
 
-#include <unistd.h>
-
 #include <utility>
 
+#include "core/comm/process.h"
 #include "core/context/error.h"
 
 namespace outrigger::comm {
@@ -24,7 +23,7 @@ Member::Member(int32_t rank_, int32_t world_, std::string_view provider_, const 
       failures(job, world, rank),
       exchange(std::move(exchange_)),
       liveness(std::move(liveness_)),
-      process(getpid()) {
+      process(current_process()) {
   job.member(rank).process.store(process, std::memory_order_release);
 }
 

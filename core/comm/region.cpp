@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "core/comm/free_memory.h"
+#include "core/comm/process.h"
 #include "core/context/error.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
@@ -89,13 +90,13 @@ void require_free_memory(size_t bytes) {
 }
 
 Region::Region(UniqueFd fd, size_t bytes)
-    : fd_(std::move(fd)), map_(map(fd_.get(), bytes)), owner_(getpid()) {
+    : fd_(std::move(fd)), map_(map(fd_.get(), bytes)), owner_(current_process()) {
   madvise(map_->get_address(), bytes, MADV_DONTFORK);
 }
 
 // In a forked child the addresses are no longer ours: leave whatever lies there alone.
 Region::~Region() {
-  if (getpid() != owner_) static_cast<void>(map_.release());
+  if (current_process() != owner_) static_cast<void>(map_.release());
 }
 
 std::shared_ptr<Region> Region::make_private(size_t bytes) {

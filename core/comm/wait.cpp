@@ -35,7 +35,7 @@ void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
 }
 
 int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {
-  constexpr int32_t kIterations = 2000;  // tens of microseconds: about the cost of a sleep and a wake
+  constexpr int32_t kIterations = 1000;  // tens of microseconds: more than a sleep and a wake cost
   if (wanted >= 0) return wanted;
   return ranks <= cores ? kIterations : 0;
 }

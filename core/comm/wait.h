@@ -3,6 +3,7 @@
 // (failure, dead peers, deadline), so no wait outlives its deadline or a peer's death by more than one.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -33,13 +34,38 @@ inline void relax_cpu() {
 #endif
 }
 
+// How long to spin before sleeping: up to `most` iterations while that pays, almost never when the peers
+// turn out to need longer or the cores are taken by others.
+class Spin {
+ public:
+  explicit Spin(int32_t most) : most_(most) {}
+
+  // True if ready() came true in time.
+  template <typename Ready>
+  bool wait(Ready&& ready) {
+    constexpr uint32_t kProbe = 32;  // every so many waits spin fully, to notice better times
+    const int32_t limit = ++waits_ % kProbe == 0 ? most_ : budget_;
+    for (int32_t i = 0; i < limit; i++) {
+      if (ready()) {
+        budget_ = std::min(most_, std::max(2 * i, most_ / 8));
+        return true;
+      }
+      relax_cpu();
+    }
+    budget_ /= 2;
+    return false;
+  }
+
+ private:
+  const int32_t most_;
+  int32_t budget_ = most_;
+  uint32_t waits_ = 0;
+};
+
 // Returns once ready(). look_around(now) is called in every slice spent asleep and may throw.
 template <typename Ready, typename LookAround>
-void wait_until(Bell& bell, int32_t spin, Ready&& ready, LookAround&& look_around) {
-  for (int32_t i = 0; i < spin; i++) {
-    if (ready()) return;
-    relax_cpu();
-  }
+void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around) {
+  if (spin.wait(ready)) return;
   struct Sleeper {
     Bell& bell;
     explicit Sleeper(Bell& b) : bell(b) { bell.sleepers.fetch_add(1, std::memory_order_seq_cst); }
@@ -59,7 +85,7 @@ void wait_until(Bell& bell, int32_t spin, Ready&& ready, LookAround&& look_aroun
   }
 }
 
-// `wanted` iterations, or if −1 a choice: none when ranks have to share cores.
+// The most iterations to spin: `wanted`, or if −1 a choice; none when ranks have to share cores.
 [[nodiscard]] int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores);
 [[nodiscard]] int32_t usable_cores();  // of this process
 [[nodiscard]] int32_t online_cores();  // of this host

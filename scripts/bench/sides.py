@@ -24,7 +24,7 @@ def _confine(cores):
 class Side:
     """The ranks of one side. `name` is shown; commands: one argument list a rank; cores: one set a rank."""
 
-    def __init__(self, name, commands, cores, log_folder, environment):
+    def __init__(self, name, commands, cores, log_folder, environment=None):
         self.name = name
         self.logs = [log_folder / f"{name.replace(' ', '-')}.{rank}.log" for rank in range(len(commands))]
         self.processes = []
@@ -35,7 +35,7 @@ class Side:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    env={**os.environ, **environment},
+                    env={**os.environ, **(environment or {})},
                     start_new_session=True,
                     preexec_fn=lambda allowed=allowed: _confine(allowed),
                 )

@@ -118,7 +118,7 @@ class Run:
         """The expected array, or None where the parameter has no such value."""
         d = EMBED if d == HEAD else d
         if name == "master":
-            return self.w[d] if d != FROZEN else self.published(self.w[d])
+            return self.w[d] if d != FROZEN else None
         if name == "published":
             return self.published(self.w[d])
         return {"exp_avg": self.m, "exp_avg_sq": self.v}[name].get(d)

@@ -228,7 +228,7 @@ TEST_P(Life, DestroysInAnyOrder) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(Life, EngineWithoutParameters) {
+TEST(LifeOfEngines, EngineWithoutParameters) {
   for (const Kind& kind : kKinds) {
     SCOPED_TRACE(kind.name);
     Solo solo(config_of(kind));
@@ -242,7 +242,7 @@ TEST(Life, EngineWithoutParameters) {
   }
 }
 
-TEST(Life, SeveralEnginesOnOneCommunicator) {
+TEST(LifeOfEngines, SeveralEnginesOnOneCommunicator) {
   const auto context = make_context();
   const auto comm = make_self(context.get());
   Engine a(comm.get(), config_of(kKinds[0])), b(comm.get(), config_of(kKinds[3]));

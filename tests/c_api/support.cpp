@@ -296,7 +296,8 @@ const Kind kKinds[6] = {
 std::string config_of(const Kind& kind, int32_t accumulation, const std::string& extra,
                       const std::string& own) {
   const std::string_view precision = kind.precision;
-  std::string text = R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.125}}, "gradient_clipping": 0, )";
+  std::string text = R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.125}}, )";
+  if (extra.find("gradient_clipping") == std::string::npos) text += R"("gradient_clipping": 0, )";
   text += R"("zero_optimization": {"stage": )" + std::to_string(kind.stage) + R"(, "reduce_bucket_size": 512}, )";
   text += R"("gradient_accumulation_steps": )" + std::to_string(accumulation) + ", ";
   if (precision == "bf16") text += R"("bf16": {"enabled": true}, )";

@@ -3,6 +3,8 @@
 // arrival, every rank of every run has exactly the bits of the plain simulation.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <map>
 
 #include "tests/engine/model.h"

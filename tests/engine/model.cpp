@@ -197,7 +197,8 @@ void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, i
     // Contributions to one parameter keep their order: that is what bits depend on.
     std::stable_sort(all.begin(), all.end(), [&](const Contribution& a, const Contribution& b) {
       const auto salt = static_cast<uint64_t>(rank * 7 + window);
-      return hash(static_cast<uint64_t>(a.id), salt, 3) < hash(static_cast<uint64_t>(b.id), salt, 3);
+      const auto key = [&](int64_t id) { return hash(static_cast<uint64_t>(id == 8 ? 5 : id), salt, 3); };
+      return key(a.id) < key(b.id);
     });
   }
   for (const Contribution& contribution : all) {
@@ -417,7 +418,7 @@ Trained simulate(const Case& c) {
       grads[id] = stored(sum.values(), p.accumulator);
       kernels::sum_of_squares(norm, grads[id].data(), p.accumulator, parameters[id].count, 0);
     }
-    const double value = std::sqrt(kernels::value_of(norm)) / c.world;
+    const double value = std::sqrt(kernels::value_of(norm)) * (1.0 / c.world);
     const double clip = optimizer::clip_coefficient(value, c.clip);
     kernels::UpdateCount counts;
     for (size_t id = 0; id < parameters.size(); ++id) {
