@@ -180,4 +180,10 @@ void run_all_well(const Group& group, const Body& body) {
   }
 }
 
+void expect_says(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+  }
+}
+
 }  // namespace outrigger::comm::test

@@ -58,4 +58,7 @@ void run_all_well(const Group& group, const Body& body);
 // In a body, where GoogleTest's macros would speak to nobody.
 void require(bool holds, const std::string& what);
 
+// The text contains every part.
+void expect_says(const std::string& text, const std::vector<std::string>& parts);
+
 }  // namespace outrigger::comm::test
