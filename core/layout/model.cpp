@@ -51,6 +51,7 @@ int64_t Model::id_of(std::string_view name) const {
   const auto found = ids_.find(std::string(name));
   if (found != ids_.end()) return found->second;
   std::vector<std::string_view> names;
+  names.reserve(parameters_.size());
   for (const Parameter& p : parameters_) names.push_back(p.name);
   fail(OTR_E_NOT_FOUND, "no parameter is named \"{}\"{}", name, did_you_mean(name, names));
 }

@@ -213,7 +213,9 @@ TEST(CommThreads, CollectivesMoveAnySize) {
       const std::vector<unsigned char> mine(bytes, static_cast<unsigned char>(7 * rank + 1));
       std::vector<unsigned char> all(3 * bytes);
       EXPECT_OK(otr_comm_all_gather(comm, mine.data(), bytes, all.data()));
-      for (size_t i = 0; i < all.size(); i += 997) EXPECT_EQ(all[i], 7 * (i / bytes) + 1);
+      for (size_t i = 0; i < all.size(); i += 997) {
+        EXPECT_EQ(all[i], 7 * (i / bytes) + 1);
+      }
     }
   });
 }
@@ -284,7 +286,9 @@ TEST(CommThreads, AbortEndsPendingAndLaterCalls) {
 
 TEST(CommThreads, AbortNeedsNoReason) {
   run_ranks(2, [](int32_t rank, otr_comm* comm) {
-    if (rank == 0) EXPECT_OK(otr_comm_abort(comm, nullptr));
+    if (rank == 0) {
+      EXPECT_OK(otr_comm_abort(comm, nullptr));
+    }
     EXPECT_FAILS(OTR_E_ABORTED, otr_comm_barrier(comm), "rank 0");
   });
 }

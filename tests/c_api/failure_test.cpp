@@ -113,7 +113,9 @@ TEST_P(Failure, AbortBeforeCommit) {
     Engine engine(comm, config_of(GetParam()));
     engine.add("a", {600}, Values(600, 1));
     engine.add("b", {600}, Values(600, 1));
-    if (rank == 1) EXPECT_OK(otr_engine_abort(engine.get(), nullptr));
+    if (rank == 1) {
+      EXPECT_OK(otr_engine_abort(engine.get(), nullptr));
+    }
     EXPECT_FAILS(OTR_E_ABORTED, otr_engine_commit(engine.get()), "rank 1");
     expect_poisoned(engine, OTR_E_ABORTED);
   });

@@ -221,8 +221,12 @@ TEST_P(Life, DestroysInAnyOrder) {
           EXPECT_EQ(values_of(grad), (Values{3, 4}));
           if (!ended) Engine::add(pass, 0, {2}, {1, 1});
         }
-        if (solo.engine.get() != nullptr) EXPECT_EQ(solo.engine.read(0), (Values{1, 2}));
-        if (solo.comm) EXPECT_OK(otr_comm_barrier(solo.comm.get()));
+        if (solo.engine.get() != nullptr) {
+          EXPECT_EQ(solo.engine.read(0), (Values{1, 2}));
+        }
+        if (solo.comm) {
+          EXPECT_OK(otr_comm_barrier(solo.comm.get()));
+        }
       }
     }
   } while (std::next_permutation(order.begin(), order.end()));

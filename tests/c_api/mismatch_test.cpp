@@ -94,7 +94,9 @@ TEST_P(Mismatch, OfGroupValues) {
     Engine engine(comm, config_of(GetParam()));
     engine.add("w", {2}, {1, 2});
     engine.commit();
-    if (rank == 2) EXPECT_OK(otr_engine_set_group_value(engine.get(), nullptr, "lr", 0.5));
+    if (rank == 2) {
+      EXPECT_OK(otr_engine_set_group_value(engine.get(), nullptr, "lr", 0.5));
+    }
     engine.pass({{0, {1, 1}}});
     EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_step(engine.get(), nullptr), "rank 2", "rank 0", "lr");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(engine.get(), nullptr), "destroy");

@@ -102,7 +102,9 @@ TEST(Optimizer, FollowsTheFormulaOverManySteps) {
   }
   const Values w = flat.weights();
   // 200 steps, each a few units of a number below 1: 200 × 4 × 2^-25.
-  for (size_t i = 0; i < kCount; ++i) EXPECT_NEAR(w[i], states[i].w, 200 * 4 * 0x1p-25) << i;
+  for (size_t i = 0; i < kCount; ++i) {
+    EXPECT_NEAR(w[i], states[i].w, 200 * 4 * 0x1p-25) << i;
+  }
 }
 
 TEST(Optimizer, StochasticRoundingIsRightOnAverage) {

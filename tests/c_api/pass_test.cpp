@@ -47,7 +47,9 @@ TEST_P(Pass, ScalesOutputGradients) {
       EXPECT_EQ(values_of(grad), expected);
       if (grad.strides != nullptr) {
         int64_t stride = 1;
-        for (int32_t d = grad.ndim; d-- > 0; stride *= grad.shape[d]) EXPECT_EQ(grad.strides[d], stride);
+        for (int32_t d = grad.ndim; d-- > 0; stride *= grad.shape[d]) {
+          EXPECT_EQ(grad.strides[d], stride);
+        }
       }
     }
     otr_tensor grad;
@@ -100,7 +102,9 @@ TEST_P(Pass, UnusedParametersAreSkippedOrZero) {
     solo->engine.pass({{0, Values(600, 1)}});
     EXPECT_EQ(solo->engine.step().updates, zero ? 1200 : 600);
     if (zero) {
-      for (const double value : solo->engine.read(1, OTR_VALUE_EXP_AVG)) EXPECT_NEAR(value, 0.9 * m[0], m[0] / 128);
+      for (const double value : solo->engine.read(1, OTR_VALUE_EXP_AVG)) {
+        EXPECT_NEAR(value, 0.9 * m[0], m[0] / 128);
+      }
       EXPECT_NE(solo->engine.read(1), w);
     } else {
       EXPECT_EQ(solo->engine.read(1), w);

@@ -73,7 +73,9 @@ TEST_P(Ranks, UpdateWithTheMeanGradient) {
       const std::lock_guard lock(mutex);
       results.push_back(all);
     });
-    for (const auto& result : results) EXPECT_EQ(result, results[0]) << "every rank reads the same";
+    for (const auto& result : results) {
+      EXPECT_EQ(result, results[0]) << "every rank reads the same";
+    }
     EXPECT_EQ(results[0][4 * 1], dyadic(2, 1)) << "no rank had a gradient for p1";
     EXPECT_NE(results[0][4 * 3], dyadic(1, 3));
   }
@@ -191,7 +193,9 @@ TEST_P(Ranks, AnAbandonedEmptyPassOfOneRankLeavesNoTrace) {
       results.push_back(all);
     });
   }
-  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+  for (const auto& result : results) {
+    EXPECT_EQ(result, results[0]);
+  }
 }
 
 TEST_P(Ranks, LateContributionsOfSomeRanks) {

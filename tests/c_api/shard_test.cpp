@@ -138,7 +138,9 @@ TEST(Shard, PublishesRoundedToNearest) {
   Flat flat(context.get(), irrational(1000, 1), irrational(1000, 2), "float32", "float32", &options);
   step(optimizer, {flat.shard()});
   const Values w = flat.weights(), p = published.values();
-  for (size_t i = 0; i < w.size(); ++i) EXPECT_EQ(p[i], static_cast<double>(round_to("bfloat16", w[i])));
+  for (size_t i = 0; i < w.size(); ++i) {
+    EXPECT_EQ(p[i], static_cast<double>(round_to("bfloat16", w[i])));
+  }
 }
 
 // The same bits however a parameter is cut, if cuts are multiples of 256.

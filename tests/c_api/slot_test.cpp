@@ -97,7 +97,9 @@ TEST_P(Slot, TensorWhileTheSlotIsOut) {
   fill(t, 1);
   add(0, 2);
   add(0, 4);
-  for (const double value : values_of(t)) ASSERT_EQ(value, 1) << "the slot was touched while it was out";
+  for (const double value : values_of(t)) {
+    ASSERT_EQ(value, 1) << "the slot was touched while it was out";
+  }
   hand_back(0, t);
   expect_sum(7);
 }
@@ -150,7 +152,9 @@ TEST_P(Slot, InEveryPassOfAWindow) {
     hand_back(0, t);
     Engine::end(pass_);
     const auto report = solo.engine.step();
-    if (i % 3 == 2) EXPECT_EQ(report.grad_norm, std::sqrt(kCount * 49.0));
+    if (i % 3 == 2) {
+      EXPECT_EQ(report.grad_norm, std::sqrt(kCount * 49.0));
+    }
   }
 }
 

@@ -68,7 +68,9 @@ TEST_P(Step, AccumulatesAndReportsIt) {
         EXPECT_EQ(report.nonfinite_param, -1);
         EXPECT_EQ(report.nonfinite_rank, -1);
         EXPECT_EQ(report.updates, boundary ? 600 : 0);
-        if (boundary) EXPECT_EQ(report.grad_norm, std::sqrt(600 * 49.0)) << "gradients carry their scale already";
+        if (boundary) {
+          EXPECT_EQ(report.grad_norm, std::sqrt(600 * 49.0)) << "gradients carry their scale already";
+        }
       }
     }
     return solo.engine.everything();
@@ -169,7 +171,9 @@ TEST_P(Step, ClipsToTheNorm) {
   const auto report = solo.engine.step();
   EXPECT_EQ(report.grad_norm, 16);
   EXPECT_NEAR(report.clip_coefficient, 1.0 / 16, 1e-6);
-  for (const double m : solo.engine.read(0, OTR_VALUE_EXP_AVG)) EXPECT_NEAR(m, 0.05, 0.05 / 128);
+  for (const double m : solo.engine.read(0, OTR_VALUE_EXP_AVG)) {
+    EXPECT_NEAR(m, 0.05, 0.05 / 128);
+  }
 }
 
 TEST_P(Step, HasTheSameBitsOnAnyNumberOfWorkers) {

@@ -29,7 +29,9 @@ void check_init(int32_t (*init)(T*, size_t) noexcept, const std::function<void(c
   EXPECT_OK(init(&s.known, sizeof s));
   EXPECT_EQ(s.known.struct_size, sizeof s);
   defaults(s.known);
-  for (const unsigned char byte : s.more) EXPECT_EQ(byte, 0);
+  for (const unsigned char byte : s.more) {
+    EXPECT_EQ(byte, 0);
+  }
 
   for (const size_t size : {size_t{0}, size_t{1}, sizeof(T) - 1}) {
     EXPECT_FAILS(OTR_E_ABI, init(&s.known, size), std::to_string(size), std::to_string(sizeof(T)));
@@ -39,7 +41,9 @@ void check_init(int32_t (*init)(T*, size_t) noexcept, const std::function<void(c
 
 template <typename T>
 void expect_reserved_zero(const T& s) {
-  for (const uint64_t word : s.reserved) EXPECT_EQ(word, 0U);
+  for (const uint64_t word : s.reserved) {
+    EXPECT_EQ(word, 0U);
+  }
 }
 
 TEST(StructInit, CallInfo) {
@@ -254,7 +258,9 @@ void check_report(const Step& step) {
   EXPECT_OK(step(&r.known)) << "a newer program's report";
   EXPECT_EQ(r.known.struct_size, sizeof r);
   EXPECT_EQ(r.known.applied_steps, 3);
-  for (const unsigned char byte : r.more) EXPECT_EQ(byte, 0) << "fields that this library does not know hold 0";
+  for (const unsigned char byte : r.more) {
+    EXPECT_EQ(byte, 0) << "fields that this library does not know hold 0";
+  }
 
   for (const uint32_t size : {uint32_t{0}, static_cast<uint32_t>(sizeof(otr_step_report) - 1)}) {
     r.known.struct_size = size;

@@ -27,8 +27,12 @@ TEST_P(ParameterValues, StatesBeginAtZeroAndMove) {
   EXPECT_EQ(solo_.engine.read(0, OTR_VALUE_EXP_AVG_SQ), Values(7, 0));
   solo_.engine.pass({{0, Values(7, 2)}});
   solo_.engine.step();
-  for (const double m : solo_.engine.read(0, OTR_VALUE_EXP_AVG)) EXPECT_NEAR(m, 0.2, 0.2 / 128);
-  for (const double v : solo_.engine.read(0, OTR_VALUE_EXP_AVG_SQ)) EXPECT_NEAR(v, 0.004, 0.004 / 128);
+  for (const double m : solo_.engine.read(0, OTR_VALUE_EXP_AVG)) {
+    EXPECT_NEAR(m, 0.2, 0.2 / 128);
+  }
+  for (const double v : solo_.engine.read(0, OTR_VALUE_EXP_AVG_SQ)) {
+    EXPECT_NEAR(v, 0.004, 0.004 / 128);
+  }
 }
 
 TEST_P(ParameterValues, OfAnUnknownKindOrParameter) {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The precisions that the engine's tests run in, and the hyperparameters they share.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "tests/engine/model.h"
+
+namespace outrigger::test {
+
+inline constexpr double kLr = 0.01, kDecay = 0.1;
+inline constexpr uint64_t kSeed = 7;
+
+struct Precision {
+  const char* name;
+  kernels::Format compute, master, exp_avg, exp_avg_sq, accumulator;
+  kernels::Rounding rounding;
+  const char* json;  // members of the configuration
+};
+[[nodiscard]] const Precision& precision_of(const Case& c);
+
+}  // namespace outrigger::test
