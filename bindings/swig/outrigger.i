@@ -126,7 +126,6 @@ OTR_OPTIONS(call_info, CallInfo, , )
 // ---- Results ----
 %rename(StepReport) otr_step_report;
 %nodefaultctor otr_step_report;
-%immutable otr_step_report;
 %exception otr_step_report::~otr_step_report "$action"
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine needs of a group of ranks. One object is used by one thread at a time; every operation
-// is collective and ordered; each carries a label that errors name.
+// What the engine needs of a group of ranks. One object is used by one thread at a time; every
+// operation is collective and ordered; each carries a label that errors name.
 //
-// Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED) that
-// names rank, operation and sequence number; after the first one all later operations of the whole job
-// (duplicates included) throw the same culprit.
+// Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED)
+// that names rank, operation and sequence number; after the first one all later operations of the
+// whole job (duplicates included) throw the same culprit.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@
 namespace outrigger::comm {
 
 // Memory that the group's ranks may read of each other. per_rank: each rank has a block of its own;
-// common: one block for all. Zero-filled, page-aligned, first touched by the rank that owns it (common: in
-// equal page-aligned parts by all ranks), MADV_DONTFORK.
+// common: one block for all. Zero-filled, page-aligned, first touched by the rank that owns it
+// (common: in equal page-aligned parts by all ranks), MADV_DONTFORK.
 enum class WindowKind : uint8_t { per_rank, common };
 
 class Window {
  public:
   virtual ~Window() = default;
-  // The rank's block as mapped here. (A provider without direct access gives the own rank's only and
-  // nullptr for others; all of today's have direct access.)
+  // The rank's block as mapped here. (A provider without direct access gives the own rank's only
+  // and nullptr for others; all of today's have direct access.)
   [[nodiscard]] virtual std::byte* block(int32_t rank) const = 0;
   [[nodiscard]] virtual size_t bytes() const = 0;
 };
@@ -56,23 +56,24 @@ class Communicator {
   [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                                               std::string_view label) = 0;
 
-  // Every rank has filled bytes [offset, offset + size()*slice_bytes) of its block of a per_rank window.
-  // Calls fold with every rank's slice number rank(), and returns when this rank's fold is done. Returns
-  // a ticket.
+  // Every rank has filled bytes [offset, offset + size()*slice_bytes) of its block of a per_rank
+  // window. Calls fold with every rank's slice number rank(), and returns when this rank's fold is
+  // done. Returns a ticket.
   virtual uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
                                   const FoldFunction& fold, std::string_view label) = 0;
-  // True when every rank has finished the fold of this ticket: the bytes may be overwritten. Any thread.
-  // Not collective, does not wait.
+  // True when every rank has finished the fold of this ticket: the bytes may be overwritten. Any
+  // thread. Not collective, does not wait.
   [[nodiscard]] virtual bool is_drained(uint64_t ticket) const = 0;
   // Waits until is_drained; throws like an operation.
   virtual void wait_drained(uint64_t ticket, std::string_view label) = 0;
 
-  // Every rank has filled slice number rank() of [offset, offset + size()*slice_bytes) of its own block;
-  // afterwards each rank's block holds all slices.
+  // Every rank has filled slice number rank() of [offset, offset + size()*slice_bytes) of its own
+  // block; afterwards each rank's block holds all slices.
   virtual void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                  std::string_view label) = 0;
 
-  // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any thread.
+  // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
+  // thread.
   virtual void abort(std::string_view reason) noexcept = 0;
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
@@ -91,7 +92,8 @@ struct Settings {
                                                                       const Settings& settings);
 // job: unique among this user's running jobs on this host.
 [[nodiscard]] std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world,
-                                                     std::string_view job, const Settings& settings);
+                                                     std::string_view job,
+                                                     const Settings& settings);
 
 // What a launcher put into the environment. Throws OTR_E_CONFIG listing what it saw.
 struct Launch {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of one host share: fixed layouts, lock-free atomics, no pointers. Zero bytes are a valid
-// start for all but magic, version and world, which rank 0 writes before anyone else maps the block.
+// What ranks of one host share: fixed layouts, lock-free atomics, no pointers. Zero bytes are a
+// valid start for all but magic, version and world, which rank 0 writes before anyone else maps the
+// block.
 //
 //   JobBlock      once a job:           whose failure ended it, and one record a rank
 //   ChannelBlock  once a communicator:  the bell, one slot a rank, the staging area
 //
-// A peer of the same user can write here, so what is read is copied, range-checked and only then used.
+// A peer of the same user can write here, so what is read is copied, range-checked and only then
+// used.
 #pragma once
 
 #include <array>
@@ -50,10 +52,12 @@ struct alignas(kLine) JobBlock {
   }
 };
 
-// What sleepers sleep on: `rings` changes at each arrival; a wake-up call is needed only for sleepers.
+// What sleepers sleep on: `rings` changes at each arrival; a wake-up call is needed only for
+// sleepers.
 struct Bell {
   std::atomic<uint32_t> rings;
-  std::atomic<uint32_t> sleepers;  // one too many after a sleeper was killed: costs a spare call only
+  std::atomic<uint32_t>
+      sleepers;  // one too many after a sleeper was killed: costs a spare call only
 };
 
 // One rank's progress on one channel; only this rank writes here.
@@ -61,7 +65,8 @@ struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
   std::atomic<uint64_t> drained;  // the last reduce_scatter whose fold this rank has finished
   std::atomic<uint32_t> gone;     // 1: the handle was destroyed, nothing more will come
-  alignas(kLine) std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
+  alignas(kLine)
+      std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
 };
 
 struct alignas(kLine) ChannelBlock {

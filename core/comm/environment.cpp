@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launchers say. The first family in kFamilies with one of its two needed variables set is taken, and
-// must then be complete; later families are not looked at (torchrun under srun sets both).
+// What launchers say. The first family in kFamilies with one of its two needed variables set is
+// taken, and must then be complete; later families are not looked at (torchrun under srun sets
+// both).
 #include "core/comm/environment.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ struct Family {
   const char *rank, *world;  // needed
   const char* local_rank;
   const char* local_world[2];  // the first that is set
-  const char* job[3];  // which variables tell this launch from others, beside MASTER_ADDR and its like
+  const char*
+      job[3];  // which variables tell this launch from others, beside MASTER_ADDR and its like
 };
 
 constexpr Family kFamilies[] = {
@@ -68,8 +70,9 @@ class Reader {
     launch.local_world = launch.world;
     launch.local_rank = launch.rank;
     if (has(family_.local_rank) && number(family_.local_rank, 0, launch.world - 1) != launch.rank) {
-      complain(fmt::format("{} is not set, and {} differs from {}, so not all ranks are on this host",
-                           family_.local_world[0], family_.local_rank, family_.rank));
+      complain(
+          fmt::format("{} is not set, and {} differs from {}, so not all ranks are on this host",
+                      family_.local_world[0], family_.local_rank, family_.rank));
     }
   }
 
@@ -115,12 +118,14 @@ class Reader {
 
   [[noreturn]] void complain(const std::string& what) const {
     std::string seen;
-    for (const char* name : {family_.rank, family_.world, family_.local_rank, family_.local_world[0],
-                             family_.local_world[1], "MASTER_PORT"}) {
-      if (has(name)) seen += fmt::format("{}{}='{}'", seen.empty() ? "" : ", ", name, *lookup_(name));
+    for (const char* name : {family_.rank, family_.world, family_.local_rank,
+                             family_.local_world[0], family_.local_world[1], "MASTER_PORT"}) {
+      if (has(name))
+        seen += fmt::format("{}{}='{}'", seen.empty() ? "" : ", ", name, *lookup_(name));
     }
     fail(OTR_E_CONFIG,
-         "the environment looks like {}'s, but {}; seen: {}. Set {} and {} (and their local forms) on every "
+         "the environment looks like {}'s, but {}; seen: {}. Set {} and {} (and their local forms) "
+         "on every "
          "rank, or none of them",
          family_.launcher, what, seen, family_.rank, family_.world);
   }
@@ -147,7 +152,8 @@ std::string job_of(const Family& family, const Lookup& lookup) {
   std::string job;
   const auto add = [&](const char* name) {
     if (name == nullptr) return;
-    if (const auto value = lookup(name)) job += fmt::format("{}{}={}", job.empty() ? "" : " ", name, *value);
+    if (const auto value = lookup(name))
+      job += fmt::format("{}{}={}", job.empty() ? "" : " ", name, *value);
   };
   for (const char* name : kJobVariables) add(name);
   for (const char* name : family.job) add(name);

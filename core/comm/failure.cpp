@@ -28,8 +28,8 @@ void FailureBoard::post(int32_t status, int32_t culprit, uint64_t sequence,
 void FailureBoard::throw_failure() const {
   const uint32_t by = job_.failed_by.load(std::memory_order_acquire);
   if (by > static_cast<uint32_t>(world_)) {
-    fail(OTR_E_INTERNAL, "the job's control block is damaged: failure posted by rank {} of {}", by - 1,
-         world_);
+    fail(OTR_E_INTERNAL, "the job's control block is damaged: failure posted by rank {} of {}",
+         by - 1, world_);
   }
   const FailureRecord record = job_.member(static_cast<int32_t>(by) - 1).failure;
   const std::string text(record.text.data(), strnlen(record.text.data(), record.text.size()));
@@ -37,7 +37,8 @@ void FailureBoard::throw_failure() const {
     case OTR_E_PEER_DEAD:
     case OTR_E_TIMEOUT:
     case OTR_E_MISMATCH:
-    case OTR_E_ABORTED: throw Error(record.status, text);
+    case OTR_E_ABORTED:
+      throw Error(record.status, text);
     default:
       fail(OTR_E_INTERNAL, "the job's control block is damaged: failure status {}", record.status);
   }

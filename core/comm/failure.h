@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one failure of a job. The first rank to post wins by compare-and-swap; everyone throws that text.
+// The one failure of a job. The first rank to post wins by compare-and-swap; everyone throws that
+// text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace outrigger::comm {
 
 class FailureBoard {
  public:
-  FailureBoard(JobBlock& job, int32_t world, int32_t rank) : job_(job), world_(world), rank_(rank) {}
+  FailureBoard(JobBlock& job, int32_t world, int32_t rank)
+      : job_(job), world_(world), rank_(rank) {}
 
   // Any thread. Only the first post of the whole job counts.
   void post(int32_t status, int32_t culprit, uint64_t sequence, std::string_view text) noexcept;
@@ -21,7 +23,8 @@ class FailureBoard {
   }
   // Throws the job's failure if there is one. Any thread.
   void check() const {
-    if (is_set()) [[unlikely]] throw_failure();
+    if (is_set()) [[unlikely]]
+      throw_failure();
   }
 
  private:

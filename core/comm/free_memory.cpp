@@ -33,7 +33,8 @@ uint64_t read_number(const std::string& file) {
   return in >> value ? value : kUnknown;
 }
 
-// One control group's limit less its use, with the page cache that the kernel could drop added back.
+// One control group's limit less its use, with the page cache that the kernel could drop added
+// back.
 void consider_group(const std::string& folder, const char* limit_name, const char* use_name,
                     FreeMemory& least) {
   const uint64_t limit = read_number(folder + "/" + limit_name);
@@ -52,8 +53,8 @@ FreeMemory free_memory() {
   const uint64_t kib = read_value("/proc/meminfo", "MemAvailable:");
   FreeMemory least{kib == kUnknown ? kUnknown : kib << 10, "MemAvailable of /proc/meminfo"};
 
-  // Lines are "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers. A limit may sit
-  // on the group itself or on any group above it.
+  // Lines are "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers. A limit
+  // may sit on the group itself or on any group above it.
   std::ifstream groups("/proc/self/cgroup");
   std::string line;
   for (int lines = 0; lines < 100 && std::getline(groups, line); lines++) {
@@ -81,7 +82,8 @@ FreeMemory free_memory() {
 
 std::string memory_text(uint64_t bytes) {
   if (bytes < 10 << 20) return fmt::format("{} bytes", bytes);
-  if (bytes < uint64_t{10} << 30) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+  if (bytes < uint64_t{10} << 30)
+    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
 }
 

@@ -9,7 +9,8 @@ namespace outrigger::comm {
 
 struct FreeMemory {
   uint64_t bytes;
-  std::string source;  // "MemAvailable of /proc/meminfo", "the limit in /sys/fs/cgroup/…/memory.max"
+  std::string
+      source;  // "MemAvailable of /proc/meminfo", "the limit in /sys/fs/cgroup/…/memory.max"
 };
 
 // The tightest of the host's available memory and the limits of this process's control groups.

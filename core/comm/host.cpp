@@ -44,7 +44,8 @@ HostCommunicator::~HostCommunicator() {
 void HostCommunicator::require_usable() const {
   if (current_process() != member_->process) {
     fail(OTR_E_STATE,
-         "this communicator belongs to process {} and this is its forked child {}; create one after the fork",
+         "this communicator belongs to process {} and this is its forked child {}; create one "
+         "after the fork",
          member_->process, current_process());
   }
   member_->failures.check();
@@ -56,18 +57,20 @@ void HostCommunicator::abort(std::string_view reason) noexcept {
   if (current_process() != member_->process) return;
   const Operation last = last_operation(rank_);
   std::array<char, sizeof(FailureRecord::text)> text;
-  const auto end = fmt::format_to_n(text.data(), text.size(), "rank {} aborted the job after operation {} of '{}': {}",
-                                    rank_, last.number, name_, reason.empty() ? "no reason given" : reason)
+  const auto end = fmt::format_to_n(text.data(), text.size(),
+                                    "rank {} aborted the job after operation {} of '{}': {}", rank_,
+                                    last.number, name_, reason.empty() ? "no reason given" : reason)
                        .size;
-  member_->failures.post(OTR_E_ABORTED, rank_, last.number, {text.data(), std::min(end, text.size())});
+  member_->failures.post(OTR_E_ABORTED, rank_, last.number,
+                         {text.data(), std::min(end, text.size())});
   ring(channel_.bell);
   wake(channel_.bell);
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
 
-void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root,
-                             uint64_t offset, RegionId window) {
+void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label,
+                             int32_t root, uint64_t offset, RegionId window) {
   current_.number++;
   current_.kind = kind;
   current_.root = root;
@@ -96,20 +99,25 @@ void HostCommunicator::step() {
 void HostCommunicator::compare_calls() {
   const auto call_of = [&](int32_t r) { return channel_.slot(r).ring[current_.number & 1].load(); };
   bool equal = true;
-  for (int32_t r = 0; r < world_; r++) equal = equal && (r == rank_ || call_of(r).same_call(current_));
-  if (equal) [[likely]] return;
+  for (int32_t r = 0; r < world_; r++)
+    equal = equal && (r == rank_ || call_of(r).same_call(current_));
+  if (equal) [[likely]]
+    return;
 
   // Every rank names the same pair: rank 0, and the first that differs from it.
   const Operation first = call_of(0);
   int32_t other = 1;
   while (other < world_ - 1 && call_of(other).same_call(first)) other++;
-  fail_job(OTR_E_MISMATCH, other,
-           fmt::format("ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks "
-                       "must make the same calls in the same order",
-                       current_.number, name_, first.text(), other, call_of(other).text()));
+  fail_job(
+      OTR_E_MISMATCH, other,
+      fmt::format(
+          "ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks "
+          "must make the same calls in the same order",
+          current_.number, name_, first.text(), other, call_of(other).text()));
 }
 
-// ---- Operations -----------------------------------------------------------------------------------
+// ---- Operations
+// -----------------------------------------------------------------------------------
 
 void HostCommunicator::barrier(std::string_view label) {
   require_usable();
@@ -142,8 +150,8 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
   require_usable();
   if (all.size() / static_cast<size_t>(world_) != mine.size() ||
       all.size() % static_cast<size_t>(world_) != 0) {
-    fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label, all.size(),
-         world_, mine.size());
+    fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label,
+         all.size(), world_, mine.size());
   }
   const size_t chunk = world_ == 1 ? mine.size() : ChannelBlock::staging_bytes(world_);
   size_t done = 0;
@@ -169,9 +177,10 @@ const HostWindow& HostCommunicator::checked(const Window& window, size_t offset,
   if (own == nullptr || own->job() != &member_->job || own->kind() != WindowKind::per_rank) {
     fail(OTR_E_ARGUMENT, "'{}' needs a per_rank window that this job's ranks created", label);
   }
-  if (offset > own->bytes() || slice_bytes > (own->bytes() - offset) / static_cast<size_t>(world_)) {
-    fail(OTR_E_ARGUMENT, "'{}': {} slices of {} bytes at offset {} exceed the window's {} bytes", label,
-         world_, slice_bytes, offset, own->bytes());
+  if (offset > own->bytes() ||
+      slice_bytes > (own->bytes() - offset) / static_cast<size_t>(world_)) {
+    fail(OTR_E_ARGUMENT, "'{}': {} slices of {} bytes at offset {} exceed the window's {} bytes",
+         label, world_, slice_bytes, offset, own->bytes());
   }
   return *own;
 }
@@ -203,7 +212,8 @@ void HostCommunicator::wait_drained(uint64_t ticket, std::string_view label) {
   if (is_drained(ticket)) return;
   require_usable();
   if (ticket > my_slot().drained.load(std::memory_order_relaxed)) {
-    fail(OTR_E_ARGUMENT, "wait_drained '{}': no reduce_scatter has returned ticket {} yet", label, ticket);
+    fail(OTR_E_ARGUMENT, "wait_drained '{}': no reduce_scatter has returned ticket {} yet", label,
+         ticket);
   }
   wait_for_all(&Slot::drained, ticket, label);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator of one host: self, threads and shm are this class over different memory and liveness.
+// The communicator of one host: self, threads and shm are this class over different memory and
+// liveness.
 //
-// Every operation is one or more steps. A step is: say that I came (Slot::arrived), wait until all have.
-// Data that does not lie in a window goes through the staging area, a part a rank, written before the step
-// and read after it; two halves in turn make one wait a step enough, because whoever comes to step s has
-// finished reading step s − 1.
+// Every operation is one or more steps. A step is: say that I came (Slot::arrived), wait until all
+// have. Data that does not lie in a window goes through the staging area, a part a rank, written
+// before the step and read after it; two halves in turn make one wait a step enough, because
+// whoever comes to step s has finished reading step s − 1.
 #pragma once
 
 #include <memory>
@@ -25,8 +26,8 @@ class HostWindow;
 class HostCommunicator final : public Communicator {
  public:
   // `region` holds `channel`.
-  HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region, ChannelBlock& channel,
-                   std::string_view name);
+  HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region,
+                   ChannelBlock& channel, std::string_view name);
   ~HostCommunicator() override;
 
   int32_t rank() const override { return rank_; }
@@ -38,7 +39,8 @@ class HostCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                   std::string_view label) override;
-  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes, std::string_view label) override;
+  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
+                                        std::string_view label) override;
   uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
                           const FoldFunction& fold, std::string_view label) override;
   bool is_drained(uint64_t ticket) const override;
@@ -76,8 +78,8 @@ class HostCommunicator final : public Communicator {
   // Throws OTR_E_ARGUMENT unless the slices lie in a per_rank window of this job.
   [[nodiscard]] const HostWindow& checked(const Window& window, size_t offset, size_t slice_bytes,
                                           std::string_view label) const;
-  // A region of `bytes`, made by rank 0, mapped by all, populated by each rank's `populate`; or every rank
-  // throws the first rank's OTR_E_OUT_OF_MEMORY and the communicator goes on.
+  // A region of `bytes`, made by rank 0, mapped by all, populated by each rank's `populate`; or
+  // every rank throws the first rank's OTR_E_OUT_OF_MEMORY and the communicator goes on.
   [[nodiscard]] std::shared_ptr<Region> share_region(size_t bytes,
                                                      const std::function<void(Region&)>& populate);
   // Throws on every rank what the first rank with a status other than OTR_OK says.

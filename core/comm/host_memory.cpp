@@ -11,8 +11,8 @@
 
 namespace outrigger::comm {
 
-std::shared_ptr<Region> HostCommunicator::share_region(size_t bytes,
-                                                       const std::function<void(Region&)>& populate) {
+std::shared_ptr<Region> HostCommunicator::share_region(
+    size_t bytes, const std::function<void(Region&)>& populate) {
   const RegionId id{channel_.id, current_.number};
   std::shared_ptr<Region> region;
   int32_t status = OTR_OK;

@@ -23,7 +23,8 @@ Operation HostCommunicator::last_operation(int32_t rank) const {
   return a.number > b.number ? a : b;
 }
 
-void HostCommunicator::wait_for_all(Counter counter, uint64_t target, std::string_view drain_label) {
+void HostCommunicator::wait_for_all(Counter counter, uint64_t target,
+                                    std::string_view drain_label) {
   const auto ready = [&] { return all_reached(counter, target); };
   Clock::time_point deadline{};  // starts when the wait turns out to be one
   wait_until(channel_.bell, spin_, ready, [&](Clock::time_point now) {
@@ -37,8 +38,10 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
   member_->failures.check();
   const bool drains = counter == &Slot::drained;
   const auto waited_in = [&] {
-    return drains ? fmt::format("wait_drained '{}' for operation {} of '{}'", drain_label, target, name_)
-                  : fmt::format("{} (operation {} of '{}')", current_.text(), current_.number, name_);
+    return drains
+               ? fmt::format("wait_drained '{}' for operation {} of '{}'", drain_label, target,
+                             name_)
+               : fmt::format("{} (operation {} of '{}')", current_.text(), current_.number, name_);
   };
   const auto last_of = [&](int32_t r) {
     const Operation last = last_operation(r);
@@ -56,24 +59,29 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
     const bool ended = !gone && member_->liveness->ended(r);
     if (gone || ended) {
       if (reached()) continue;  // the last thing it did
-      fail_job(OTR_E_PEER_DEAD, r,
-               fmt::format("rank {} (process {}) {} while rank {} waited for it in {}; it {}. The job cannot "
-                           "go on: start all ranks again, from the last checkpoint",
-                           r, member_->job.member(r).process.load(std::memory_order_relaxed),
-                           gone ? "left, destroying its communicator," : "ended", rank_, waited_in(),
-                           last_of(r)));
+      fail_job(
+          OTR_E_PEER_DEAD, r,
+          fmt::format(
+              "rank {} (process {}) {} while rank {} waited for it in {}; it {}. The job cannot "
+              "go on: start all ranks again, from the last checkpoint",
+              r, member_->job.member(r).process.load(std::memory_order_relaxed),
+              gone ? "left, destroying its communicator," : "ended", rank_, waited_in(),
+              last_of(r)));
     }
     if (!overdue) continue;
     constexpr int32_t kNamed = 4;
     if (missing++ == 0) first_missing = r;
-    if (missing <= kNamed) names += fmt::format("{}rank {} {}", missing > 1 ? "; " : "", r, last_of(r));
+    if (missing <= kNamed)
+      names += fmt::format("{}rank {} {}", missing > 1 ? "; " : "", r, last_of(r));
     if (missing == kNamed + 1) names += "; and more";
   }
   if (missing == 0) return;
-  fail_job(OTR_E_TIMEOUT, first_missing,
-           fmt::format("{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
-                       "what holds them up, or raise the timeout",
-                       missing, world_, waited_in(), member_->timeout, rank_, names));
+  fail_job(
+      OTR_E_TIMEOUT, first_missing,
+      fmt::format(
+          "{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
+          "what holds them up, or raise the timeout",
+          missing, world_, waited_in(), member_->timeout, rank_, names));
 }
 
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {

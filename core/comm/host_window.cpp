@@ -13,8 +13,8 @@ WindowLayout WindowLayout::make(WindowKind kind, int32_t world, size_t bytes) {
   const auto ranks = static_cast<size_t>(world);
   constexpr size_t kMost = std::numeric_limits<size_t>::max() / 4;
   if (bytes > kMost / ranks) {
-    fail(OTR_E_OUT_OF_MEMORY, "a window of {} bytes a rank on {} ranks exceeds the address space", bytes,
-         world);
+    fail(OTR_E_OUT_OF_MEMORY, "a window of {} bytes a rank on {} ranks exceeds the address space",
+         bytes, world);
   }
   const size_t pages = std::max(round_up(bytes, page_size()), page_size());
   if (kind == WindowKind::common) return {kind, world, bytes, 0, pages};

@@ -28,7 +28,8 @@ struct WindowLayout {
 
 class HostWindow final : public Window {
  public:
-  HostWindow(std::shared_ptr<Region> region, const WindowLayout& layout, const void* job, RegionId id)
+  HostWindow(std::shared_ptr<Region> region, const WindowLayout& layout, const void* job,
+             RegionId id)
       : region_(std::move(region)), layout_(layout), job_(job), id_(id) {}
 
   std::byte* block(int32_t rank) const override {

@@ -8,11 +8,13 @@
 
 namespace outrigger::comm {
 
-static JobBlock& job_of(const Region& control) { return *reinterpret_cast<JobBlock*>(control.data()); }
+static JobBlock& job_of(const Region& control) {
+  return *reinterpret_cast<JobBlock*>(control.data());
+}
 
 Member::Member(int32_t rank_, int32_t world_, std::string_view provider_, const Settings& settings,
-               int32_t spin_, std::shared_ptr<Region> control_, std::shared_ptr<RegionExchange> exchange_,
-               std::unique_ptr<Liveness> liveness_)
+               int32_t spin_, std::shared_ptr<Region> control_,
+               std::shared_ptr<RegionExchange> exchange_, std::unique_ptr<Liveness> liveness_)
     : rank(rank_),
       world(world_),
       provider(provider_),
@@ -40,7 +42,8 @@ void initialise_control(Region& control, int32_t world) {
 void check_control(const Region& control, int32_t world) {
   const JobBlock& job = job_of(control);
   if (job.magic != kMagic || job.version != kLayoutVersion || job.world != world) {
-    fail(OTR_E_MISMATCH, "rank 0's control block has layout {} for {} ranks; this rank has layout {} for {}",
+    fail(OTR_E_MISMATCH,
+         "rank 0's control block has layout {} for {} ranks; this rank has layout {} for {}",
          job.version, job.world, kLayoutVersion, world);
   }
 }
@@ -51,8 +54,8 @@ ChannelBlock& first_channel(const Region& control, int32_t world) {
 
 void check_settings(int32_t rank, int32_t world, const Settings& settings) {
   if (world < 1 || world > kMaxWorld) {
-    fail(OTR_E_ARGUMENT, "world size {} is outside 1..{}, what one host's communicators take", world,
-         kMaxWorld);
+    fail(OTR_E_ARGUMENT, "world size {} is outside 1..{}, what one host's communicators take",
+         world, kMaxWorld);
   }
   if (rank < 0 || rank >= world) {
     fail(OTR_E_ARGUMENT, "rank {} is outside 0..{} (world size {})", rank, world - 1, world);

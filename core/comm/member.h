@@ -19,8 +19,8 @@ namespace outrigger::comm {
 
 struct Member {
   // `control` holds the JobBlock and, behind it, the job's first channel.
-  Member(int32_t rank, int32_t world, std::string_view provider, const Settings& settings, int32_t spin,
-         std::shared_ptr<Region> control, std::shared_ptr<RegionExchange> exchange,
+  Member(int32_t rank, int32_t world, std::string_view provider, const Settings& settings,
+         int32_t spin, std::shared_ptr<Region> control, std::shared_ptr<RegionExchange> exchange,
          std::unique_ptr<Liveness> liveness);
 
   const int32_t rank, world;

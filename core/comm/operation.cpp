@@ -29,8 +29,10 @@ bool Operation::same_call(const Operation& other) const {
 std::string Operation::text() const {
   const auto label = label_text();
   switch (kind) {
-    case OperationKind::none: return "no operation";
-    case OperationKind::barrier: return fmt::format("barrier '{}'", label);
+    case OperationKind::none:
+      return "no operation";
+    case OperationKind::barrier:
+      return fmt::format("barrier '{}'", label);
     case OperationKind::broadcast:
       return fmt::format("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
     case OperationKind::all_gather:
@@ -38,12 +40,14 @@ std::string Operation::text() const {
     case OperationKind::create_window:
       return fmt::format("create_window '{}' of {} bytes{}", label, bytes,
                          root == 0 ? " a rank" : ", common");
-    case OperationKind::duplicate: return fmt::format("duplicate '{}'", label);
+    case OperationKind::duplicate:
+      return fmt::format("duplicate '{}'", label);
     case OperationKind::reduce_scatter:
     case OperationKind::all_gather_window:
-      return fmt::format("{} '{}' of {} bytes a slice at offset {} of window {}.{}",
-                         kind == OperationKind::reduce_scatter ? "reduce_scatter" : "all_gather_window",
-                         label, bytes, offset, window[0], window[1]);
+      return fmt::format(
+          "{} '{}' of {} bytes a slice at offset {} of the window made by operation {}{}",
+          kind == OperationKind::reduce_scatter ? "reduce_scatter" : "all_gather_window", label,
+          bytes, offset, window[1], window[0] == 0 ? "" : fmt::format(" of channel {}", window[0]));
   }
   return fmt::format("operation of unknown kind {}", static_cast<uint32_t>(kind));
 }

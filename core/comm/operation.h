@@ -40,8 +40,8 @@ struct Operation {
   [[nodiscard]] std::string text() const;
 };
 
-// An Operation in shared memory. Reading while the owner writes is allowed (for diagnostics): words are
-// atomic, so the worst is a mixture of two operations.
+// An Operation in shared memory. Reading while the owner writes is allowed (for diagnostics): words
+// are atomic, so the worst is a mixture of two operations.
 class PostedOperation {
  public:
   void store(const Operation& operation);

@@ -25,7 +25,8 @@ bool is_closed(int error) { return error == EPIPE || error == ECONNRESET || erro
 
 }  // namespace
 
-PacketResult send_bytes(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
+PacketResult send_bytes(int socket, std::span<const std::byte> bytes,
+                        std::span<const int> descriptors) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -47,10 +48,12 @@ PacketResult send_bytes(int socket, std::span<const std::byte> bytes, std::span<
   if (sent >= 0) return PacketResult::done;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return PacketResult::would_block;
   if (is_closed(errno)) return PacketResult::closed;
-  fail(OTR_E_SYSTEM, "cannot send to another rank (sendmsg): {}", std::generic_category().message(errno));
+  fail(OTR_E_SYSTEM, "cannot send to another rank (sendmsg): {}",
+       std::generic_category().message(errno));
 }
 
-PacketResult receive_bytes(int socket, std::span<std::byte> bytes, std::vector<UniqueFd>& descriptors) {
+PacketResult receive_bytes(int socket, std::span<std::byte> bytes,
+                           std::vector<UniqueFd>& descriptors) {
   iovec part{bytes.data(), bytes.size()};
   ControlBuffer control{};
   msghdr message{};
@@ -62,7 +65,8 @@ PacketResult receive_bytes(int socket, std::span<std::byte> bytes, std::vector<U
   bool reset = false;
   for (;;) {
     got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // A peer that closed with our words unread resets the socket; its own last words lie behind that.
+    // A peer that closed with our words unread resets the socket; its own last words lie behind
+    // that.
     if (got < 0 && errno == ECONNRESET && !std::exchange(reset, true)) continue;
     if (got >= 0 || errno != EINTR) break;
   }
@@ -72,7 +76,8 @@ PacketResult receive_bytes(int socket, std::span<std::byte> bytes, std::vector<U
     fail(OTR_E_SYSTEM, "cannot receive from another rank (recvmsg): {}",
          std::generic_category().message(errno));
   }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     std::array<int, kMostDescriptors> fds;
     const size_t n = std::min((header->cmsg_len - CMSG_LEN(0)) / sizeof(int), fds.size());
@@ -81,7 +86,8 @@ PacketResult receive_bytes(int socket, std::span<std::byte> bytes, std::vector<U
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) return PacketResult::out_of_descriptors;
   if (got == 0) return PacketResult::closed;
-  const bool whole = static_cast<size_t>(got) == bytes.size() && (message.msg_flags & MSG_TRUNC) == 0;
+  const bool whole =
+      static_cast<size_t>(got) == bytes.size() && (message.msg_flags & MSG_TRUNC) == 0;
   return whole ? PacketResult::done : PacketResult::foreign;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between rank 0 and the others: fixed-size structs over a SOCK_SEQPACKET unix socket, with file
-// descriptors beside them. Nothing here blocks.
+// Messages between rank 0 and the others: fixed-size structs over a SOCK_SEQPACKET unix socket,
+// with file descriptors beside them. Nothing here blocks.
 #pragma once
 
 #include <array>
@@ -36,8 +36,9 @@ struct Hello {  // a rank to rank 0; with its pidfd, if it has one
 struct Welcome {  // rank 0's answer; the first of as many as the descriptors need
   static constexpr uint32_t kKind = 2;
   PacketHead head{.kind = kKind};
-  int32_t status = OTR_OK;   // else `text` says why nobody is let in
-  uint32_t descriptors = 0;  // in all packets: the control memory, then a pidfd of each rank or none
+  int32_t status = OTR_OK;  // else `text` says why nobody is let in
+  uint32_t descriptors =
+      0;  // in all packets: the control memory, then a pidfd of each rank or none
   std::array<char, sizeof(FailureRecord::text)> text = {};
 };
 
@@ -65,10 +66,12 @@ template <typename Packet>
 
 // foreign also: another magic or kind. other_version: packet.head.version says which.
 template <typename Packet>
-[[nodiscard]] PacketResult receive_packet(int socket, Packet& packet, std::vector<UniqueFd>& descriptors) {
+[[nodiscard]] PacketResult receive_packet(int socket, Packet& packet,
+                                          std::vector<UniqueFd>& descriptors) {
   static_assert(std::is_trivially_copyable_v<Packet>);
   packet.head = PacketHead{.magic = 0};
-  const auto result = receive_bytes(socket, std::as_writable_bytes(std::span(&packet, 1)), descriptors);
+  const auto result =
+      receive_bytes(socket, std::as_writable_bytes(std::span(&packet, 1)), descriptors);
   if (result != PacketResult::done && result != PacketResult::foreign) return result;
   if (packet.head.magic != kMagic) return PacketResult::foreign;
   if (packet.head.version != kLayoutVersion) return PacketResult::other_version;

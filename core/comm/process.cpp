@@ -11,12 +11,14 @@ namespace {
 
 using ProcessWord = std::atomic<pid_t>;
 
-// A word that the kernel sets to zero in a forked child; nullptr where it cannot (before Linux 4.14). Never
-// given back: it serves all communicators until the process ends.
+// A word that the kernel sets to zero in a forked child; nullptr where it cannot (before
+// Linux 4.14). Never given back: it serves all communicators until the process ends.
 ProcessWord* make_word() {
-  void* page = mmap(nullptr, sizeof(ProcessWord), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* page = mmap(nullptr, sizeof(ProcessWord), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
-  if (madvise(page, sizeof(ProcessWord), MADV_WIPEONFORK) == 0) return static_cast<ProcessWord*>(page);
+  if (madvise(page, sizeof(ProcessWord), MADV_WIPEONFORK) == 0)
+    return static_cast<ProcessWord*>(page);
   munmap(page, sizeof(ProcessWord));
   return nullptr;
 }

@@ -5,7 +5,8 @@
 
 namespace outrigger::comm {
 
-// getpid() at the price of a load: also right in a forked child, where the shared memory is not mapped.
+// getpid() at the price of a load: also right in a forked child, where the shared memory is not
+// mapped.
 [[nodiscard]] pid_t current_process();
 
 }  // namespace outrigger::comm

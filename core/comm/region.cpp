@@ -37,7 +37,8 @@ struct Mappable {
 
 std::unique_ptr<ipc::mapped_region> map(int fd, size_t bytes) {
   try {
-    if (fd >= 0) return std::make_unique<ipc::mapped_region>(Mappable{fd}, ipc::read_write, 0, bytes);
+    if (fd >= 0)
+      return std::make_unique<ipc::mapped_region>(Mappable{fd}, ipc::read_write, 0, bytes);
     return std::make_unique<ipc::mapped_region>(Mappable{-1}, ipc::copy_on_write, 0, bytes, nullptr,
                                                 MAP_ANONYMOUS);
   } catch (const ipc::interprocess_exception& error) {
@@ -50,7 +51,8 @@ std::unique_ptr<ipc::mapped_region> map(int fd, size_t bytes) {
 // A file larger than RLIMIT_FSIZE would raise SIGXFSZ, not an error.
 void require_file_size(size_t bytes) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      bytes > limit.rlim_cur) {
     fail(OTR_E_OUT_OF_MEMORY, "{} of shared memory exceed RLIMIT_FSIZE = {}; raise it (ulimit -f)",
          memory_text(bytes), memory_text(limit.rlim_cur));
   }
@@ -85,8 +87,8 @@ void require_free_memory(size_t bytes) {
   constexpr size_t kLeaveFree = 64 << 20;  // for everybody else, so that the kernel need not kill
   const FreeMemory free = free_memory();
   if (free.bytes >= kLeaveFree && bytes <= free.bytes - kLeaveFree) return;
-  fail(OTR_E_OUT_OF_MEMORY, "{} are needed, {} are free ({})", memory_text(bytes), memory_text(free.bytes),
-       free.source);
+  fail(OTR_E_OUT_OF_MEMORY, "{} are needed, {} are free ({})", memory_text(bytes),
+       memory_text(free.bytes), free.source);
 }
 
 Region::Region(UniqueFd fd, size_t bytes)
@@ -126,13 +128,15 @@ std::shared_ptr<Region> Region::attach(UniqueFd fd, size_t bytes) {
   if (fstat(fd.get(), &status) != 0 || seals < 0 || (seals & kSeals) != kSeals ||
       status.st_size != static_cast<off_t>(bytes)) {
     fail(OTR_E_MISMATCH,
-         "rank 0 sent a file that is not the sealed shared memory of {} bytes that was agreed on", bytes);
+         "rank 0 sent a file that is not the sealed shared memory of {} bytes that was agreed on",
+         bytes);
   }
   return std::shared_ptr<Region>(new Region(std::move(fd), bytes));
 }
 
 void Region::populate(size_t offset, size_t bytes) {
-  constexpr size_t kPiece = 64 << 20;  // checked one by one: other processes allocate at the same time
+  constexpr size_t kPiece =
+      64 << 20;  // checked one by one: other processes allocate at the same time
   const size_t end = std::min(round_up(offset + bytes, page_size()), this->bytes());
   // Only whole huge pages, so that a block never takes more than its own pages.
   const size_t huge_begin = round_up(offset, kHugePage), huge_end = end / kHugePage * kHugePage;

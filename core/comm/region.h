@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that ranks share: private to the process (threads), or an unnamed sealed file (processes), so that
-// nothing appears in /dev/shm or any file system and nothing is left after a crash.
+// Memory that ranks share: private to the process (threads), or an unnamed sealed file (processes),
+// so that nothing appears in /dev/shm or any file system and nothing is left after a crash.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,8 @@ inline constexpr size_t kHugePage = 2 << 20;
 // Zero-filled, page-aligned, never inherited by a forked child. Any thread.
 class Region {
  public:
-  // Of this process. Both throw OTR_E_OUT_OF_MEMORY where `bytes` cannot be had; neither touches a page.
+  // Of this process. Both throw OTR_E_OUT_OF_MEMORY where `bytes` cannot be had; neither touches a
+  // page.
   [[nodiscard]] static std::shared_ptr<Region> make_private(size_t bytes);
   // A new memfd that can neither shrink nor grow.
   [[nodiscard]] static std::shared_ptr<Region> make_shared(size_t bytes);
@@ -39,8 +40,9 @@ class Region {
   [[nodiscard]] size_t bytes() const { return map_->get_size(); }
   [[nodiscard]] int fd() const { return fd_.get(); }
 
-  // Gives [offset, offset + bytes) its pages now, on this thread's memory node, so that no later access
-  // fails; huge pages where whole ones fit. Throws OTR_E_OUT_OF_MEMORY naming need and free bytes.
+  // Gives [offset, offset + bytes) its pages now, on this thread's memory node, so that no later
+  // access fails; huge pages where whole ones fit. Throws OTR_E_OUT_OF_MEMORY naming need and free
+  // bytes.
   void populate(size_t offset, size_t bytes);
   // The mapping stays; call it once nobody else needs to be given the file.
   void close_fd() { fd_.reset(); }

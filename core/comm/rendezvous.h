@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the processes of a job find each other: rank 0 listens on an abstract unix socket whose name is made
-// of user and job, the others connect. Nothing touches a file system; the name goes with the process.
+// How the processes of a job find each other: rank 0 listens on an abstract unix socket whose name
+// is made of user and job, the others connect. Nothing touches a file system; the name goes with
+// the process.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct Attachment {
   UniqueFd control;                 // others: the memory that rank 0 gave
 };
 
-// Both throw, on every rank that is there: OTR_E_TIMEOUT naming the ranks that are not; OTR_E_MISMATCH on
-// another world size or version, or a rank that is there twice; OTR_E_PEER_DEAD.
+// Both throw, on every rank that is there: OTR_E_TIMEOUT naming the ranks that are not;
+// OTR_E_MISMATCH on another world size or version, or a rank that is there twice; OTR_E_PEER_DEAD.
 [[nodiscard]] Attachment gather_ranks(const Rendezvous& rendezvous, int control);  // rank 0
 [[nodiscard]] Attachment join_rank_0(const Rendezvous& rendezvous);                // the others
 

@@ -59,7 +59,9 @@ class Door {
 
   const Rendezvous& r_;
   const int control_;
-  Clock::time_point deadline_;  // the earliest of all ranks, so that whoever is there hears who is missing
+  const Clock::time_point opened_ = Clock::now();
+  Clock::time_point
+      deadline_;  // the earliest of all ranks, so that whoever is there hears who is missing
   UniqueFd listener_;
   std::vector<UniqueFd> guests_;  // connected, have not said who they are
   std::vector<Rank> ranks_;
@@ -83,8 +85,9 @@ void Door::listen() {
       static_cast<void>(receive_welcome(std::move(other), r_));
     }
     if (seconds_until(deadline_) <= 0) {
-      fail(OTR_E_TIMEOUT, "the socket of job '{}' stayed in use for {} s: another job of this name runs",
-           r_.job, r_.timeout);
+      fail(OTR_E_TIMEOUT,
+           "the socket of job '{}' stayed in use for {} s: another job of this name runs", r_.job,
+           r_.timeout);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -97,8 +100,10 @@ void Door::listen() {
 void Door::wait() {
   std::vector<pollfd> fds{{listener_.get(), POLLIN, 0}};
   for (const auto& guest : guests_) fds.push_back({guest.get(), POLLIN, 0});
-  for (const auto& rank : ranks_) fds.push_back({rank.socket.get(), POLLIN, 0});  // −1 is passed over
-  poll(fds.data(), fds.size(), static_cast<int>(std::clamp(seconds_until(deadline_), 0.0, 0.1) * 1000));
+  for (const auto& rank : ranks_)
+    fds.push_back({rank.socket.get(), POLLIN, 0});  // −1 is passed over
+  poll(fds.data(), fds.size(),
+       static_cast<int>(std::clamp(seconds_until(deadline_), 0.0, 0.1) * 1000));
 }
 
 void Door::accept_guests() {
@@ -120,37 +125,40 @@ void Door::hear(UniqueFd& guest) {
   const auto result = receive_packet(guest.get(), hello, descriptors);
   if (result == PacketResult::would_block) return;
   if (result == PacketResult::other_version) {
-    refuse(OTR_E_MISMATCH,
-           fmt::format("process {} came to job '{}' with version {} of the shared memory layout, rank 0 has {}: "
-                       "run one version of the library on all ranks",
-                       identity_of(guest.get()).process, r_.job, hello.head.version, kLayoutVersion));
+    refuse(OTR_E_MISMATCH, fmt::format("process {} came to job '{}' with version {} of the shared "
+                                       "memory layout, rank 0 has {}: "
+                                       "run one version of the library on all ranks",
+                                       identity_of(guest.get()).process, r_.job, hello.head.version,
+                                       kLayoutVersion));
   }
   if (result != PacketResult::done) {  // not one of ours: whatever it is, it shall not end the job
     foreigners_++;
     guest.reset();
     return;
   }
-  const std::string_view library(hello.library.data(), strnlen(hello.library.data(), hello.library.size()));
+  const std::string_view library(hello.library.data(),
+                                 strnlen(hello.library.data(), hello.library.size()));
   if (library != OTR_VERSION_STRING) {
-    refuse(OTR_E_MISMATCH,
-           fmt::format("rank {} of job '{}' runs library version {}, rank 0 runs {}: run one version on all ranks",
-                       hello.rank, r_.job, library, OTR_VERSION_STRING));
+    refuse(OTR_E_MISMATCH, fmt::format("rank {} of job '{}' runs library version {}, rank 0 runs "
+                                       "{}: run one version on all ranks",
+                                       hello.rank, r_.job, library, OTR_VERSION_STRING));
   }
   if (hello.world != r_.world) {
-    refuse(OTR_E_MISMATCH,
-           fmt::format("rank {} of job '{}' (process {}) was started for world size {}, rank 0 for {}",
-                       hello.rank, r_.job, hello.process, hello.world, r_.world));
+    refuse(
+        OTR_E_MISMATCH,
+        fmt::format("rank {} of job '{}' (process {}) was started for world size {}, rank 0 for {}",
+                    hello.rank, r_.job, hello.process, hello.world, r_.world));
   }
   if (hello.rank < 0 || hello.rank >= r_.world) {
-    refuse(OTR_E_MISMATCH, fmt::format("process {} came to job '{}' as rank {} of {}", hello.process, r_.job,
-                                       hello.rank, r_.world));
+    refuse(OTR_E_MISMATCH, fmt::format("process {} came to job '{}' as rank {} of {}",
+                                       hello.process, r_.job, hello.rank, r_.world));
   }
   Rank& rank = ranks_[static_cast<size_t>(hello.rank)];
   if (hello.rank == 0 || rank.socket) {
-    refuse(OTR_E_MISMATCH,
-           fmt::format("rank {} of job '{}' is there twice: processes {} and {}; give each rank its own number "
-                       "and each job its own name",
-                       hello.rank, r_.job, rank.process_number, hello.process));
+    refuse(OTR_E_MISMATCH, fmt::format("rank {} of job '{}' is there twice: processes {} and {}; "
+                                       "give each rank its own number "
+                                       "and each job its own name",
+                                       hello.rank, r_.job, rank.process_number, hello.process));
   }
   rank.socket = std::move(guest);
   rank.process_number = hello.process;
@@ -166,9 +174,9 @@ void Door::hear(UniqueFd& guest) {
 void Door::watch_ranks() {
   for (size_t r = 1; r < ranks_.size(); r++) {
     if (!ranks_[r].socket || !wait_for_socket(ranks_[r].socket.get(), POLLIN, 0)) continue;
-    refuse(OTR_E_PEER_DEAD,
-           fmt::format("rank {} of job '{}' (process {}) ended while the ranks attached; start all ranks again",
-                       r, r_.job, ranks_[r].process_number));
+    refuse(OTR_E_PEER_DEAD, fmt::format("rank {} of job '{}' (process {}) ended while the ranks "
+                                        "attached; start all ranks again",
+                                        r, r_.job, ranks_[r].process_number));
   }
 }
 
@@ -181,11 +189,14 @@ void Door::refuse_late() {
     if (++count <= kNamed) missing += fmt::format("{}{}", count > 1 ? ", " : "", r);
   }
   refuse(OTR_E_TIMEOUT,
-         fmt::format("{} of {} ranks did not come to job '{}' within {} s: missing {} {}{}{}; start them with the "
+         fmt::format("{} of {} ranks did not come to job '{}' within {:.3g} s: missing {} {}{}{}; "
+                     "start them with the "
                      "same job text and user on this host, or raise the timeout",
-                     count, r_.world, r_.job, r_.timeout, count > 1 ? "ranks" : "rank", missing,
-                     count > kNamed ? " and more" : "",
-                     foreigners_ == 0 ? "" : fmt::format(" ({} others knocked that are no ranks)", foreigners_)));
+                     count, r_.world, r_.job, -seconds_until(opened_), count > 1 ? "ranks" : "rank",
+                     missing, count > kNamed ? " and more" : "",
+                     foreigners_ == 0
+                         ? ""
+                         : fmt::format(" ({} others knocked that are no ranks)", foreigners_)));
 }
 
 void Door::refuse(int32_t status, const std::string& text) {
@@ -213,7 +224,8 @@ Attachment Door::let_in() {
     for (size_t at = 0; rank.socket && at < descriptors.size(); at += kMostDescriptors) {
       const size_t n = std::min(kMostDescriptors, descriptors.size() - at);
       // A rank that has just ended is found out at the first barrier.
-      static_cast<void>(send_packet(rank.socket.get(), welcome, std::span(descriptors).subspan(at, n)));
+      static_cast<void>(
+          send_packet(rank.socket.get(), welcome, std::span(descriptors).subspan(at, n)));
     }
     attachment.sockets.push_back(std::move(rank.socket));
     if (have_pidfds_) attachment.processes.push_back(std::move(rank.process));
@@ -223,6 +235,8 @@ Attachment Door::let_in() {
 
 }  // namespace
 
-Attachment gather_ranks(const Rendezvous& rendezvous, int control) { return Door(rendezvous, control).run(); }
+Attachment gather_ranks(const Rendezvous& rendezvous, int control) {
+  return Door(rendezvous, control).run();
+}
 
 }  // namespace outrigger::comm

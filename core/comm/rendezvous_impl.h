@@ -34,7 +34,8 @@ struct PeerIdentity {
 
 [[nodiscard]] double seconds_until(Clock::time_point deadline);
 
-// A connected socket to rank 0, or none while it does not listen. Throws OTR_E_SYSTEM if it is another user's.
+// A connected socket to rank 0, or none while it does not listen. Throws OTR_E_SYSTEM if it is
+// another user's.
 [[nodiscard]] UniqueFd try_connect(const Rendezvous& r);
 void send_hello(int socket, const Rendezvous& r);
 // Waits for rank 0's verdict.

@@ -27,7 +27,8 @@ UniqueFd connect_to_rank_0(const Rendezvous& r) {
     if (UniqueFd fd = try_connect(r)) return fd;
     if (Clock::now() >= r.deadline) {
       fail(OTR_E_TIMEOUT,
-           "rank 0 did not come: nobody listened for job '{}' within {} s of rank {} starting to attach; "
+           "rank 0 did not come: nobody listened for job '{}' within {} s of rank {} starting to "
+           "attach; "
            "start rank 0 with the same job text and user on this host, or raise the timeout",
            r.job, r.timeout, r.rank);
     }
@@ -74,14 +75,17 @@ UniqueFd try_connect(const Rendezvous& r) {
   UniqueFd fd = open_socket();
   const SocketAddress address(r.job);
   if (connect(fd.get(), address.get(), address.size()) != 0) {
-    if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR || errno == ENOENT) return UniqueFd();
+    if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR || errno == ENOENT)
+      return UniqueFd();
     fail(errno == EPROTOTYPE ? OTR_E_MISMATCH : OTR_E_SYSTEM,
          "cannot connect to rank 0 of job '{}': {}", r.job, std::generic_category().message(errno));
   }
   const PeerIdentity peer = identity_of(fd.get());
   if (peer.user != geteuid()) {
-    fail(OTR_E_SYSTEM, "the socket of job '{}' is held by user {} (process {}), this rank runs as user {}; "
-         "give the job another name", r.job, peer.user, peer.process, geteuid());
+    fail(OTR_E_SYSTEM,
+         "the socket of job '{}' is held by user {} (process {}), this rank runs as user {}; "
+         "give the job another name",
+         r.job, peer.user, peer.process, geteuid());
   }
   return fd;
 }
@@ -105,11 +109,13 @@ Attachment receive_welcome(UniqueFd socket, const Rendezvous& r) {
   Welcome welcome;
   do {
     PacketResult result = PacketResult::would_block;
-    while ((result = receive_packet(socket.get(), welcome, descriptors)) == PacketResult::would_block) {
+    while ((result = receive_packet(socket.get(), welcome, descriptors)) ==
+           PacketResult::would_block) {
       const double left = seconds_until(r.deadline);
       if (left <= 0) {
         fail(OTR_E_TIMEOUT,
-             "rank 0 of job '{}' (process {}) is there but did not let rank {} in within {} s; see whether "
+             "rank 0 of job '{}' (process {}) is there but did not let rank {} in within {} s; see "
+             "whether "
              "it is stopped, or raise the timeout",
              r.job, identity_of(socket.get()).process, r.rank, r.timeout);
       }
@@ -118,28 +124,34 @@ Attachment receive_welcome(UniqueFd socket, const Rendezvous& r) {
     switch (result) {
       case PacketResult::closed:
         fail(OTR_E_PEER_DEAD,
-             "rank 0 of job '{}' (process {}) ended, or went on with another process as rank {}, while rank "
+             "rank 0 of job '{}' (process {}) ended, or went on with another process as rank {}, "
+             "while rank "
              "{} attached; start all ranks again",
              r.job, identity_of(socket.get()).process, r.rank, r.rank);
       case PacketResult::out_of_descriptors:
         fail(OTR_E_OUT_OF_MEMORY,
-             "rank {} has no room for {} file descriptors more (a few a rank); raise RLIMIT_NOFILE (ulimit -n)",
+             "rank {} has no room for {} file descriptors more (a few a rank); raise RLIMIT_NOFILE "
+             "(ulimit -n)",
              r.rank, welcome.descriptors);
       case PacketResult::foreign:
         fail(OTR_E_MISMATCH,
-             "what listens as rank 0 of job '{}' (process {}) does not speak this library's protocol", r.job,
-             identity_of(socket.get()).process);
+             "what listens as rank 0 of job '{}' (process {}) does not speak this library's "
+             "protocol",
+             r.job, identity_of(socket.get()).process);
       case PacketResult::other_version:
         fail(OTR_E_MISMATCH,
-             "rank 0 of job '{}' has version {} of the shared memory layout, rank {} has {}: run one version of "
+             "rank 0 of job '{}' has version {} of the shared memory layout, rank {} has {}: run "
+             "one version of "
              "the library on all ranks",
              r.job, welcome.head.version, r.rank, kLayoutVersion);
       case PacketResult::done:
-      case PacketResult::would_block: break;
+      case PacketResult::would_block:
+        break;
     }
     if (welcome.status != OTR_OK) {
-      fail(welcome.status, "{}",
-           std::string_view(welcome.text.data(), strnlen(welcome.text.data(), welcome.text.size())));
+      fail(
+          welcome.status, "{}",
+          std::string_view(welcome.text.data(), strnlen(welcome.text.data(), welcome.text.size())));
     }
   } while (descriptors.size() < welcome.descriptors);
 

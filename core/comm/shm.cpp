@@ -32,9 +32,10 @@ class SocketExchange final : public RegionExchange {
     const int fd = region->fd();
     const std::lock_guard lock(mutex_);
     for (const auto& socket : sockets_) {
-      // Each offer is taken before the next one on its channel, so there is room; a peer that ended is found
-      // out at the step that follows.
-      if (socket && send_packet(socket.get(), offer, std::span(&fd, 1)) == PacketResult::would_block) {
+      // Each offer is taken before the next one on its channel, so there is room; a peer that ended
+      // is found out at the step that follows.
+      if (socket &&
+          send_packet(socket.get(), offer, std::span(&fd, 1)) == PacketResult::would_block) {
         fail(OTR_E_SYSTEM, "the queue of memory offers to a rank is full");
       }
     }
@@ -59,7 +60,8 @@ class SocketExchange final : public RegionExchange {
       std::vector<UniqueFd> descriptors;
       const auto result = receive_packet(sockets_.front().get(), offer, descriptors);
       if (result == PacketResult::out_of_descriptors) {
-        fail(OTR_E_OUT_OF_MEMORY, "no file descriptor is left for shared memory; raise RLIMIT_NOFILE (ulimit -n)");
+        fail(OTR_E_OUT_OF_MEMORY,
+             "no file descriptor is left for shared memory; raise RLIMIT_NOFILE (ulimit -n)");
       }
       if (result != PacketResult::done || descriptors.size() != 1) return UniqueFd();
       offers_[{offer.channel, offer.operation}] = std::move(descriptors.front());
@@ -83,12 +85,13 @@ std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world, std::string_
   check_settings(rank, world, settings);
   if (job.empty()) {
     fail(OTR_E_ARGUMENT,
-         "the job has no name; give all its ranks the same text: MASTER_ADDR and MASTER_PORT, OTR_JOB, or "
+         "the job has no name; give all its ranks the same text: MASTER_ADDR and MASTER_PORT, "
+         "OTR_JOB, or "
          "the option job");
   }
   const Clock::time_point deadline = deadline_in(settings.timeout);
-  const Rendezvous rendezvous{rank,     world, std::string(job), settings.timeout,
-                              deadline, source == LivenessSource::best};
+  const Rendezvous rendezvous{
+      rank, world, std::string(job), settings.timeout, deadline, source == LivenessSource::best};
   std::shared_ptr<Region> control;
   Attachment attachment;
   if (rank == 0) {
@@ -110,10 +113,11 @@ std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world, std::string_
   }
   // Bound by the launcher, each rank sees its own share of the cores only.
   const int32_t cores = std::min(online_cores(), usable_cores() * world);
-  auto member = std::make_shared<Member>(rank, world, "shm", settings, choose_spin(settings.spin, world, cores),
-                                         control, std::make_shared<SocketExchange>(std::move(attachment.sockets)),
-                                         std::move(liveness));
-  auto comm = std::make_unique<HostCommunicator>(member, control, first_channel(*control, world), "main");
+  auto member = std::make_shared<Member>(
+      rank, world, "shm", settings, choose_spin(settings.spin, world, cores), control,
+      std::make_shared<SocketExchange>(std::move(attachment.sockets)), std::move(liveness));
+  auto comm =
+      std::make_unique<HostCommunicator>(member, control, first_channel(*control, world), "main");
   // Finding each other and this barrier share one deadline.
   member->timeout = std::max(std::chrono::duration<double>(deadline - Clock::now()).count(), 0.05);
   comm->barrier("attach");

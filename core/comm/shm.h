@@ -10,7 +10,8 @@ enum class LivenessSource : uint8_t {
   locks,  // so that the second way can be tested on any kernel
 };
 
-[[nodiscard]] std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world, std::string_view job,
-                                                     const Settings& settings, LivenessSource source);
+[[nodiscard]] std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world,
+                                                     std::string_view job, const Settings& settings,
+                                                     LivenessSource source);
 
 }  // namespace outrigger::comm

@@ -12,8 +12,10 @@
 namespace outrigger::comm {
 
 // Not FUTEX_PRIVATE_FLAG: the word may lie in memory shared between processes.
-static long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
-  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
+static long futex(std::atomic<uint32_t>& word, int operation, uint32_t value,
+                  const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr,
+                 0);
 }
 
 Clock::time_point deadline_in(double seconds) {
@@ -24,14 +26,16 @@ Clock::time_point deadline_in(double seconds) {
 }
 
 void wake(Bell& bell) {
-  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
+  if (bell.sleepers.load(std::memory_order_seq_cst) != 0)
+    futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
   if (ns <= 0) return;
   const timespec timeout{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  futex(bell.rings, FUTEX_WAIT, seen, &timeout);  // EAGAIN, EINTR, ETIMEDOUT: the caller looks again
+  futex(bell.rings, FUTEX_WAIT, seen,
+        &timeout);  // EAGAIN, EINTR, ETIMEDOUT: the caller looks again
 }
 
 int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting for peers: spin a little, then sleep on the bell in short slices; each slice looks around
-// (failure, dead peers, deadline), so no wait outlives its deadline or a peer's death by more than one.
+// (failure, dead peers, deadline), so no wait outlives its deadline or a peer's death by more than
+// one.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@ inline constexpr auto kSlice = std::chrono::milliseconds(50);
 // A point in time that may be "never".
 [[nodiscard]] Clock::time_point deadline_in(double seconds);
 
-// Makes what was stored before visible to sleepers, without waking them. The thread whose call comes last
-// sees what every earlier caller stored; it alone need call wake.
+// Makes what was stored before visible to sleepers, without waking them. The thread whose call
+// comes last sees what every earlier caller stored; it alone need call wake.
 inline void ring(Bell& bell) { bell.rings.fetch_add(1, std::memory_order_seq_cst); }
 void wake(Bell& bell);
 
@@ -34,8 +35,8 @@ inline void relax_cpu() {
 #endif
 }
 
-// How long to spin before sleeping: up to `most` iterations while that pays, almost never when the peers
-// turn out to need longer or the cores are taken by others.
+// How long to spin before sleeping: up to `most` iterations while that pays, almost never when the
+// peers turn out to need longer or the cores are taken by others.
 class Spin {
  public:
   explicit Spin(int32_t most) : most_(most) {}
@@ -73,7 +74,8 @@ void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around)
   } const sleeper(bell);
   Clock::time_point next_look = Clock::now();
   for (;;) {
-    // Order matters: a ring between this load and the sleep changes the count, and sleep_on returns.
+    // Order matters: a ring between this load and the sleep changes the count, and sleep_on
+    // returns.
     const uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
     if (ready()) return;
     const auto now = Clock::now();

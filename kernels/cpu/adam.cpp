@@ -223,7 +223,8 @@ HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
             using E = BFloat16EvenOdd;
             return adam_pairs<E, E, E, E, kStochastic>(a, done);
           } else {
-            return adam_pairs < W, M, V, G, kStochastic && kAnyState > (a, done);
+            constexpr bool kRandom = kStochastic && kAnyState;
+            return adam_pairs<W, M, V, G, kRandom>(a, done);
           }
         });
       });

@@ -41,7 +41,7 @@ class Bench:
             "DS_ACCELERATOR": "cpu",
             "OMP_NUM_THREADS": str(threads),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "TORCH_EXTENSIONS_DIR": str(self.output / "torch_extensions"),
+            "TORCH_EXTENSIONS_DIR": str(python_bin.parent / "torch_extensions"),
         }
 
     @contextlib.contextmanager
@@ -98,9 +98,9 @@ def read_floats(path):
     return values
 
 
-def compare(ours, peer, significant_bits):
-    """Two sample files: largest difference in units of the last place of a `significant_bits` format, and the
-    share of values that are the same."""
+def compare(ours, peer, significant_bits, floor=0.0):
+    """Two sets of samples: the largest difference in units of the last place of a format with `significant_bits`
+    (of `floor` where both values are smaller), and the share of values that are the same."""
     if len(ours) != len(peer) or not ours:
         raise SideFailed(f"{len(ours)} samples of ours against {len(peer)} of the peer's")
     worst, same = 0.0, 0
@@ -108,7 +108,7 @@ def compare(ours, peer, significant_bits):
         if own == other:
             same += 1
             continue
-        exponent = max(measure.exponent_of(own), measure.exponent_of(other))
+        exponent = measure.exponent_of(max(abs(own), abs(other), floor))
         difference = abs(own - other) / 2.0 ** (exponent - significant_bits)
         worst = max(worst, math.inf if math.isnan(difference) else difference)
     return {"largest_difference_ulp": worst, "same": same / len(ours), "samples": len(ours)}

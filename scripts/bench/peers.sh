@@ -11,7 +11,8 @@ install_peers() {
     PEERS_MISSING="no python3"
     return
   fi
-  wanted=$(cat scripts/bench/requirements*.txt)
+  # The processor, because DeepSpeed's operators are compiled for this one.
+  wanted=$(cat scripts/bench/requirements*.txt && grep -m1 flags /proc/cpuinfo | cksum)
   if [[ -x $folder/bin/python && -f $stamp && $(< "$stamp") == "$wanted" ]]; then
     return
   fi
@@ -20,12 +21,25 @@ install_peers() {
   if "$python" -m venv --clear "$folder" > "$log" 2>&1 &&
     pip_into "$folder" -r scripts/bench/requirements.txt >> "$log" 2>&1 &&
     DS_ACCELERATOR=cpu pip_into "$folder" --no-build-isolation \
-      -r scripts/bench/requirements-deepspeed.txt >> "$log" 2>&1; then
+      -r scripts/bench/requirements-deepspeed.txt >> "$log" 2>&1 &&
+    build_deepspeed_operators "$folder" >> "$log" 2>&1; then
     printf '%s\n' "$wanted" > "$stamp"
   else
     PEERS_MISSING="the peers could not be installed, see $log"
     echo "bench: $PEERS_MISSING"
   fi
+}
+
+# DeepSpeed compiles its operators at first use, for this processor; here, so that no measurement waits.
+build_deepspeed_operators() {
+  local folder
+  folder=$(cd "$1" && pwd)
+  PATH="$folder/bin:$PATH" DS_ACCELERATOR=cpu TORCH_EXTENSIONS_DIR="$folder/torch_extensions" "$folder/bin/python" - << 'EOF'
+from deepspeed.ops.op_builder.cpu import CPUAdamBuilder, ShareMemCommBuilder
+
+CPUAdamBuilder().load()
+ShareMemCommBuilder().load()
+EOF
 }
 
 pip_into() {

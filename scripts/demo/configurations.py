@@ -8,7 +8,7 @@ BASE = {
     "gradient_clipping": 1.0,
     "optimizer": {
         "type": "AdamW",
-        "params": {"lr": 2e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01},
+        "params": {"lr": 4e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01},
     },
     "zero_optimization": {"stage": 3, "reduce_bucket_size": 65536},
     "bf16": {"enabled": True},

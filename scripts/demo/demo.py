@@ -15,7 +15,6 @@ from plays import download, make_text
 from results import Run, memory_table, table
 
 LIMIT = 2.2  # nats per character on held-out plays, in every configuration
-SECONDS = 165  # that training in one configuration may take: all three stay below ten minutes
 MODEL = {"layers": 4, "width": 128, "heads": 4, "context": 64}
 
 
@@ -24,9 +23,11 @@ def parse_arguments():
     parser.add_argument("--build", required=True, help="build folder with the programs `outrigger` and `gpt`")
     parser.add_argument("--out", help="folder for the results; default: demo in the build folder")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=2200, help="updates per configuration")
+    parser.add_argument("--steps", type=int, default=2000, help="updates per configuration")
+    parser.add_argument("--seconds", type=float, default=165,
+                        help="that the updates of one configuration may take; fewer are made if need be")
     parser.add_argument("--batch", type=int, default=8, help="sequences per worker")
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--learning-rate", type=float, default=4e-3)
     args = parser.parse_args()
     args.out = args.out or os.path.join(args.build, "demo")
     return args
@@ -77,7 +78,7 @@ def affordable_steps(args, text, held_out):
     """args.steps, or fewer on a machine where a trial of the first steps says they would take too long."""
     _, config = configurations(args.batch)["float32"]
     trial = train(args, "trial", config, text, held_out, steps=30, evaluations=0, quiet=True)
-    affordable = int(SECONDS / statistics.median(trial.seconds))
+    affordable = int(args.seconds / statistics.median(trial.seconds))
     if affordable < args.steps:
         print(f"This machine is slow or busy: {affordable} steps instead of {args.steps}.\n", flush=True)
     return min(args.steps, affordable)

@@ -83,6 +83,8 @@ class Run:
         self.w = {d: initial(d) for d in range(8) if d != HEAD}
         self.m = {d: np.zeros(SHAPES[d]) for d in self.w if d != FROZEN}
         self.v = {d: np.zeros(SHAPES[d]) for d in self.m}
+        # The sum of the sizes of what a first moment was added up from: the measure of its rounding error.
+        self.m_terms = {d: np.zeros(SHAPES[d]) for d in self.m}
         self.steps = []
         applied = skipped = 0
         for p in range(6):
@@ -107,6 +109,7 @@ class Run:
         updates = vanished = 0
         for d, g in mean.items():
             w, m, v = self.adam.update(self.w[d], self.m[d], self.v[d], g * coefficient, t)
+            self.m_terms[d] = self.adam.beta1 * self.m_terms[d] + (1 - self.adam.beta1) * np.abs(g * coefficient)
             stored = self.master(w)
             updates += int(np.count_nonzero(w != self.w[d]))
             vanished += int(np.count_nonzero((w != self.w[d]) & (stored == self.w[d])))

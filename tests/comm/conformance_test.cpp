@@ -30,7 +30,8 @@ constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 2621
 
 // A byte that depends on who wrote it and where.
 std::byte pattern(int32_t rank, size_t i, uint64_t salt) {
-  return static_cast<std::byte>((static_cast<size_t>(rank) * 97 + i * 31 + (i >> 8) + salt * 13) & 0xff);
+  return static_cast<std::byte>((static_cast<size_t>(rank) * 97 + i * 31 + (i >> 8) + salt * 13) &
+                                0xff);
 }
 
 std::vector<std::byte> filled(int32_t rank, size_t n, uint64_t salt) {
@@ -59,7 +60,8 @@ TEST_P(Conformance, BarrierHoldsEveryone) {
     for (int64_t i = 1; i <= 300; i++) {
       came++;
       c.barrier("hold");
-      require(came >= i * c.size(), fmt::format("left barrier {} after {} arrivals", i, came.load()));
+      require(came >= i * c.size(),
+              fmt::format("left barrier {} after {} arrivals", i, came.load()));
       c.barrier("go on");
       require(came <= (i + 1) * c.size(), "overtaken");
     }
@@ -87,8 +89,9 @@ TEST_P(Conformance, GathersInRankOrder) {
       c.all_gather(mine, all, "parts");
       for (int32_t r = 0; r < c.size(); r++) {
         const auto expected = filled(r, n, n);
-        require(n == 0 || std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
-                fmt::format("{} bytes of rank {}", n, r));
+        require(
+            n == 0 || std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
+            fmt::format("{} bytes of rank {}", n, r));
       }
     }
   });
@@ -102,8 +105,10 @@ TEST_P(Conformance, ManySmallOperationsInTurn) {
       require(value == i, "broadcast value");
       const int32_t mine = i * 10 + c.rank();
       std::vector<int32_t> all(static_cast<size_t>(c.size()));
-      c.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "all");
-      for (int32_t r = 0; r < c.size(); r++) require(all[static_cast<size_t>(r)] == i * 10 + r, "gathered");
+      c.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                   "all");
+      for (int32_t r = 0; r < c.size(); r++)
+        require(all[static_cast<size_t>(r)] == i * 10 + r, "gathered");
     }
   });
 }
@@ -118,7 +123,8 @@ TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
           const std::byte* block = window->block(r);
           require(reinterpret_cast<uintptr_t>(block) % 4096 == 0, "alignment");
           require(kind != WindowKind::common || block == window->block(0), "common is one block");
-          require(std::all_of(block, block + n, [](std::byte b) { return b == std::byte{0}; }), "zero-filled");
+          require(std::all_of(block, block + n, [](std::byte b) { return b == std::byte{0}; }),
+                  "zero-filled");
         }
         c.barrier("seen empty");
         // per_rank: all of one's own; common: every size()-th byte.
@@ -157,12 +163,14 @@ TEST_P(Conformance, WindowOutlivesItsCommunicator) {
   });
 }
 
-// Fills, folds, and fills again as soon as the ticket is drained: a fold must never see the next round.
+// Fills, folds, and fills again as soon as the ticket is drained: a fold must never see the next
+// round.
 TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
   run_all_well(GetParam(), [](Communicator& c) {
     const auto world = static_cast<size_t>(c.size());
     constexpr size_t kSlice = 1000, kOffset = 512;
-    const auto window = c.create_window(WindowKind::per_rank, kOffset + world * kSlice * sizeof(int32_t), "w");
+    const auto window =
+        c.create_window(WindowKind::per_rank, kOffset + world * kSlice * sizeof(int32_t), "w");
     auto* mine = reinterpret_cast<int32_t*>(window->block(c.rank()) + kOffset);
     const auto value = [](int32_t round, int32_t rank, size_t i) {
       return round * 1000 + rank * 10 + static_cast<int32_t>(i % 7);
@@ -179,8 +187,10 @@ TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
             for (size_t r = 0; r < world; r++) {
               const auto* slice = static_cast<const int32_t*>(slices[r]);
               size_t wrong = 0;
-              for (size_t i = 0; i < kSlice; i++) wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
-              require(wrong == 0, fmt::format("round {}: {} values of rank {}'s slice are wrong", round, wrong, r));
+              for (size_t i = 0; i < kSlice; i++)
+                wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
+              require(wrong == 0, fmt::format("round {}: {} values of rank {}'s slice are wrong",
+                                              round, wrong, r));
             }
           },
           "gradients");
@@ -200,7 +210,8 @@ TEST_P(Conformance, GathersWindowSlices) {
     const auto world = static_cast<size_t>(c.size());
     for (const size_t slice : {size_t{0}, size_t{1}, size_t{777}, size_t{300000}}) {
       const size_t offset = slice == 777 ? 64 : 0;
-      const auto window = c.create_window(WindowKind::per_rank, offset + world * slice, "parameters");
+      const auto window =
+          c.create_window(WindowKind::per_rank, offset + world * slice, "parameters");
       std::byte* mine = window->block(c.rank());
       for (uint64_t round = 0; round < 5; round++) {
         const auto own = filled(c.rank(), slice, round);
@@ -208,7 +219,8 @@ TEST_P(Conformance, GathersWindowSlices) {
         c.all_gather_window(*window, offset, slice, "publish");
         for (int32_t r = 0; r < c.size(); r++) {
           const auto expected = filled(r, slice, round);
-          require(std::equal(expected.begin(), expected.end(), mine + offset + static_cast<size_t>(r) * slice),
+          require(std::equal(expected.begin(), expected.end(),
+                             mine + offset + static_cast<size_t>(r) * slice),
                   fmt::format("slice {} of {} bytes in round {}", r, slice, round));
         }
       }
@@ -220,12 +232,14 @@ TEST_P(Conformance, GathersWindowSlices) {
 TEST_P(Conformance, DuplicatesWorkSideBySide) {
   run_all_well(GetParam(), [](Communicator& c) {
     const auto other = c.duplicate("background");
-    const auto shared = c.create_window(WindowKind::per_rank, 4096, "made on one, used on the other");
+    const auto shared =
+        c.create_window(WindowKind::per_rank, 4096, "made on one, used on the other");
     const auto work = [&](Communicator& comm, int32_t base) {
       for (int32_t i = 0; i < 100; i++) {
         const int32_t mine = base + i * 10 + comm.rank();
         std::vector<int32_t> all(static_cast<size_t>(comm.size()));
-        comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "all");
+        comm.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                        "all");
         for (int32_t r = 0; r < comm.size(); r++) {
           require(all[static_cast<size_t>(r)] == base + i * 10 + r, "gathered");
         }
@@ -243,7 +257,8 @@ TEST_P(Conformance, DuplicatesWorkSideBySide) {
     std::thread background([&] {
       try {
         work(*other, 100000);
-        const auto ticket = other->reduce_scatter(*shared, 0, 4, [](auto) {}, "shared");
+        const auto ticket = other->reduce_scatter(
+            *shared, 0, 4, [](auto) {}, "shared");
         other->wait_drained(ticket, "shared");
       } catch (const std::exception& error) {
         trouble = error.what();
@@ -273,14 +288,24 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     refused("root below", [&] { c.broadcast(data, -1, "x"); });
     refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
     refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
-    refused("slices too large", [&] { c.reduce_scatter(*window, 0, 65, [](auto) {}, "x"); });
-    refused("offset too large", [&] { c.reduce_scatter(*window, 65, 0, [](auto) {}, "x"); });
-    refused("overflow", [&] { c.reduce_scatter(*window, 1, SIZE_MAX, [](auto) {}, "x"); });
+    refused("slices too large", [&] {
+      c.reduce_scatter(
+          *window, 0, 65, [](auto) {}, "x");
+    });
+    refused("offset too large", [&] {
+      c.reduce_scatter(
+          *window, 65, 0, [](auto) {}, "x");
+    });
+    refused("overflow", [&] {
+      c.reduce_scatter(
+          *window, 1, SIZE_MAX, [](auto) {}, "x");
+    });
     refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
     refused("window of another job", [&] {
       const auto self = make_self();
       const auto foreign = self->create_window(WindowKind::per_rank, 64, "w");
-      c.reduce_scatter(*foreign, 0, 1, [](auto) {}, "x");
+      c.reduce_scatter(
+          *foreign, 0, 1, [](auto) {}, "x");
     });
     refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
     c.barrier("still in step");

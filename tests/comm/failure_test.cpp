@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every provider must do when a rank goes its own way: all ranks get the same error, and it names the
-// culprit.
+// What every provider must do when a rank goes its own way: all ranks get the same error, and it
+// names the culprit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ class Failure : public testing::TestWithParam<Group> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Providers, Failure,
-                         testing::Values(Group{Provider::threads, 3, 30}, Group{Provider::shm, 3, 30}),
+                         testing::Values(Group{Provider::threads, 3, 30},
+                                         Group{Provider::shm, 3, 30}),
                          [](const auto& info) { return name_of(info.param); });
 
 using Call = std::function<void(Communicator&)>;
@@ -50,7 +51,9 @@ std::vector<Mismatch> mismatches() {
       c.all_gather(mine, all, label);
     };
   };
-  const auto barrier = [](std::string label) -> Call { return [=](Communicator& c) { c.barrier(label); }; };
+  const auto barrier = [](std::string label) -> Call {
+    return [=](Communicator& c) { c.barrier(label); };
+  };
   const auto window = [](WindowKind kind, size_t n) -> Call {
     return [=](Communicator& c) { static_cast<void>(c.create_window(kind, n, "w")); };
   };
@@ -58,24 +61,45 @@ std::vector<Mismatch> mismatches() {
     return [=](Communicator& c) {
       const auto a = c.create_window(WindowKind::per_rank, 1000, "a");
       const auto b = c.create_window(WindowKind::per_rank, 1000, "b");
-      c.reduce_scatter(which == 0 ? *a : *b, offset, slice, [](auto) { require(false, "folded"); }, "grads");
+      c.reduce_scatter(
+          which == 0 ? *a : *b, offset, slice, [](auto) { require(false, "folded"); }, "grads");
     };
   };
   return {
-      {"kind", barrier("x"), broadcast(8, 0, "x"), {"barrier 'x'", "broadcast 'x' of 8 bytes from rank 0"}},
+      {"kind",
+       barrier("x"),
+       broadcast(8, 0, "x"),
+       {"barrier 'x'", "broadcast 'x' of 8 bytes from rank 0"}},
       {"label", barrier("step"), barrier("save"), {"barrier 'step'", "barrier 'save'"}},
-      {"long label", barrier(std::string(100, 'a') + "1"), barrier(std::string(100, 'a') + "2"), {"barrier 'aaaa"}},
+      {"long label",
+       barrier(std::string(100, 'a') + "1"),
+       barrier(std::string(100, 'a') + "2"),
+       {"barrier 'aaaa"}},
       {"root", broadcast(8, 0, "x"), broadcast(8, 1, "x"), {"from rank 0", "from rank 1"}},
       {"size", broadcast(8, 0, "x"), broadcast(9, 0, "x"), {"of 8 bytes", "of 9 bytes"}},
-      {"chunks", broadcast(8, 0, "x"), broadcast(5000000, 0, "x"), {"of 8 bytes", "of 5000000 bytes"}},
-      {"gather size", gather(4, "x"), gather(400000, "x"), {"of 4 bytes a rank", "of 400000 bytes a rank"}},
-      {"window size", window(WindowKind::common, 10), window(WindowKind::common, 11), {"10 bytes", "11 bytes"}},
-      {"window kind", window(WindowKind::common, 10), window(WindowKind::per_rank, 10), {"common", "a rank"}},
+      {"chunks",
+       broadcast(8, 0, "x"),
+       broadcast(5000000, 0, "x"),
+       {"of 8 bytes", "of 5000000 bytes"}},
+      {"gather size",
+       gather(4, "x"),
+       gather(400000, "x"),
+       {"of 4 bytes a rank", "of 400000 bytes a rank"}},
+      {"window size",
+       window(WindowKind::common, 10),
+       window(WindowKind::common, 11),
+       {"10 bytes", "11 bytes"}},
+      {"window kind",
+       window(WindowKind::common, 10),
+       window(WindowKind::per_rank, 10),
+       {"common", "a rank"}},
       {"slice", scatter(0, 0, 4), scatter(0, 0, 8), {"of 4 bytes a slice", "of 8 bytes a slice"}},
       {"offset", scatter(0, 0, 4), scatter(0, 64, 4), {"at offset 0", "at offset 64"}},
-      {"window", scatter(0, 0, 4), scatter(1, 0, 4), {"window 0.3", "window 0.4"}},
-      {"duplicate", [](Communicator& c) { static_cast<void>(c.duplicate("one")); },
-       [](Communicator& c) { static_cast<void>(c.duplicate("two")); }, {"'one'", "'two'"}},
+      {"window", scatter(0, 0, 4), scatter(1, 0, 4), {"of the window made by operation "}},
+      {"duplicate",
+       [](Communicator& c) { static_cast<void>(c.duplicate("one")); },
+       [](Communicator& c) { static_cast<void>(c.duplicate("two")); },
+       {"'one'", "'two'"}},
   };
 }
 
@@ -120,10 +144,10 @@ TEST_P(Failure, AbortEndsPendingAndLaterCallsOfAllDuplicates) {
       }
     }
     std::vector<std::string> texts;
-    const std::vector<Call> later{[](Communicator& x) { x.barrier("b"); },
-                                  [](Communicator& x) { x.check(); },
-                                  [](Communicator& x) { static_cast<void>(x.duplicate("d")); },
-                                  [](Communicator& x) { static_cast<void>(x.create_window(WindowKind::common, 1, "w")); }};
+    const std::vector<Call> later{
+        [](Communicator& x) { x.barrier("b"); }, [](Communicator& x) { x.check(); },
+        [](Communicator& x) { static_cast<void>(x.duplicate("d")); },
+        [](Communicator& x) { static_cast<void>(x.create_window(WindowKind::common, 1, "w")); }};
     for (const auto& call : later) {
       for (Communicator* comm : {&c, other.get()}) {
         try {
@@ -160,8 +184,7 @@ TEST_P(Failure, TimeoutNamesTheSilentRankAndWhatItDidLast) {
     }
   });
   expect_says(common_text(outcomes, OTR_E_TIMEOUT),
-              {"1 of 3 ranks", "barrier 'alone'", "rank 1 last began",
-                    "barrier 'together'"});
+              {"1 of 3 ranks", "barrier 'alone'", "rank 1 last began", "barrier 'together'"});
 }
 
 TEST_P(Failure, TimeoutOfADrain) {
@@ -169,9 +192,12 @@ TEST_P(Failure, TimeoutOfADrain) {
   group.timeout = 1;
   const auto outcomes = run(group, [](Communicator& c) {
     const auto window = c.create_window(WindowKind::per_rank, 100, "w");
-    const auto ticket = c.reduce_scatter(*window, 0, 4, [&](auto) {
-      if (c.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1400));
-    }, "slow fold");
+    const auto ticket = c.reduce_scatter(
+        *window, 0, 4,
+        [&](auto) {
+          if (c.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1400));
+        },
+        "slow fold");
     require(c.rank() == 2 || !c.is_drained(ticket), "drained too early");
     c.wait_drained(ticket, "reuse of the bucket");
     c.barrier("end");
@@ -216,12 +242,16 @@ TEST_P(Failure, LeavingInGoodOrderIsNoFailure) {
 TEST_P(Failure, AFoldThatThrowsAbortsTheJob) {
   const auto outcomes = run(GetParam(), [](Communicator& c) {
     const auto window = c.create_window(WindowKind::per_rank, 100, "w");
-    const auto ticket = c.reduce_scatter(*window, 0, 4, [&](auto) {
-      if (c.rank() == 0) fail(OTR_E_INTERNAL, "fold fault");
-    }, "grads");
+    const auto ticket = c.reduce_scatter(
+        *window, 0, 4,
+        [&](auto) {
+          if (c.rank() == 0) fail(OTR_E_INTERNAL, "fold fault");
+        },
+        "grads");
     c.wait_drained(ticket, "reuse");
   });
-  EXPECT_EQ(outcomes[0].status, OTR_E_INTERNAL) << outcomes[0].text;  // its own error, as it threw it
+  EXPECT_EQ(outcomes[0].status, OTR_E_INTERNAL)
+      << outcomes[0].text;  // its own error, as it threw it
   for (const int r : {1, 2}) {
     EXPECT_EQ(outcomes[static_cast<size_t>(r)].status, OTR_E_ABORTED);
     expect_says(outcomes[static_cast<size_t>(r)].text, {"rank 0", "fold fault"});

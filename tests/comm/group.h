@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one function on every rank of a group, whatever its provider: in place, on threads, or in forked
-// processes, and collects what became of each.
+// Runs one function on every rank of a group, whatever its provider: in place, on threads, or in
+// forked processes, and collects what became of each.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct Outcome {
   std::string text;     // of the error
   double ended_at = 0;  // seconds on the steady clock
 };
-inline constexpr int32_t kKilled = 1;      // the process ended without a word
+inline constexpr int32_t kKilled = 1;         // the process ended without a word
 inline constexpr int32_t kTestFault = -1000;  // a require() that did not hold
 
 // Memory that all ranks of a group and the test share.
@@ -51,7 +51,8 @@ using Body = std::function<void(Communicator&)>;
 // As run, and every rank must end well.
 void run_all_well(const Group& group, const Body& body);
 // Forked processes that make what they like; the function gets its index.
-[[nodiscard]] std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32_t)>& body);
+[[nodiscard]] std::vector<Outcome> run_processes(int32_t count,
+                                                 const std::function<void(int32_t)>& body);
 // What a shm rank of the group does first.
 [[nodiscard]] std::unique_ptr<Communicator> attach(const Group& group, int32_t rank);
 

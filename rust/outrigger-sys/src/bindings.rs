@@ -366,6 +366,8 @@ extern "C" {
     /// Ends the group: every rank's pending and later collective calls return OTR_E_ABORTED with this
     /// rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
     pub fn otr_comm_abort(comm: *mut otr_comm, reason: *const c_char) -> i32;
+    /// Leaves the group; engines made from it keep their own part of it. A rank that still waits for this one
+    /// gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1
     pub fn otr_comm_destroy(comm: *mut otr_comm);
     /// Reads the configuration: DeepSpeed-compatible JSON, with own keys under "outrigger"
     /// (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults (float32,
@@ -469,7 +471,7 @@ extern "C" {
     /// OTR_E_STATE: the parameter is frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1
     pub fn otr_pass_add_grad(pass: *mut otr_pass, id: i64, grad: *const otr_tensor, info: *const otr_call_info) -> i32;
     /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go out. Does
-    /// not wait for other ranks. Since: 0.1
+    /// not wait for other ranks. Local. Since: 0.1
     pub fn otr_pass_end(pass: *mut otr_pass) -> i32;
     /// A pass that was not ended is abandoned: the next step discards the accumulation window on all ranks,
     /// unless nothing was added to it, and says so. Local. Since: 0.1
@@ -492,6 +494,7 @@ extern "C" {
     pub fn otr_shard_state(shard: *mut otr_shard, value: i32, out_tensor: *mut otr_tensor) -> i32;
     /// Bytes of states that the shard owns. Local. Since: 0.1
     pub fn otr_shard_state_bytes(shard: *const otr_shard, out_bytes: *mut i64) -> i32;
+    /// Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1
     pub fn otr_shard_destroy(shard: *mut otr_shard);
     /// optimizer_json: {"type": "AdamW", "params": {"lr": …}, "gradient_clipping": 0, "states": {…},
     /// "seed": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
@@ -504,5 +507,6 @@ extern "C" {
     /// otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped by an
     /// optimizer of other formats before. Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
+    /// Shards that it stepped stay usable. Local. Any thread. Since: 0.1
     pub fn otr_optimizer_destroy(optimizer: *mut otr_optimizer);
 }

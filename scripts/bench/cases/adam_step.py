@@ -11,6 +11,10 @@ TARGET = 0.8
 ROUNDS = 25
 BYTES = {"float32": 28, "bfloat16": 14}  # read and written for each parameter: w, m, v both ways, g read
 BITS = {"float32": 24, "bfloat16": 8}
+# Weights lie within 0.125 and three steps move them by 0.003. DeepSpeed takes 1 - beta2 in float32, off by 1e-5:
+# a weight near zero then differs in many units of its own last place, but in few of 0.0625.
+FLOOR = {"float32": 0.0625, "bfloat16": 0.0}
+LIMIT = {"float32": 8, "bfloat16": 2}
 PEERS = {"deepspeed": "DeepSpeed 0.19.8 CPUAdam", "torch": "torch 2.15.0 fused AdamW"}
 TIMED = (
     "one call of the step on a flat tensor of 64 Mi parameters, weights, gradients and both states in the same "
@@ -67,15 +71,15 @@ def _measure(bench, case, dtype):
             side.check(folder, 120)
         own = read_floats(folder / "outrigger.weight")
         numerics = {
-            name: compare(own, read_floats(folder / f"{peer}.weight"), BITS[dtype]) for peer, name in PEERS.items()
+            name: compare(own, read_floats(folder / f"{peer}.weight"), BITS[dtype], FLOOR[dtype])
+            for peer, name in PEERS.items()
         }
         rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
         return [_row(case, dtype, name, rounds, numerics[name]) for name in PEERS.values()]
 
 
 def _row(case, dtype, name, rounds, numerics):
-    # After three steps of 0.001 on weights of about 0.1.
-    agree = numerics["largest_difference_ulp"] <= (64 if dtype == "float32" else 2)
+    agree = numerics["largest_difference_ulp"] <= LIMIT[dtype]
     numerics = {"agree": agree, **numerics}
     if not agree:
         return row(case, name, TARGET, TIMED, numerics=numerics, reason="the two sides' numbers differ")

@@ -72,16 +72,16 @@ def _measure(bench, stage, one):
 
 
 def _check(folder, ours, peer):
-    """Three steps with the gradients times 1, -1/2, 1: norms within 1 %, sampled weights within bf16 rounding.
+    """Three steps with the gradients times 1, -1/2, 1: norms within 1e-5, sampled weights within bf16 rounding.
 
-    DeepSpeed rounds the clipped gradient to bf16 before the update, ours does not, so a weight may differ by units
-    of the last place of its update."""
+    DeepSpeed rounds the clipped gradient to bf16 before the update, ours does not, so a few weights round to a
+    neighbour. The steps move a weight by up to 0.03; smaller weights are measured in units of half that."""
     own, other = ours.check(folder, 300), peer.check(folder, 300)
     norms = [fact["norms"] for fact in (own[0], other[0])]
-    weights = compare(read_floats(folder / "outrigger.weights.0"), read_floats(folder / "weights.0"), 8)
+    weights = compare(read_floats(folder / "outrigger.weights.0"), read_floats(folder / "weights.0"), 8, 1 / 64)
     ranks_equal = (folder / "outrigger.weights.0").read_bytes() == (folder / "outrigger.weights.1").read_bytes()
-    norms_near = all(abs(a / b - 1) < 0.01 for a, b in zip(*norms, strict=True))
-    agree = norms_near and ranks_equal and weights["same"] > 0.5 and weights["largest_difference_ulp"] <= 4
+    norms_near = all(abs(a / b - 1) < 1e-5 for a, b in zip(*norms, strict=True))
+    agree = norms_near and ranks_equal and weights["same"] > 0.9 and weights["largest_difference_ulp"] <= 2
     return {"agree": agree, "ours_norms": norms[0], "peer_norms": norms[1], **weights}
 
 
