@@ -9,21 +9,27 @@ using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 int32_t otr_engine_parameter_count(const otr_engine* engine, int64_t* out_count) noexcept {
   return guard([&] {
     required(out_count, "out_count") = 0;
-    *out_count = get(engine, "engine")->model().size();
+    const auto& e = get(engine, "engine");
+    const auto lock = e->lock_model();
+    *out_count = e->model().size();
   });
 }
 
 int32_t otr_engine_parameter_id(const otr_engine* engine, const char* name, int64_t* out_id) noexcept {
   return guard([&] {
     required(out_id, "out_id") = 0;
-    *out_id = get(engine, "engine")->model().id_of(&required(name, "name"));
+    const auto& e = get(engine, "engine");
+    const auto lock = e->lock_model();
+    *out_id = e->model().id_of(&required(name, "name"));
   });
 }
 
 int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id, const char** out_name) noexcept {
   return guard([&] {
     required(out_name, "out_name") = nullptr;
-    *out_name = get(engine, "engine")->model().at(id).name.c_str();
+    const auto& e = get(engine, "engine");
+    const auto lock = e->lock_model();
+    *out_name = e->model().at(id).name.c_str();
   });
 }
 
@@ -32,7 +38,9 @@ int32_t otr_engine_parameter_shape(const otr_engine* engine, int64_t id, int32_t
   return guard([&] {
     required(out_ndim, "out_ndim") = 0;
     required(out_shape, "out_shape") = nullptr;
-    const auto& shape = get(engine, "engine")->model().at(id).shape;
+    const auto& e = get(engine, "engine");
+    const auto lock = e->lock_model();
+    const auto& shape = e->model().at(id).shape;
     *out_ndim = static_cast<int32_t>(shape.size());
     *out_shape = shape.empty() ? nullptr : shape.data();
   });

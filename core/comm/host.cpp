@@ -49,6 +49,7 @@ void HostCommunicator::require_usable() const {
          member_->process, current_process());
   }
   member_->failures.check();
+  if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank_);
 }
 
 void HostCommunicator::check() const { require_usable(); }

@@ -8,6 +8,7 @@
 // whoever comes to step s has finished reading step s − 1.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ class HostCommunicator final : public Communicator {
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override;
   void abort(std::string_view reason) noexcept override;
+  void cancel() noexcept override;
   void check() const override;
 
  private:
@@ -91,6 +93,7 @@ class HostCommunicator final : public Communicator {
   const int32_t rank_, world_;
   const std::string name_;
 
+  std::atomic<bool> cancelled_{false};
   Operation current_;
   uint64_t step_ = 0;
   Spin spin_;

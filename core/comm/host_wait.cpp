@@ -36,6 +36,7 @@ void HostCommunicator::wait_for_all(Counter counter, uint64_t target,
 void HostCommunicator::look_around(Counter counter, uint64_t target, std::string_view drain_label,
                                    bool overdue) {
   member_->failures.check();
+  if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
   const bool drains = counter == &Slot::drained;
   const auto waited_in = [&] {
     return drains
@@ -82,6 +83,12 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
           "{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
           "what holds them up, or raise the timeout",
           missing, world_, waited_in(), member_->timeout, rank_, names));
+}
+
+void HostCommunicator::cancel() noexcept {
+  cancelled_ = true;
+  ring(channel_.bell);
+  wake(channel_.bell);
 }
 
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {

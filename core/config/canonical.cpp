@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/config/nearest.h"
+#include "core/context/nearest.h"
 #include "core/context/error.h"
 
 namespace outrigger::config {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/config/canonical.h"
-#include "core/config/nearest.h"
+#include "core/context/nearest.h"
 #include "core/config/values.h"
 #include "core/context/error.h"
 

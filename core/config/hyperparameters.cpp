@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/nearest.h"
+#include "core/context/nearest.h"
 #include "core/context/error.h"
 
 namespace outrigger::config {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The known name that a misspelt one probably meant.
+// Guesses what a misspelt name was meant to be.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace outrigger {
 
-// ": did you mean \"lr\"?", or "" when nothing is near.
-[[nodiscard]] std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& known);
+// The candidate with the fewest insertions, deletions, replacements and swaps of neighbours from
+// `word`, case aside; empty if none is near (at most a third of its letters, and two at least).
+[[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace outrigger

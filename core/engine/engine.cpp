@@ -30,7 +30,7 @@ void Engine::require(State state, const char* call) const {
   if (state_ == state) return;
   static constexpr const char* kNow[] = {"not committed yet: call otr_engine_commit first",
                                          "committed already: declarations are closed", "finalized"};
-  fail(OTR_E_STATE, "{}: the engine is {}", call, kNow[static_cast<size_t>(state_)]);
+  fail(OTR_E_STATE, "{}: the engine is {}", call, kNow[static_cast<size_t>(state_.load())]);
 }
 
 void Engine::require_no_pass(const char* call) const {
@@ -50,6 +50,7 @@ void Engine::check() {
     const std::lock_guard lock(failure_mutex_);
     if (failure_) throw Error(*failure_);
   }
+  const std::shared_lock lock(life_mutex_);
   if (state_ != State::committed) return;
   collective([this] {
     reducer_->check();
@@ -68,16 +69,25 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   parameter.count = view.count;
   parameter.trainable = options.trainable;
   parameter.contributions = options.contributions;
-  const int64_t id = model_.add(std::move(parameter), options.group, options.alias_of);
-  groups_.resize(model_.groups().size(), config_.optimizer);
-  Initial& kept = initial_.emplace_back();
+  // Everything that can fail comes before the declaration: a failure declares nothing.
+  Initial initial_values;
   const bool verify = config_.initial == config::Initial::verify;
-  if (options.alias_of >= 0 || view.data == nullptr || (comm_->rank() != 0 && !verify)) return id;
-  kept.values = memory::Block(ledger_, memory::Purpose::initial, view.count * 4);
-  tensor::read(kept.values.data(), kernels::Format::float32, view);
-  kept.hash = XXH3_64bits(kept.values.data(), static_cast<size_t>(view.count) * 4);
-  if (comm_->rank() != 0) kept.values = {};
-  return id;
+  if (options.alias_of < 0 && view.data != nullptr && (comm_->rank() == 0 || verify)) {
+    memory::Block values(ledger_, memory::Purpose::initial, view.count * 4);
+    tensor::read(values.data(), kernels::Format::float32, view);
+    initial_values.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
+    if (comm_->rank() == 0) initial_values.values = std::move(values);
+  }
+  const std::unique_lock lock(life_mutex_);
+  initial_.push_back(std::move(initial_values));
+  try {
+    const int64_t id = model_.add(std::move(parameter), options.group, options.alias_of);
+    groups_.resize(model_.groups().size(), config_.optimizer);
+    return id;
+  } catch (...) {
+    initial_.pop_back();
+    throw;
+  }
 }
 
 void Engine::finalize() {
@@ -87,6 +97,7 @@ void Engine::finalize() {
     reducer_->wait_idle();
     control_->barrier("finalize the engine");
   });
+  const std::unique_lock lock(life_mutex_);
   state_ = State::finalized;
   gather_.reset();
   reducer_.reset();

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Parameters.
   [[nodiscard]] const layout::Model& model() const { return model_; }
+  // Held around a use of model() by a call that any thread may make.
+  [[nodiscard]] std::shared_lock<std::shared_mutex> lock_model() const {
+    return std::shared_lock(life_mutex_);
+  }
   void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
   void release(const int64_t* ids, int64_t count);
   void prefetch(const int64_t* ids, int64_t count);
@@ -112,7 +117,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   memory::Ledger ledger_;
   layout::Model model_;
   std::vector<Initial> initial_;
-  State state_ = State::declared;
+  std::atomic<State> state_{State::declared};
+  // What a query from any thread reads while add_parameter, commit or finalize change it.
+  mutable std::shared_mutex life_mutex_;
 
   // From commit on.
   std::unique_ptr<Workers> workers_;

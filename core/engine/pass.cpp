@@ -57,6 +57,7 @@ const layout::Parameter& Pass::target(int64_t id) const {
 }
 
 otr_tensor Pass::slot(int64_t id) {
+  const std::shared_lock lock(mutex_);
   require_open("otr_pass_get_slot");
   const layout::Parameter& root = target(id);
   void* place = root.count == 0 ? nullptr : engine_->reducer_->slot(root.root);
@@ -64,6 +65,7 @@ otr_tensor Pass::slot(int64_t id) {
 }
 
 void Pass::add_grad(int64_t id, const otr_tensor& grad) {
+  const std::shared_lock lock(mutex_);
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = engine_->model_.at(id);
@@ -76,6 +78,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad) {
 }
 
 void Pass::end() {
+  const std::unique_lock lock(mutex_);
   require_open("otr_pass_end");
   open_ = false;
   engine_->reducer_->end_pass(false);
@@ -84,7 +87,9 @@ void Pass::end() {
 }
 
 void Pass::abandon() noexcept {
-  if (!open_.exchange(false)) return;
+  const std::unique_lock lock(mutex_);
+  if (!open_) return;
+  open_ = false;
   try {
     engine_->reducer_->end_pass(true);
   } catch (const std::exception& error) {

@@ -2,8 +2,8 @@
 // One backward pass: scaled gradients of the outputs to the host, gradients of the parameters from it.
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <shared_mutex>
 #include <vector>
 
 #include "core/engine/engine.h"
@@ -37,7 +37,8 @@ class Pass {
   std::shared_ptr<Engine> engine_;
   double scale_;
   std::vector<Output> outputs_;
-  std::atomic<bool> open_{true};
+  mutable std::shared_mutex mutex_;  // shared: slots and gradients; unique: the end
+  bool open_ = true;                 // guarded by mutex_
 };
 
 }  // namespace outrigger::engine

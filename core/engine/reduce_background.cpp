@@ -83,17 +83,16 @@ void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
 // All ranks tell what they have beyond the buckets, and reduce it together.
 void MicroStepReducer::end_of_pass(Pass& pass) {
   const size_t parameters = pass.entries.size();
-  std::vector<uint8_t> mine(parameters + 2);
-  mine[0] = pass.abandoned ? 1 : 0;
-  mine[1] = pass.contributed ? 1 : 0;
-  for (size_t id = 0; id < parameters; ++id) mine[id + 2] = pass.entries[id].late ? 1 : 0;
+  std::vector<uint8_t> mine(parameters + 1);
+  mine[0] = pass.abandoned && pass.contributed ? 1 : 0;
+  for (size_t id = 0; id < parameters; ++id) mine[id + 1] = pass.entries[id].late ? 1 : 0;
   std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->size()));
   comm_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
                     "end of a backward pass");
   for (size_t i = mine.size(); i < all.size(); ++i) all[i % mine.size()] |= all[i];
   all.resize(mine.size());
-  if (all[0] != 0 && all[1] != 0) discard_ = true;
-  const std::vector<uint8_t> late(all.begin() + 2, all.end());
+  if (all[0] != 0) discard_ = true;
+  const std::vector<uint8_t> late(all.begin() + 1, all.end());
   const auto& buckets = context_.layout->buckets();
   for (size_t b = 0; b < buckets.size(); ++b) {
     const auto& roots = buckets[b].parameters;

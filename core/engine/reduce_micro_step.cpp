@@ -200,15 +200,12 @@ void MicroStepReducer::check() {
 
 void MicroStepReducer::stop() noexcept {
   if (!thread_.joinable()) return;
-  bool waiting = false;
   {
     const std::lock_guard lock(queue_mutex_);
     stop_ = true;
-    waiting = busy_ || !queue_.empty();
     queue_.clear();
   }
-  // The thread may be waiting for ranks that will not come; nothing of this engine can go on.
-  if (waiting) comm_->abort("the engine was destroyed while gradients were being reduced");
+  comm_->cancel();  // the thread may be waiting for ranks that will not come
   queue_wake_.notify_one();
   thread_.join();
 }

@@ -8,6 +8,14 @@
 #include "core/tensor/tensor.h"
 
 namespace outrigger::layout {
+namespace {
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  const std::string best = nearest(name, known);
+  return best.empty() ? "" : fmt::format(": did you mean \"{}\"?", best);
+}
+
+}  // namespace
 
 int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of) {
   const int64_t id = size();
@@ -50,7 +58,7 @@ const Parameter& Model::at(int64_t id) const {
 int64_t Model::id_of(std::string_view name) const {
   const auto found = ids_.find(std::string(name));
   if (found != ids_.end()) return found->second;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   names.reserve(parameters_.size());
   for (const Parameter& p : parameters_) names.push_back(p.name);
   fail(OTR_E_NOT_FOUND, "no parameter is named \"{}\"{}", name, did_you_mean(name, names));
@@ -59,8 +67,7 @@ int64_t Model::id_of(std::string_view name) const {
 int32_t Model::group_of(std::string_view name) const {
   const auto found = std::find(groups_.begin(), groups_.end(), name);
   if (found != groups_.end()) return static_cast<int32_t>(found - groups_.begin());
-  const std::vector<std::string_view> names(groups_.begin(), groups_.end());
-  fail(OTR_E_NOT_FOUND, "no parameter group is named \"{}\"{}", name, did_you_mean(name, names));
+  fail(OTR_E_NOT_FOUND, "no parameter group is named \"{}\"{}", name, did_you_mean(name, groups_));
 }
 
 std::vector<std::string> Model::lines() const {

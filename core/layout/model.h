@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -37,7 +38,7 @@ class Model {
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
-  std::vector<Parameter> parameters_;
+  std::deque<Parameter> parameters_;  // names and shapes stay where they are
   std::vector<std::string> groups_{"default"};
   std::unordered_map<std::string, int64_t> ids_;
 };

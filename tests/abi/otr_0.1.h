@@ -265,6 +265,8 @@ OTR_API int32_t otr_comm_all_reduce_sum(otr_comm *comm, double *values, size_t c
  * rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_comm_abort(otr_comm *comm, const char *reason) OTR_NOEXCEPT;
 
+/* Leaves the group; engines made from it keep their own part of it. A rank that still waits for this one
+ * gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1 */
 OTR_API void otr_comm_destroy(otr_comm *comm) OTR_NOEXCEPT;
 
 /* ---- Engine: life ------------------------------------------------------------------------------ */
@@ -462,7 +464,7 @@ OTR_API int32_t otr_pass_add_grad(otr_pass *pass, int64_t id, const otr_tensor *
                                   const otr_call_info *info) OTR_NOEXCEPT;
 
 /* Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go out. Does
- * not wait for other ranks. Since: 0.1 */
+ * not wait for other ranks. Local. Since: 0.1 */
 OTR_API int32_t otr_pass_end(otr_pass *pass) OTR_NOEXCEPT;
 
 /* A pass that was not ended is abandoned: the next step discards the accumulation window on all ranks,
@@ -547,6 +549,7 @@ OTR_API int32_t otr_shard_state(otr_shard *shard, int32_t value, otr_tensor *out
 /* Bytes of states that the shard owns. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_state_bytes(const otr_shard *shard, int64_t *out_bytes) OTR_NOEXCEPT;
 
+/* Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1 */
 OTR_API void otr_shard_destroy(otr_shard *shard) OTR_NOEXCEPT;
 
 /* optimizer_json: {"type": "AdamW", "params": {"lr": …}, "gradient_clipping": 0, "states": {…},
@@ -566,6 +569,7 @@ OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *na
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count,
                                    otr_step_report *report) OTR_NOEXCEPT;
 
+/* Shards that it stepped stay usable. Local. Any thread. Since: 0.1 */
 OTR_API void otr_optimizer_destroy(otr_optimizer *optimizer) OTR_NOEXCEPT;
 
 #ifdef __cplusplus

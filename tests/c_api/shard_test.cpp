@@ -37,7 +37,7 @@ TEST(Shard, HasStatesAfterTheFirstStep) {
   step(optimizer, {flat.shard()});
   ASSERT_OK(otr_shard_state(flat.shard(), OTR_VALUE_EXP_AVG, &m));
   EXPECT_EQ(m.data, place) << "it stays at its place";
-  for (const int32_t value : {OTR_VALUE_MASTER, OTR_VALUE_PUBLISHED, -1, 4}) {
+  for (const int32_t value : {int32_t{OTR_VALUE_MASTER}, int32_t{OTR_VALUE_PUBLISHED}, -1, 4}) {
     EXPECT_FAILS(OTR_E_ARGUMENT, otr_shard_state(flat.shard(), value, &t), std::to_string(value));
   }
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -137,6 +138,7 @@ struct Kind {
   const char* order;      // "boundary", "micro_step"
 };
 extern const Kind kKinds[6];
+inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 inline std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
 // accumulation: passes of a window; extra: more top-level members; own: more members of "outrigger".

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/config/canonical.h"
-#include "core/config/nearest.h"
+#include "core/context/nearest.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

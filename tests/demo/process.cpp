@@ -119,7 +119,8 @@ std::set<std::string> shared_memory_names() {
   std::set<std::string> names;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    names.insert(entry.path().filename().string());
+    const std::string name = entry.path().filename().string();
+    if (name.find("outrigger") != name.npos || name.find("otr") != name.npos) names.insert(name);
   }
   return names;
 }
