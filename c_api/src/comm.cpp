@@ -150,6 +150,9 @@ int32_t otr_comm_all_reduce_sum(otr_comm* comm, double* values, size_t count) no
   return guard([&] {
     comm::Communicator& c = communicator(comm);
     if (count > 0) required(values, "values");
+    if (count > SIZE_MAX / sizeof(double) / static_cast<size_t>(c.size())) {
+      fail(OTR_E_ARGUMENT, "count = {}: {} ranks' values are more than memory can hold", count, c.size());
+    }
     std::vector<double> all(count * static_cast<size_t>(c.size()));
     c.all_gather(std::as_bytes(std::span(values, count)), std::as_writable_bytes(std::span(all)),
                  "otr_comm_all_reduce_sum");

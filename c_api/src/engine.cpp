@@ -93,12 +93,10 @@ int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) n
 int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
   return guard([&] {
     engine::Engine& e = engine_of(engine);
+    check_output(report, "report");
     otr_step_report full{};
-    const auto read = read_struct(report, full, "report");
     e.step(full);
-    if (report == nullptr) return;
-    full.struct_size = read.struct_size;
-    std::memcpy(report, &full, std::min<size_t>(read.struct_size, sizeof full));
+    write_output(report, full);
   });
 }
 
@@ -139,12 +137,12 @@ int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
     count = ledger.size();
     if (entries == nullptr && given == 0) return;
     required(entries, "entries");
+    if (given < ledger.size()) {
+      fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
+    }
     const size_t stride = entries->struct_size;
     if (stride != sizeof(otr_memory_entry)) {
       fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride, sizeof(otr_memory_entry));
-    }
-    if (given < ledger.size()) {
-      fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
     }
     for (size_t i = 0; i < ledger.size(); ++i) {
       entries[i] = {};

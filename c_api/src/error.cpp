@@ -14,7 +14,11 @@ thread_local std::array<char, kText> error_text{};
 }  // namespace
 
 void set_error_text(const char* text) noexcept {
-  const size_t length = std::min(std::strlen(text), kText - 1);
+  size_t length = std::strlen(text);
+  if (length >= kText) {
+    length = kText - 1;
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;  // whole UTF-8
+  }
   std::memcpy(error_text.data(), text, length);
   error_text[length] = '\0';
   // One line: texts may quote a caller's string.

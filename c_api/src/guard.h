@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 #include <memory>
+#include <stdexcept>
 #include <new>
 #include <utility>
 
@@ -30,6 +31,9 @@ int32_t guard(const Body& body) noexcept {
     return error.status();
   } catch (const std::bad_alloc&) {
     set_error_text("out of memory");
+    return OTR_E_OUT_OF_MEMORY;
+  } catch (const std::length_error&) {
+    set_error_text("out of memory: a size is beyond what memory can hold");
     return OTR_E_OUT_OF_MEMORY;
   } catch (const std::exception& error) {
     set_error_text(error.what());
@@ -96,6 +100,22 @@ T read_struct(const T* given, const T& defaults, const char* what, size_t first 
     }
   }
   return read;
+}
+
+// Structs that the library fills: only the size is the caller's. NULL is fine.
+template <typename T>
+void check_output(const T* out, const char* what) {
+  if (out != nullptr && (out->struct_size < sizeof(T) || out->struct_size > 4096)) {
+    fail(OTR_E_ABI, "{}.struct_size = {}; the first release's is {}: set it before the call", what,
+         out->struct_size, sizeof(T));
+  }
+}
+template <typename T>
+void write_output(T* out, T filled) {
+  if (out == nullptr) return;
+  filled.struct_size = out->struct_size;
+  std::memset(static_cast<void*>(out), 0, filled.struct_size);
+  *out = filled;
 }
 
 template <typename T>

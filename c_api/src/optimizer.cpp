@@ -77,12 +77,10 @@ int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, i
     required_count(count, shards, "shards");
     std::vector<optimizer::Shard*> list;
     for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
+    check_output(report, "report");
     otr_step_report full{};
-    const auto read = read_struct(report, full, "report");
     o.step(list, full);
-    if (report == nullptr) return;
-    full.struct_size = read.struct_size;
-    std::memcpy(report, &full, std::min<size_t>(read.struct_size, sizeof full));
+    write_output(report, full);
   });
 }
 

@@ -36,8 +36,9 @@ int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id, const ch
 int32_t otr_engine_parameter_shape(const otr_engine* engine, int64_t id, int32_t* out_ndim,
                                    const int64_t** out_shape) noexcept {
   return guard([&] {
+    if (out_shape != nullptr) *out_shape = nullptr;
     required(out_ndim, "out_ndim") = 0;
-    required(out_shape, "out_shape") = nullptr;
+    required(out_shape, "out_shape");
     const auto& e = get(engine, "engine");
     const auto lock = e->lock_model();
     const auto& shape = e->model().at(id).shape;
@@ -49,10 +50,10 @@ int32_t otr_engine_parameter_shape(const otr_engine* engine, int64_t id, int32_t
 int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count, const otr_call_info* info,
                            otr_tensor* out_tensors) noexcept {
   return guard([&] {
+    if (out_tensors != nullptr && count > 0) std::fill_n(out_tensors, count, otr_tensor{});
     const auto& e = get(engine, "engine");
     required_count(count, ids, "ids");
     required_count(count, out_tensors, "out_tensors");
-    std::fill_n(out_tensors, count, otr_tensor{});
     const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32);
     e->acquire(ids, count, (read.flags & OTR_ACQUIRE_FLOAT32) != 0, out_tensors);
   });

@@ -30,12 +30,12 @@ void wake(Bell& bell) {
     futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
+bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(at_most).count();
-  if (ns <= 0) return;
+  if (ns <= 0) return false;
   const timespec timeout{static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
-  futex(bell.rings, FUTEX_WAIT, seen,
-        &timeout);  // EAGAIN, EINTR, ETIMEDOUT: the caller looks again
+  // EAGAIN, EINTR, ETIMEDOUT: the caller looks again in its own time.
+  return futex(bell.rings, FUTEX_WAIT, seen, &timeout) == 0;
 }
 
 int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {

@@ -24,8 +24,9 @@ inline constexpr auto kSlice = std::chrono::milliseconds(50);
 inline void ring(Bell& bell) { bell.rings.fetch_add(1, std::memory_order_seq_cst); }
 void wake(Bell& bell);
 
-// Sleeps until the bell's count differs from `seen`, the time is over, or for no reason.
-void sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most);
+// Sleeps until the bell's count differs from `seen`, the time is over, or for no reason. True:
+// somebody called wake.
+bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most);
 
 inline void relax_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -83,7 +84,8 @@ void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around)
       look_around(now);
       next_look = now + kSlice;
     }
-    sleep_on(bell, seen, next_look - now);
+    // Woken for nothing: somebody failed, aborted or left, which is worth a look at once.
+    if (sleep_on(bell, seen, next_look - now)) next_look = now;
   }
 }
 

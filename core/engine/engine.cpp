@@ -19,14 +19,16 @@ Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communica
 
 Engine::~Engine() = default;
 
-void Engine::require(State state, const char* call) const {
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (failure_) {
-      fail(OTR_E_POISONED, "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint",
-           call, failure_->what());
-    }
+void Engine::require_healthy(const char* call) const {
+  const std::lock_guard lock(failure_mutex_);
+  if (failure_) {
+    fail(OTR_E_POISONED, "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint",
+         call, failure_->what());
   }
+}
+
+void Engine::require(State state, const char* call) const {
+  require_healthy(call);
   if (state_ == state) return;
   static constexpr const char* kNow[] = {"not committed yet: call otr_engine_commit first",
                                          "committed already: declarations are closed", "finalized"};
@@ -127,6 +129,7 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {
+  require_healthy("otr_engine_set_group_value");
   if (!group.empty()) {
     config::set_hyperparameter(groups_[static_cast<size_t>(model_.group_of(group))], name, value);
     return;

@@ -88,6 +88,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
     uint64_t hash = 0;     // of the values, for initial_values: verify
   };
 
+  void require_healthy(const char* call) const;
   void require(State state, const char* call) const;
   void require_no_pass(const char* call) const;
   void poison(const Error& error) noexcept;

@@ -2,6 +2,7 @@
 #include "core/engine/gather.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "core/context/error.h"
 #include "core/tensor/tensor.h"
@@ -21,23 +22,30 @@ Gather::Gather(const layout::Model& model, const layout::Layout& layout, const S
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   const layout::Parameter& parameter = model_->at(id);
-  const layout::Parameter& root = model_->at(parameter.root);
   std::byte* published = storage_->published(layout_->place(parameter.root).flat);
   if (!as_float32 || storage_->compute() == Format::float32) {
     return tensor::make(published, storage_->compute(), parameter.shape);
   }
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
   if (!widened) {
-    constexpr int64_t kChunk = int64_t{1} << 16;
-    widened = memory::Block(*ledger_, memory::Purpose::windows, root.count * int64_t{4});
-    const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    workers_->run((root.count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
-      const int64_t begin = task * kChunk;
-      kernels::convert(widened.data() + begin * 4, Format::float32, published + begin * size,
-                       storage_->compute(), std::min(kChunk, root.count - begin));
-    });
+    const int64_t bytes = model_->at(parameter.root).count * int64_t{4};
+    widened = memory::Block(*ledger_, memory::Purpose::windows, bytes);
+    widen(parameter.root);
   }
   return tensor::make(widened.data(), Format::float32, parameter.shape);
+}
+
+void Gather::widen(int64_t root) {
+  constexpr int64_t kChunk = int64_t{1} << 16;
+  const int64_t count = model_->at(root).count;
+  const std::byte* published = storage_->published(layout_->place(root).flat);
+  std::byte* widened = entries_[static_cast<size_t>(root)].widened.data();
+  const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
+  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
+    const int64_t begin = task * kChunk;
+    kernels::convert(widened + begin * 4, Format::float32, published + begin * size, storage_->compute(),
+                     std::min(kChunk, count - begin));
+  });
 }
 
 void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
@@ -49,15 +57,23 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
 }
 
 void Gather::release(const int64_t* ids, int64_t count) {
+  std::unordered_map<int64_t, int64_t> wanted;  // by root
   for (int64_t i = 0; i < count; ++i) {
-    Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
-    if (entry.acquired == 0) {
-      // What came before in this call was released rightly and stays released.
+    const int64_t root = model_->at(ids[i]).root;
+    if (++wanted[root] > entries_[static_cast<size_t>(root)].acquired) {
       fail(OTR_E_STATE, "parameter \"{}\" (id {}) is not acquired: each release ends one acquire, and a "
            "step ends all", model_->at(ids[i]).name, ids[i]);
     }
-    if (--entry.acquired == 0) entry.widened = {};
   }
+  for (const auto& [root, times] : wanted) {
+    Entry& entry = entries_[static_cast<size_t>(root)];
+    entry.acquired -= times;
+    if (entry.acquired == 0) entry.widened = {};
+  }
+}
+
+void Gather::refresh(int64_t root) {
+  if (entries_[static_cast<size_t>(root)].widened) widen(root);
 }
 
 void Gather::end_all() {

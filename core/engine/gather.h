@@ -17,9 +17,11 @@ class Gather {
   Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
          memory::Ledger& ledger, Workers& workers);
 
-  // All or none of the ids; tensors refer to the model's shapes.
+  // Both: all or none of the ids. Tensors refer to the model's shapes.
   void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
   void release(const int64_t* ids, int64_t count);
+  // The root's published value was written: float32 copies of it follow.
+  void refresh(int64_t root);
   // The published parameters are about to change: every acquire ends.
   void end_all();
 
@@ -28,6 +30,7 @@ class Gather {
     int64_t acquired = 0;
     memory::Block widened;  // float32
   };
+  void widen(int64_t root);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;

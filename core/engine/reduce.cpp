@@ -24,6 +24,17 @@ void Reducer::slot_is_out(int64_t root) const {
        context_.model->at(root).name);
 }
 
+void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
+  const std::string& name = context_.model->at(root).name;
+  if (!grad.contiguous) {
+    fail(OTR_E_SHAPE, "the slot of \"{}\" comes back with other strides; it is row-major", name);
+  }
+  if (grad.format != context_.config->compute) {
+    fail(OTR_E_DTYPE, "the slot of \"{}\" comes back as {}; it is {}", name, tensor::name_of(grad.format),
+         tensor::name_of(context_.config->compute));
+  }
+}
+
 void Reducer::deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad) {
   const kernels::Format compute = context_.config->compute;
   if (first && to == compute) {

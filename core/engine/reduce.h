@@ -74,6 +74,8 @@ class Reducer {
   // other is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad);
   [[nodiscard]] memory::Block scratch_for(int64_t root) const;  // compute dtype
+  // A slot comes back as it went out: row-major, compute dtype. Throws OTR_E_SHAPE, OTR_E_DTYPE.
+  void check_slot(int64_t root, const tensor::View& grad) const;
   [[noreturn]] void slot_is_out(int64_t root) const;
 
   ReduceContext context_;

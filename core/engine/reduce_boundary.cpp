@@ -41,6 +41,7 @@ void BoundaryReducer::add(int64_t root, const tensor::View& grad) {
   std::byte* place = at(context_.layout->place(root).flat);
   const std::lock_guard lock(entry.mutex);
   const bool is_slot = grad.data == entry.slot;
+  if (is_slot) check_slot(root, grad);
   if (entry.slot == place) {
     if (is_slot) {
       settle(entry, place, grad.count);

@@ -100,6 +100,7 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
   {
     const std::lock_guard lock(entry.mutex);
     const bool is_slot = grad.data == entry.slot;
+    if (is_slot) check_slot(root, grad);
     ++entry.contributions;
     if (entry.contributions > parameter.contributions) {
       add_late(entry, root, grad);
@@ -123,8 +124,8 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
       entry.slot_scratch = {};
     }
     complete = entry.contributions == parameter.contributions;
+    mark_present(root);
   }
-  mark_present(root);
   pass.contributed = true;
   const auto bucket = static_cast<size_t>(context_.layout->place(root).bucket);
   if (complete && --pass.missing[bucket] == 0) launch_complete();

@@ -79,9 +79,9 @@ void Engine::write_value(int64_t id, const otr_tensor& value) {
   if (control_->rank() == 0) tensor::read(values.data(), Format::float32, view);
   collective([&] {
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0, "write a parameter");
-    gather_->end_all();
     store(root.root, reinterpret_cast<const float*>(values.data()));
     control_->barrier("write a parameter");
+    gather_->refresh(root.root);
   });
 }
 

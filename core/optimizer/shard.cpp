@@ -67,30 +67,32 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)), config_(config::parse_optimizer(json)), workers_(context_->workers()) {}
 
-void Optimizer::prepare(Shard& shard, size_t index) const {
+void Optimizer::check(const Shard& shard, size_t index) const {
   const Format m = config_.exp_avg.format;
   const Format v = config_.exp_avg_sq.format;
   if (config_.master_given && config_.master.format != shard.weights.format) {
     fail(OTR_E_STATE, "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
          shard.name, tensor::name_of(shard.weights.format), tensor::name_of(config_.master.format));
   }
-  if (!shard.has_states) {
-    const auto bytes = [&](Format f) {
-      return shard.weights.count * static_cast<int64_t>(kernels::size_of(f));
-    };
-    memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(m));
-    shard.exp_avg_sq = memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(v));
-    shard.exp_avg = std::move(exp_avg);
-    shard.exp_avg_format = m;
-    shard.exp_avg_sq_format = v;
-    shard.has_states = true;
-  }
-  if (shard.exp_avg_format != m || shard.exp_avg_sq_format != v) {
+  if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
     fail(OTR_E_STATE, "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
          "and {}: step a shard with one set of formats", index, shard.name,
          tensor::name_of(shard.exp_avg_format), tensor::name_of(shard.exp_avg_sq_format),
          tensor::name_of(m), tensor::name_of(v));
   }
+}
+
+void Optimizer::allocate(Shard& shard) const {
+  if (shard.has_states) return;
+  const auto bytes = [&](Format f) {
+    return shard.weights.count * static_cast<int64_t>(kernels::size_of(f));
+  };
+  shard.exp_avg_format = config_.exp_avg.format;
+  shard.exp_avg_sq_format = config_.exp_avg_sq.format;
+  memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format));
+  shard.exp_avg_sq = memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format));
+  shard.exp_avg = std::move(exp_avg);
+  shard.has_states = true;
 }
 
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
@@ -100,8 +102,9 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
         fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once", j, i);
       }
     }
-    prepare(*shards[i], i);
+    check(*shards[i], i);
   }
+  for (Shard* shard : shards) allocate(*shard);
   ++steps_;
   kernels::NormSum total;
   report.nonfinite_param = report.nonfinite_rank = -1;

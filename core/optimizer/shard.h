@@ -46,7 +46,8 @@ class Optimizer {
   void step(const std::vector<Shard*>& shards, otr_step_report& report);
 
  private:
-  void prepare(Shard& shard, size_t index) const;
+  void check(const Shard& shard, size_t index) const;
+  void allocate(Shard& shard) const;
   [[nodiscard]] kernels::UpdateCount update(Shard& shard, double gradient_factor);
 
   std::shared_ptr<Context> context_;

@@ -16,7 +16,7 @@ hex(x::Float64) = string(reinterpret(UInt64, x); base = 16, pad = 16)
 hex(x::Float32) = string(reinterpret(UInt32, x); base = 16, pad = 8)
 hex(x::BFloat16) = string(x.bits; base = 16, pad = 4)
 shape(extents) = "[" * join(extents, ",") * "]"
-row_major(array) = vec(permutedims(array, ndims(array):-1:1))
+row_major(array) = ndims(array) < 2 ? vec(array) : vec(permutedims(array, ndims(array):-1:1))
 
 line(out, words...) = println(out, join(words, " "))
 tensor(out, array, words...) = line(out, words..., shape(size(array)), map(hex, row_major(array))...)

@@ -3,13 +3,13 @@
 # Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
 #   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, adam_step; default all
 # Writes build/bench/report.md and report.json. BENCH_VENV: where the peers' environment is or goes
-# (default build/bench/venv). A peer that cannot be had: its rows say "not measured", and with
-# OTR_REQUIRE_ALL=1 the call fails.
+# (default build/bench/venv); BENCH_OUTPUT: where everything else goes (default build/bench).
+# A peer that cannot be had: its rows say "not measured", and with OTR_REQUIRE_ALL=1 the call fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-output=build/bench
+output=${BENCH_OUTPUT:-build/bench}
 programs=$output/programs
-venv=${BENCH_VENV:-$output/venv}
+venv=${BENCH_VENV:-build/bench/venv}
 mkdir -p "$output"
 
 source scripts/bench/peers.sh

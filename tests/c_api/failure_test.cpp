@@ -13,6 +13,23 @@ using Clock = std::chrono::steady_clock;
 
 void pause(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
+// Where ranks wait for each other without the library.
+class Meeting {
+ public:
+  explicit Meeting(int number) : number_(number) {}
+  void come() {
+    ++came_;
+    wait();
+  }
+  void wait() const {
+    while (came_ < number_) pause(1);
+  }
+
+ private:
+  int number_;
+  std::atomic<int> came_{0};
+};
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -33,16 +50,16 @@ class Failure : public testing::TestWithParam<Kind> {
     otr_tensor t;
     otr_pass* pass = nullptr;
     const Tensor value = Tensor::filled({600}, 1);
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(e, nullptr), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_acquire(e, &id, 1, nullptr, &t), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_release(e, &id, 1, nullptr), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_prefetch(e, &id, 1, nullptr), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_pass_begin(e, nullptr, 0, nullptr, &pass), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_read(e, 0, 0, &value), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_write(e, 0, &value), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_finalize(e), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(e), "destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_group_value(e, nullptr, "lr", 1), "destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(e, nullptr), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_acquire(e, &id, 1, nullptr, &t), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_release(e, &id, 1, nullptr), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_prefetch(e, &id, 1, nullptr), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_pass_begin(e, nullptr, 0, nullptr, &pass), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_read(e, 0, 0, &value), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_write(e, 0, &value), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_finalize(e), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(e), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_group_value(e, nullptr, "lr", 1), "Destroy");
     EXPECT_EQ(otr_engine_check(e), cause) << otr_last_error_message();
     int64_t count = 0;
     EXPECT_OK(otr_engine_parameter_count(e, &count));
@@ -60,13 +77,16 @@ class Failure : public testing::TestWithParam<Kind> {
 INSTANTIATE_TEST_SUITE_P(Kinds, Failure, testing::ValuesIn(kKinds), name_of);
 
 TEST_P(Failure, ARankThatDestroysItsEngine) {
+  Meeting passes(2);
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
     Engine engine = committed(comm);
     if (rank == 1) {
+      passes.wait();
       engine.reset();
       return;
     }
     engine.pass({{0, Values(600, 1)}});
+    passes.come();
     const auto begin = Clock::now();
     EXPECT_FAILS(OTR_E_PEER_DEAD, otr_engine_step(engine.get(), nullptr), "rank 1");
     EXPECT_LT(seconds_since(begin), 1);
@@ -95,9 +115,11 @@ TEST_P(Failure, ARankThatLeavesInsteadOfFinalizing) {
 }
 
 TEST_P(Failure, Abort) {
+  Meeting passes(3);
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
     Engine engine = committed(comm);
     engine.pass({{0, Values(600, 1)}});
+    passes.come();
     if (rank == 2) {
       pause(50);
       EXPECT_OK(otr_engine_abort(engine.get(), "the host's reason"));
@@ -173,9 +195,11 @@ TEST_P(Failure, ASilentRank) {
 
 // Work in the background fails while the host is inside a pass: the next calls say so, nothing hangs.
 TEST_P(Failure, InsideAPass) {
+  Meeting begun(2);
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine = committed(comm);
     auto pass = engine.begin();
+    begun.come();
     if (rank == 1) {
       EXPECT_OK(otr_engine_abort(engine.get(), "stop"));
     } else {

@@ -15,7 +15,7 @@ class Mismatch : public testing::TestWithParam<Kind> {
       Engine engine(comm, config_of(GetParam()));
       set_up(rank, engine);
       EXPECT_TRUE(failed(OTR_E_MISMATCH, otr_engine_commit(engine.get()), parts));
-      EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(engine.get()), "destroy");
+      EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(engine.get()), "Destroy");
       EXPECT_EQ(otr_engine_check(engine.get()), OTR_E_MISMATCH) << "sticky";
     });
   }
@@ -99,7 +99,7 @@ TEST_P(Mismatch, OfGroupValues) {
     }
     engine.pass({{0, {1, 1}}});
     EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_step(engine.get(), nullptr), "rank 2", "rank 0", "lr");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(engine.get(), nullptr), "destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(engine.get(), nullptr), "Destroy");
   });
 }
 

@@ -165,6 +165,38 @@ TEST_P(Failure, AbortEndsPendingAndLaterCallsOfAllDuplicates) {
   EXPECT_LT(now() - start, 5);
 }
 
+// Only this rank's calls on this object end; the others see it leave once it is destroyed.
+TEST_P(Failure, CancelEndsOneObjectOnOneRank) {
+  const auto outcomes = run(GetParam(), [](Communicator& c) {
+    auto other = c.duplicate("other");
+    c.barrier("together");
+    const double start = now();
+    int32_t status = OTR_OK;
+    std::thread pending([&] {
+      try {
+        other->barrier("pending");
+      } catch (const Error& error) {
+        status = error.status();
+      }
+    });
+    if (c.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      other->cancel();
+      pending.join();
+      require(status == OTR_E_ABORTED, fmt::format("pending call ended with {}", status));
+      require(now() - start < 1, "took too long");
+      c.check();  // no failure of the job
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      other.reset();
+    } else {
+      pending.join();
+      require(now() - start > 0.15, "heard of it before the object was destroyed");
+      require(status == OTR_E_PEER_DEAD, fmt::format("ended with {}", status));
+    }
+  });
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome.status, OTR_OK) << outcome.text;
+}
+
 TEST_P(Failure, TimeoutNamesTheSilentRankAndWhatItDidLast) {
   Group group = GetParam();
   group.timeout = 1;
