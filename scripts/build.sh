@@ -12,6 +12,9 @@ if [[ -n $sanitize ]]; then
 else
   options+=(-DCMAKE_BUILD_TYPE=Release)
 fi
+if [[ -x build/venv/bin/python ]]; then
+  options+=(-DPython3_EXECUTABLE="$PWD/build/venv/bin/python" -DOTR_TEST_PYTHON="$PWD/build/venv/bin/python")
+fi
 if command -v ccache > /dev/null; then
   options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 fi

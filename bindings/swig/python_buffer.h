@@ -224,9 +224,11 @@ static void otr_python_raise(int32_t code) {
   const char *text = otr_last_error_message(); /* of the thread that called, which is this one */
   PyObject *module = PyImport_ImportModule("outrigger.lowlevel");
   PyObject *error = module ? PyObject_GetAttrString(module, "OutriggerError") : NULL;
-  PyObject *value = error ? PyObject_CallFunction(error, "is", (int)code, text) : NULL;
+  PyObject *string = error ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+  PyObject *value = string ? PyObject_CallFunction(error, "iO", (int)code, string) : NULL;
   if (value) PyErr_SetObject(error, value);
   Py_XDECREF(value);
+  Py_XDECREF(string);
   Py_XDECREF(error);
   Py_XDECREF(module);
 }

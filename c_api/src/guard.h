@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/context/error.h"
+#include "kernels/float_environment.h"
 
 namespace outrigger::c_api {
 
@@ -23,6 +24,8 @@ void clear_error_text() noexcept;
 template <typename Body>
 int32_t guard(const Body& body) noexcept {
   clear_error_text();
+  // Doubles computed on the way must not depend on the host's rounding mode either.
+  const kernels::FloatEnvironment float_environment;
   try {
     body();
     return OTR_OK;

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <span>
-#include <sstream>
+#include <string_view>
+#include <nlohmann/json.hpp>
 
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
@@ -34,10 +35,18 @@ Difference first_difference(const std::vector<uint64_t>& all, size_t each) {
   return first;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+// One line for each key of the effective configuration: "gradient_clipping = 1.0".
+std::vector<std::string> lines_of(const std::string& effective_json) {
+  constexpr std::string_view kValue = "/value";
   std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  const auto flat = nlohmann::json::parse(effective_json).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    const size_t end = path.rfind(kValue);
+    if (end == std::string::npos) continue;
+    std::string key = path.substr(1, end - 1);
+    std::replace(key.begin(), key.end(), '/', '.');
+    lines.push_back(fmt::format("{}{} = {}", key, path.substr(end + kValue.size()), value.dump()));
+  }
   return lines;
 }
 

@@ -33,7 +33,7 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
       fail(OTR_E_SHAPE, "parameter \"{}\" has shape {} but shares \"{}\" of shape {}: they must be equal",
            parameter.name, tensor::text_of(parameter.shape), root.name, tensor::text_of(root.shape));
     }
-    root.contributions += parameter.contributions;
+    root.contributions += parameter.declared;
     parameter.root = at(alias_of).root;
     parameter.group = root.group;
     parameter.trainable = root.trainable;
@@ -76,7 +76,7 @@ std::vector<std::string> Model::lines() const {
     const Parameter& p = at(id);
     lines.push_back(fmt::format("parameter {} \"{}\" {}, group \"{}\", trainable {}, shares {}, contributions {}",
                                 id, p.name, tensor::text_of(p.shape), groups_.at(static_cast<size_t>(p.group)),
-                                p.trainable, p.root, p.contributions));
+                                p.trainable, p.root, p.declared));
   }
   return lines;
 }

@@ -104,7 +104,10 @@ def main():
     bigram = runs[0].summary["bigram"]
     picture = os.path.join(args.out, "loss_curves.png")
     draw(runs, bigram, picture)
-    report = (f"{table(runs)}\n\nA table of character pairs reaches {bigram:.3f} on the same held-out plays.\n"
+    report = (f"{table(runs)}\n\n"
+              "Vanished: the weight kept its value. Rounded to nearest, such an update is lost; rounded at random, it\n"
+              "moves the weight by a whole unit in proportion to its size, so nothing is lost on average.\n"
+              f"\nA table of character pairs reaches {bigram:.3f} on the same held-out plays.\n"
               f"\nMemory of all workers, bytes per parameter, resident / peak:\n{memory_table(runs)}\n")
     with open(os.path.join(args.out, "report.txt"), "w", encoding="utf-8") as file:
         file.write(report)

@@ -11,15 +11,16 @@ GREY = "#6b6b6b"
 
 
 def smooth(values):
-    """The mean over a window around each value: a sixtieth of the run to either side, less at the ends."""
+    """The mean over a window around each value, of a sixtieth of the run to either side; at the start, where
+    the loss falls steeply, only as wide as it can be on both sides."""
     reach = max(1, len(values) // 60)
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)
     result = []
     for i in range(len(values)):
-        half = min(reach, i, len(values) - 1 - i)
-        result.append((sums[i + half + 1] - sums[i - half]) / (2 * half + 1))
+        first, last = i - min(reach, i), min(len(values) - 1, i + min(reach, i))
+        result.append((sums[last + 1] - sums[first]) / (last + 1 - first))
     return result
 
 

@@ -14,15 +14,18 @@ class Acquire : public testing::TestWithParam<Kind> {
     solo_.engine.add("scalar", {}, {1.5});
     solo_.engine.commit();
   }
-  int32_t acquire(const std::vector<int64_t>& ids, std::vector<otr_tensor>& out, uint32_t flags = 0) {
+  int32_t acquire(const std::vector<int64_t>& ids, std::vector<otr_tensor>& out,
+                  uint32_t flags = 0) {
     otr_call_info info;
     EXPECT_OK(otr_call_info_init(&info, sizeof info));
     info.flags = flags;
     out.assign(ids.size(), otr_tensor{});
-    return otr_engine_acquire(solo_.engine.get(), ids.data(), static_cast<int64_t>(ids.size()), &info, out.data());
+    return otr_engine_acquire(solo_.engine.get(), ids.data(), static_cast<int64_t>(ids.size()),
+                              &info, out.data());
   }
   int32_t release(const std::vector<int64_t>& ids) {
-    return otr_engine_release(solo_.engine.get(), ids.data(), static_cast<int64_t>(ids.size()), nullptr);
+    return otr_engine_release(solo_.engine.get(), ids.data(), static_cast<int64_t>(ids.size()),
+                              nullptr);
   }
   int64_t resident() {
     otr_memory_entry entries[64] = {};
@@ -105,7 +108,8 @@ TEST_P(Acquire, UnknownIds) {
   for (const int64_t bad : {int64_t{3}, int64_t{-1}, INT64_MIN}) {
     EXPECT_FAILS(OTR_E_NOT_FOUND, acquire({0, bad}, out), std::to_string(bad));
     EXPECT_FAILS(OTR_E_NOT_FOUND, release({bad}), std::to_string(bad));
-    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_prefetch(solo_.engine.get(), &bad, 1, nullptr), std::to_string(bad));
+    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_prefetch(solo_.engine.get(), &bad, 1, nullptr),
+                 std::to_string(bad));
   }
   EXPECT_FAILS(OTR_E_STATE, release({0}), "matrix");  // the failed acquire acquired nothing
 }

@@ -15,13 +15,15 @@ TEST(Context, RefusesOptionsOutOfRange) {
   otr_context* context = nullptr;
   for (const int32_t workers : {-1, 1 << 20}) {
     options.workers = workers;
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_context_create(&options, &context), "workers", std::to_string(workers));
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_context_create(&options, &context), "workers",
+                 std::to_string(workers));
     EXPECT_EQ(context, nullptr);
   }
   options.workers = 1;
   for (const int32_t level : {0, 5, -1}) {
     options.log_level = level;
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_context_create(&options, &context), "log_level", std::to_string(level));
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_context_create(&options, &context), "log_level",
+                 std::to_string(level));
     EXPECT_EQ(context, nullptr);
   }
 }

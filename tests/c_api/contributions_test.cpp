@@ -45,7 +45,8 @@ TEST_P(Contributions, DeclaredOrNotGiveTheSum) {
       for (const int accumulation : {1, 3}) {
         const double sum = accumulation * ((1 << given) - 1);
         const double others = accumulation * accumulation * 2.0;
-        EXPECT_EQ(norm_of(GetParam(), declared, given, accumulation), std::sqrt(kCount * (sum * sum + others)))
+        EXPECT_EQ(norm_of(GetParam(), declared, given, accumulation),
+                  std::sqrt(kCount * (sum * sum + others)))
             << declared << " declared, " << given << " given, accumulation " << accumulation;
       }
     }

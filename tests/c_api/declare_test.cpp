@@ -23,16 +23,19 @@ TEST(Declare, NamesAreUniqueAndNotEmpty) {
   solo.engine.add("w", {1}, {1});
   const Tensor value = Tensor::filled({1}, 1);
   int64_t id = 7;
-  EXPECT_FAILS(OTR_E_DUPLICATE, otr_engine_add_parameter(solo.engine.get(), "w", &value, nullptr, &id), "\"w\"");
+  EXPECT_FAILS(OTR_E_DUPLICATE,
+               otr_engine_add_parameter(solo.engine.get(), "w", &value, nullptr, &id), "\"w\"");
   EXPECT_EQ(id, 0);
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_add_parameter(solo.engine.get(), "", &value, nullptr, &id), "name");
+  EXPECT_FAILS(OTR_E_ARGUMENT,
+               otr_engine_add_parameter(solo.engine.get(), "", &value, nullptr, &id), "name");
   EXPECT_EQ(solo.engine.add("v", {1}, {1}), 1) << "failures used an id";
 }
 
 TEST(Declare, UnknownNamesAndIdsAreNamed) {
   Solo solo("");
   int64_t id = 7;
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), "layers.0.weight", &id), "layers.0.weight");
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), "layers.0.weight", &id),
+               "layers.0.weight");
   solo.engine.add("layers.0.weight", {1}, {1});
   solo.engine.add("layers.0.bias", {1}, {1});
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), "layers.0.wieght", &id),
@@ -42,7 +45,8 @@ TEST(Declare, UnknownNamesAndIdsAreNamed) {
   int32_t ndim = 0;
   const int64_t* shape = nullptr;
   for (const int64_t bad : {int64_t{2}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
-    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_name(solo.engine.get(), bad, &name), std::to_string(bad));
+    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_name(solo.engine.get(), bad, &name),
+                 std::to_string(bad));
     EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_shape(solo.engine.get(), bad, &ndim, &shape),
                  std::to_string(bad));
   }
@@ -87,8 +91,10 @@ TEST(Declare, OptionsOutOfRange) {
   Solo solo("");
   const Tensor value = Tensor::filled({1}, 1);
   int64_t id = 7;
-  const auto expect = [&](int32_t status, const otr_param_options& o, std::initializer_list<std::string_view> parts) {
-    EXPECT_TRUE(failed(status, otr_engine_add_parameter(solo.engine.get(), "p", &value, &o, &id), parts));
+  const auto expect = [&](int32_t status, const otr_param_options& o,
+                          std::initializer_list<std::string_view> parts) {
+    EXPECT_TRUE(
+        failed(status, otr_engine_add_parameter(solo.engine.get(), "p", &value, &o, &id), parts));
     EXPECT_EQ(id, 0);
   };
   auto options = param_options();
@@ -118,7 +124,8 @@ TEST(Declare, AFailureDeclaresNothing) {
   otr_tensor t;
   ASSERT_OK(otr_tensor_init(&value, "float32", 1, huge, &t));
   int64_t id = 7;
-  EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_add_parameter(solo.engine.get(), "huge", &t, nullptr, &id), "bytes");
+  EXPECT_FAILS(OTR_E_OUT_OF_MEMORY,
+               otr_engine_add_parameter(solo.engine.get(), "huge", &t, nullptr, &id), "bytes");
   EXPECT_EQ(id, 0);
   int64_t count = -1;
   EXPECT_OK(otr_engine_parameter_count(solo.engine.get(), &count));
@@ -164,11 +171,22 @@ TEST(Declare, AnyStridesAndDtypes) {
   struct Layout {
     Shape shape, strides;
   };
-  const std::vector<Layout> layouts = {
-      {{3, 4}, {}},           {{3, 4}, {1, 3}},    {{3, 4}, {9, 2}},      {{3, 4}, {-4, 1}},
-      {{3, 4}, {-8, -2}},     {{2, 3, 4}, {1, 2, 6}}, {{2, 3, 4}, {12, 4, 1}}, {{2, 3, 4}, {4, 8, 1}},
-      {{5}, {3}},             {{5}, {-1}},         {{1, 5, 1}, {99, 1, 77}}, {{1}, {-5}},
-      {{}, {}},               {{0}, {}},           {{0, 3}, {7, 7}},      {{2, 0, 3}, {}}};
+  const std::vector<Layout> layouts = {{{3, 4}, {}},
+                                       {{3, 4}, {1, 3}},
+                                       {{3, 4}, {9, 2}},
+                                       {{3, 4}, {-4, 1}},
+                                       {{3, 4}, {-8, -2}},
+                                       {{2, 3, 4}, {1, 2, 6}},
+                                       {{2, 3, 4}, {12, 4, 1}},
+                                       {{2, 3, 4}, {4, 8, 1}},
+                                       {{5}, {3}},
+                                       {{5}, {-1}},
+                                       {{1, 5, 1}, {99, 1, 77}},
+                                       {{1}, {-5}},
+                                       {{}, {}},
+                                       {{0}, {}},
+                                       {{0, 3}, {7, 7}},
+                                       {{2, 0, 3}, {}}};
   for (const char* dtype : {"float32", "bfloat16", "float16", "float64"}) {
     for (const Layout& layout : layouts) {
       SCOPED_TRACE(std::string(dtype) + " " + testing::PrintToString(layout.shape) + " " +
@@ -221,7 +239,8 @@ TEST(Declare, RepeatedValues) {
 }
 
 TEST(Declare, AFloat64OrFloat32ValueIsRoundedToNearestEven) {
-  const Values fine = {1 + std::ldexp(1, -8), 1 + 3 * std::ldexp(1, -8), 1 + std::ldexp(1, -8) + std::ldexp(1, -20), -0.3};
+  const Values fine = {1 + std::ldexp(1, -8), 1 + 3 * std::ldexp(1, -8),
+                       1 + std::ldexp(1, -8) + std::ldexp(1, -20), -0.3};
   Solo bf16(config_of(kKinds[4]));
   const Tensor given({4}, fine, "float64");
   int64_t id = -1;
@@ -259,7 +278,8 @@ TEST(Alias, SharesValueGradientAndStates) {
 
     solo.engine.pass({{0, Values(6, 1)}, {head, Values(6, 2)}, {tail, Values(6, 4)}});
     const auto report = solo.engine.step();
-    EXPECT_EQ(report.grad_norm, std::sqrt(6 * 49.0)) << "contributions of all names add, once in the norm";
+    EXPECT_EQ(report.grad_norm, std::sqrt(6 * 49.0))
+        << "contributions of all names add, once in the norm";
     EXPECT_EQ(report.updates, 6);
     for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; ++value) {
       EXPECT_EQ(solo.engine.read(0, value), solo.engine.read(tail, value));
@@ -277,10 +297,12 @@ TEST(Alias, HasTheSameShape) {
   options.alias_of = 0;
   const Tensor other = Tensor::filled({3, 2}, 1);
   int64_t id = 7;
-  EXPECT_FAILS(OTR_E_SHAPE, otr_engine_add_parameter(solo.engine.get(), "v", &other, &options, &id), "[3, 2]", "[2, 3]");
+  EXPECT_FAILS(OTR_E_SHAPE, otr_engine_add_parameter(solo.engine.get(), "v", &other, &options, &id),
+               "[3, 2]", "[2, 3]");
   EXPECT_EQ(id, 0);
   options.alias_of = 1;
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_add_parameter(solo.engine.get(), "v", nullptr, &options, &id), "1");
+  EXPECT_FAILS(OTR_E_NOT_FOUND,
+               otr_engine_add_parameter(solo.engine.get(), "v", nullptr, &options, &id), "1");
 }
 
 TEST(Frozen, IsStoredAndTakesNoGradient) {
@@ -295,7 +317,8 @@ TEST(Frozen, IsStoredAndTakesNoGradient) {
     EXPECT_EQ(solo.engine.read(0, OTR_VALUE_PUBLISHED), (Values{1, 2, 3}));
     const Tensor t = Tensor::filled({3}, 1);
     for (const int32_t value : {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ}) {
-      EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_read(solo.engine.get(), 0, value, &t), "\"table\"", "frozen");
+      EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_read(solo.engine.get(), 0, value, &t),
+                   "\"table\"", "frozen");
     }
     const auto pass = solo.engine.begin();
     otr_tensor slot;

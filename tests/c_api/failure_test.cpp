@@ -11,7 +11,9 @@ namespace {
 using namespace otr_test;
 using Clock = std::chrono::steady_clock;
 
-void pause(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+void pause(int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
 
 // Where ranks wait for each other without the library.
 class Meeting {
@@ -124,7 +126,8 @@ TEST_P(Failure, Abort) {
       pause(50);
       EXPECT_OK(otr_engine_abort(engine.get(), "the host's reason"));
     }
-    EXPECT_FAILS(OTR_E_ABORTED, otr_engine_step(engine.get(), nullptr), "rank 2", "the host's reason");
+    EXPECT_FAILS(OTR_E_ABORTED, otr_engine_step(engine.get(), nullptr), "rank 2",
+                 "the host's reason");
     expect_poisoned(engine, OTR_E_ABORTED);
     EXPECT_OK(otr_engine_abort(engine.get(), "again")) << "an emergency end is never refused";
   });
@@ -193,7 +196,8 @@ TEST_P(Failure, ASilentRank) {
       1.0);
 }
 
-// Work in the background fails while the host is inside a pass: the next calls say so, nothing hangs.
+// Work in the background fails while the host is inside a pass: the next calls say so, nothing
+// hangs.
 TEST_P(Failure, InsideAPass) {
   Meeting begun(2);
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
@@ -209,7 +213,8 @@ TEST_P(Failure, InsideAPass) {
     const Tensor grad = Tensor::filled({600}, 1);
     for (const int64_t id : {0, 1}) {  // may be taken or refused
       const int32_t status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
-      EXPECT_TRUE(status == OTR_OK || status == OTR_E_POISONED || status == OTR_E_ABORTED) << otr_status_name(status);
+      EXPECT_TRUE(status == OTR_OK || status == OTR_E_POISONED || status == OTR_E_ABORTED)
+          << otr_status_name(status);
     }
     static_cast<void>(otr_pass_end(pass.get()));
     pass.reset();

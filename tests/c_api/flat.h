@@ -38,8 +38,9 @@ inline Owned<otr_optimizer> make_optimizer(otr_context* context, const std::stri
 // Weights, gradients and (optionally) a published copy with a shard over them.
 class Flat {
  public:
-  Flat(otr_context* context, const Values& weights, const Values& grads, const char* weight_dtype = "float32",
-       const char* grad_dtype = "float32", const otr_shard_options* options = nullptr)
+  Flat(otr_context* context, const Values& weights, const Values& grads,
+       const char* weight_dtype = "float32", const char* grad_dtype = "float32",
+       const otr_shard_options* options = nullptr)
       : count_(static_cast<int64_t>(weights.size())),
         weights_({count_}, weights, weight_dtype),
         grads_({count_}, grads, grad_dtype) {
@@ -67,16 +68,19 @@ class Flat {
   Owned<otr_shard> owner_;
 };
 
-inline otr_step_report step(const Owned<otr_optimizer>& optimizer, const std::vector<otr_shard*>& shards) {
+inline otr_step_report step(const Owned<otr_optimizer>& optimizer,
+                            const std::vector<otr_shard*>& shards) {
   otr_step_report report = OTR_STEP_REPORT_INIT;
-  EXPECT_OK(otr_optimizer_step(optimizer.get(), shards.data(), static_cast<int64_t>(shards.size()), &report));
+  EXPECT_OK(otr_optimizer_step(optimizer.get(), shards.data(), static_cast<int64_t>(shards.size()),
+                               &report));
   return report;
 }
 
 // Gradients that no format holds exactly.
 inline Values irrational(int64_t count, double seed, double size = 1) {
   Values values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = size * std::sin(seed + 0.7 * static_cast<double>(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = size * std::sin(seed + 0.7 * static_cast<double>(i));
   return values;
 }
 

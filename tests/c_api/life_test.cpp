@@ -82,7 +82,8 @@ TEST_P(Life, AfterCommit) {
   EXPECT_FAILS(OTR_E_STATE, otr_engine_commit(solo.engine.get()), "commit");
   const Tensor late = Tensor::filled({2}, 1);
   int64_t id = 7;
-  EXPECT_FAILS(OTR_E_STATE, otr_engine_add_parameter(solo.engine.get(), "late", &late, nullptr, &id), "commit");
+  EXPECT_FAILS(OTR_E_STATE,
+               otr_engine_add_parameter(solo.engine.get(), "late", &late, nullptr, &id), "commit");
   EXPECT_EQ(id, 0);
   expect_queries(solo.engine.get(), 1);
   EXPECT_OK(otr_engine_check(solo.engine.get()));
@@ -103,7 +104,8 @@ TEST_P(Life, AfterFinalize) {
   EXPECT_FAILS(OTR_E_STATE, otr_engine_commit(solo.engine.get()), "final");
   int64_t id = 7;
   const Tensor late = Tensor::filled({2}, 1);
-  EXPECT_FAILS(OTR_E_STATE, otr_engine_add_parameter(solo.engine.get(), "late", &late, nullptr, &id), "final");
+  EXPECT_FAILS(OTR_E_STATE,
+               otr_engine_add_parameter(solo.engine.get(), "late", &late, nullptr, &id), "final");
   expect_queries(solo.engine.get(), 1);
   EXPECT_OK(otr_engine_check(solo.engine.get()));
 }
@@ -114,7 +116,8 @@ TEST_P(Life, WhileAPassIsOpen) {
   solo.engine.commit();
   const auto pass = solo.engine.begin();
   otr_pass* second = nullptr;
-  EXPECT_FAILS(OTR_E_STATE, otr_pass_begin(solo.engine.get(), nullptr, 0, nullptr, &second), "pass");
+  EXPECT_FAILS(OTR_E_STATE, otr_pass_begin(solo.engine.get(), nullptr, 0, nullptr, &second),
+               "pass");
   EXPECT_EQ(second, nullptr);
   EXPECT_FAILS(OTR_E_STATE, otr_engine_step(solo.engine.get(), nullptr), "pass");
   EXPECT_FAILS(OTR_E_STATE, otr_engine_finalize(solo.engine.get()), "pass");
@@ -272,11 +275,13 @@ TEST(EngineCreate, RefusesBadConfigurations) {
   const auto comm = make_self(context.get());
   otr_engine* engine = nullptr;
   EXPECT_FAILS(OTR_E_CONFIG, otr_engine_create(comm.get(), "{", &engine), "line 1");
-  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_create(comm.get(), "{\n\"gradient_cliping\": 1}", &engine), "line 2",
-               "gradient_cliping", "gradient_clipping");
-  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_create(comm.get(), "{\"gradient_clipping\": \"1\"}", &engine),
+  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_create(comm.get(), "{\n\"gradient_cliping\": 1}", &engine),
+               "line 2", "gradient_cliping", "gradient_clipping");
+  EXPECT_FAILS(OTR_E_CONFIG,
+               otr_engine_create(comm.get(), "{\"gradient_clipping\": \"1\"}", &engine),
                "gradient_clipping");
-  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_engine_create(comm.get(), "{\"fp16\": {\"enabled\": true}}", &engine), "fp16");
+  EXPECT_FAILS(OTR_E_UNSUPPORTED,
+               otr_engine_create(comm.get(), "{\"fp16\": {\"enabled\": true}}", &engine), "fp16");
   EXPECT_EQ(engine, nullptr);
   for (const char* text : {"", "{}", static_cast<const char*>(nullptr)}) {
     EXPECT_OK(otr_engine_create(comm.get(), text, &engine));

@@ -33,7 +33,9 @@ TEST_P(Mismatch, OfNames) {
 
 TEST_P(Mismatch, OfShapes) {
   expect_commit(2,
-                [](int32_t rank, Engine& engine) { engine.add("w", rank == 0 ? Shape{2, 3} : Shape{3, 2}, Values(6, 1)); },
+                [](int32_t rank, Engine& engine) {
+                  engine.add("w", rank == 0 ? Shape{2, 3} : Shape{3, 2}, Values(6, 1));
+                },
                 {"rank 0", "rank 1", "[2, 3]", "[3, 2]", "\"w\""});
 }
 
@@ -60,17 +62,23 @@ TEST_P(Mismatch, OfOptions) {
       engine.add("w", {2}, {1, 2}, &options);
     };
   };
-  expect_commit(2, with([](otr_param_options& o) { o.trainable = 0; }), {"rank 1", "\"w\"", "trainable"});
+  expect_commit(2, with([](otr_param_options& o) { o.trainable = 0; }),
+                {"rank 1", "\"w\"", "trainable"});
   expect_commit(2, with([](otr_param_options& o) { o.alias_of = 0; }), {"rank 1", "\"w\""});
-  expect_commit(2, with([](otr_param_options& o) { o.group = "slow"; }), {"rank 1", "\"w\"", "slow"});
-  expect_commit(2, with([](otr_param_options& o) { o.contributions = 3; }), {"rank 1", "\"w\"", "contributions"});
+  expect_commit(2, with([](otr_param_options& o) { o.group = "slow"; }),
+                {"rank 1", "\"w\"", "slow"});
+  expect_commit(2, with([](otr_param_options& o) { o.contributions = 3; }),
+                {"rank 1", "\"w\"", "contributions"});
 }
 
 TEST_P(Mismatch, OfConfigurations) {
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config_of(GetParam(), 1, rank == 1 ? R"("gradient_clipping": 0.5)" : R"("gradient_clipping": 2)"));
+    Engine engine(
+        comm, config_of(GetParam(), 1,
+                        rank == 1 ? R"("gradient_clipping": 0.5)" : R"("gradient_clipping": 2)"));
     engine.add("w", {1}, {1});
-    EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_commit(engine.get()), "gradient_clipping", "0.5", "rank 1", "rank 0");
+    EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_commit(engine.get()), "gradient_clipping", "0.5",
+                 "rank 1", "rank 0");
   });
 }
 
@@ -110,7 +118,8 @@ TEST_P(Mismatch, OfTheNumberOfPasses) {
     engine.commit();
     engine.pass({{0, Values(600, 1)}});
     if (rank == 1) engine.pass({{0, Values(600, 1)}});
-    EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_step(engine.get(), nullptr), "rank 1", "2 ", "1 ", "passes");
+    EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_step(engine.get(), nullptr), "rank 1", "2 ", "1 ",
+                 "passes");
   });
 }
 
@@ -125,7 +134,8 @@ TEST_P(Mismatch, OfTheNumberOfSteps) {
     if (rank == 1) {  // reads where rank 0 steps
       const Tensor out = Tensor::filled({600}, 0);
       const int32_t status = otr_engine_parameter_read(engine.get(), 0, OTR_VALUE_EXP_AVG, &out);
-      if (GetParam().stage == 0) return;  // a whole copy is here: the read is local, and rank 0 is left alone
+      if (GetParam().stage == 0)
+        return;  // a whole copy is here: the read is local, and rank 0 is left alone
       EXPECT_FAILS(OTR_E_MISMATCH, status, "rank 0", "rank 1");
     } else {
       const int32_t expected = GetParam().stage == 0 ? OTR_E_PEER_DEAD : OTR_E_MISMATCH;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function with each of its pointers NULL in turn, every function with a handle of another kind,
-// and what the outputs hold after a failure.
+// Every function with each of its pointers NULL in turn, every function with a handle of another
+// kind, and what the outputs hold after a failure.
 #include <cstring>
 
 #include "support.h"
@@ -40,7 +40,10 @@ class WrongPointer : public testing::Test {
     const char* call;
     std::function<int32_t()> run;
   };
-#define ROW(argument, call) Row{argument, #call, [&] { return call; }}
+#define ROW(argument, call)               \
+  Row {                                   \
+    argument, #call, [&] { return call; } \
+  }
   static void expect_all(int32_t status, const std::vector<Row>& rows) {
     for (const Row& row : rows) {
       EXPECT_TRUE(failed(status, row.run(), {row.argument})) << row.call;
@@ -199,16 +202,16 @@ TEST_F(WrongPointer, HandleOfAnotherKind) {
   auto* not_pass = as_kind<otr_pass>(engine_);
   auto* not_shard = as_kind<otr_shard>(optimizer_);
   auto* not_optimizer = as_kind<otr_optimizer>(shard_);
-  expect_all(OTR_E_ARGUMENT,
-             {ROW("context", otr_comm_create_self(not_context, out_comms_)),
-              ROW("comm", otr_comm_barrier(not_comm)),
-              ROW("comm", otr_engine_create(not_comm, nullptr, &out_engine_)),
-              ROW("engine", otr_engine_commit(not_engine)),
-              ROW("engine", otr_engine_parameter_count(not_engine, &count_)),
-              ROW("engine", otr_pass_begin(not_engine, nullptr, 0, nullptr, &out_pass_)),
-              ROW("pass", otr_pass_end(not_pass)),
-              ROW("shard", otr_shard_state_bytes(not_shard, &bytes_)),
-              ROW("optimizer", otr_optimizer_set_value(not_optimizer, "lr", 1))});
+  expect_all(
+      OTR_E_ARGUMENT,
+      {ROW("context", otr_comm_create_self(not_context, out_comms_)),
+       ROW("comm", otr_comm_barrier(not_comm)),
+       ROW("comm", otr_engine_create(not_comm, nullptr, &out_engine_)),
+       ROW("engine", otr_engine_commit(not_engine)),
+       ROW("engine", otr_engine_parameter_count(not_engine, &count_)),
+       ROW("engine", otr_pass_begin(not_engine, nullptr, 0, nullptr, &out_pass_)),
+       ROW("pass", otr_pass_end(not_pass)), ROW("shard", otr_shard_state_bytes(not_shard, &bytes_)),
+       ROW("optimizer", otr_optimizer_set_value(not_optimizer, "lr", 1))});
   // A destroy of another kind is a no-op.
   otr_pass_destroy(not_pass);
   otr_engine_destroy(not_engine);
@@ -216,11 +219,12 @@ TEST_F(WrongPointer, HandleOfAnotherKind) {
 }
 
 TEST_F(WrongPointer, NegativeCounts) {
-  expect_all(OTR_E_ARGUMENT, {ROW("-1", otr_engine_acquire(engine_, &id_, -1, nullptr, &out_tensor_)),
-                              ROW("-2", otr_engine_release(engine_, &id_, -2, nullptr)),
-                              ROW("-3", otr_engine_prefetch(engine_, &id_, -3, nullptr)),
-                              ROW("-4", otr_pass_begin(engine_, &tensor_, -4, nullptr, &out_pass_)),
-                              ROW("-5", otr_optimizer_step(optimizer_, &shard_, -5, nullptr))});
+  expect_all(OTR_E_ARGUMENT,
+             {ROW("-1", otr_engine_acquire(engine_, &id_, -1, nullptr, &out_tensor_)),
+              ROW("-2", otr_engine_release(engine_, &id_, -2, nullptr)),
+              ROW("-3", otr_engine_prefetch(engine_, &id_, -3, nullptr)),
+              ROW("-4", otr_pass_begin(engine_, &tensor_, -4, nullptr, &out_pass_)),
+              ROW("-5", otr_optimizer_step(optimizer_, &shard_, -5, nullptr))});
 }
 
 TEST_F(WrongPointer, EmptyListsNeedNoPointer) {
@@ -336,9 +340,11 @@ TEST_F(OutputsOfAFailure, AreClearedForTensors) {
   t = garbage_;
   expect_cleared("otr_shard_state", otr_shard_state(shard_, OTR_VALUE_EXP_AVG, &t), t);
   t = garbage_;
-  expect_cleared("otr_engine_acquire, NULL engine", otr_engine_acquire(nullptr, &id_, 1, nullptr, &t), t);
+  expect_cleared("otr_engine_acquire, NULL engine",
+                 otr_engine_acquire(nullptr, &id_, 1, nullptr, &t), t);
   t = garbage_;
-  expect_cleared("otr_engine_acquire, NULL ids", otr_engine_acquire(engine_, nullptr, 1, nullptr, &t), t);
+  expect_cleared("otr_engine_acquire, NULL ids",
+                 otr_engine_acquire(engine_, nullptr, 1, nullptr, &t), t);
   otr_tensor two[2] = {garbage_, garbage_};
   const int64_t ids[2] = {0, 9};
   const int32_t status = otr_engine_acquire(engine_, ids, 2, nullptr, two);

@@ -11,7 +11,8 @@ using namespace otr_test;
 class Pass : public testing::TestWithParam<Kind> {
  protected:
   // Two parameters in buckets of their own, and accumulation if asked for.
-  std::unique_ptr<Solo> make(int32_t accumulation = 1, const std::string& extra = "", const std::string& own = "") {
+  std::unique_ptr<Solo> make(int32_t accumulation = 1, const std::string& extra = "",
+                             const std::string& own = "") {
     auto solo = std::make_unique<Solo>(config_of(GetParam(), accumulation, extra, own));
     solo->engine.add("a", {600}, dyadic(600, 1));
     solo->engine.add("b", {600}, dyadic(600, 2));
@@ -41,7 +42,8 @@ TEST_P(Pass, ScalesOutputGradients) {
       ASSERT_OK(otr_pass_get_output_grad(pass, i, &grad));
       EXPECT_EQ(grad.dtype.code, OTR_DTYPE_FLOAT);
       EXPECT_EQ(grad.dtype.bits, 32);
-      EXPECT_EQ(Shape(grad.shape, grad.shape + grad.ndim), Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim));
+      EXPECT_EQ(Shape(grad.shape, grad.shape + grad.ndim),
+                Shape(outputs[i].shape, outputs[i].shape + outputs[i].ndim));
       Values expected = values_of(outputs[i]);
       for (double& v : expected) v *= factor;
       EXPECT_EQ(values_of(grad), expected);
@@ -54,7 +56,8 @@ TEST_P(Pass, ScalesOutputGradients) {
     }
     otr_tensor grad;
     for (const int64_t bad : {int64_t{4}, int64_t{-1}}) {
-      EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_get_output_grad(pass, bad, &grad), std::to_string(bad), "4");
+      EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_get_output_grad(pass, bad, &grad), std::to_string(bad),
+                   "4");
     }
   }
 }
@@ -94,7 +97,8 @@ TEST_P(Pass, WithoutAGradientCountsAsZero) {
 
 TEST_P(Pass, UnusedParametersAreSkippedOrZero) {
   for (const bool zero : {false, true}) {
-    const auto solo = make(1, "", zero ? R"("unused_parameters": "zero")" : R"("unused_parameters": "skip")");
+    const auto solo =
+        make(1, "", zero ? R"("unused_parameters": "zero")" : R"("unused_parameters": "skip")");
     solo->engine.pass({{0, Values(600, 1)}, {1, Values(600, 1)}});
     solo->engine.step();
     const Values w = solo->engine.read(1), m = solo->engine.read(1, OTR_VALUE_EXP_AVG),
@@ -114,7 +118,8 @@ TEST_P(Pass, UnusedParametersAreSkippedOrZero) {
   }
 }
 
-// ---- Abandoned passes -----------------------------------------------------------------------------
+// ---- Abandoned passes
+// -----------------------------------------------------------------------------
 
 TEST_P(Pass, AbandonedWithNothingAddedLeavesNoTrace) {
   const auto plain = make(), with = make();
@@ -164,7 +169,8 @@ TEST_P(Pass, AbandonedWithAGradientDiscardsTheWindow) {
     for (const auto* s : {&solo, &fresh}) {
       for (int32_t i = 0; i < accumulation; ++i) {
         (*s)->engine.pass({{0, dyadic(600, 8)}, {1, dyadic(600, 9)}});
-        EXPECT_EQ((*s)->engine.step().outcome, i + 1 < accumulation ? OTR_STEP_ACCUMULATED : OTR_STEP_APPLIED);
+        EXPECT_EQ((*s)->engine.step().outcome,
+                  i + 1 < accumulation ? OTR_STEP_ACCUMULATED : OTR_STEP_APPLIED);
       }
     }
     EXPECT_EQ(solo->engine.everything(), fresh->engine.everything());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The whole contract in C99, with nothing but the public header: it compiles, links to the shared library
- * and trains one parameter. Exit status 0, or the line that failed. */
+ * The whole contract in C99, with nothing but the public header: it compiles, links to the shared
+ * library and trains one parameter. Exit status 0, or the line that failed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "outrigger.h"
 
 static int line;
-#define CHECK(condition)                                                                     \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
-      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                    \
-              otr_last_error_message());                                                     \
-      line = __LINE__;                                                                       \
-      return;                                                                                \
-    }                                                                                        \
+#define CHECK(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, \
+              otr_last_error_message());                                  \
+      line = __LINE__;                                                    \
+      return;                                                             \
+    }                                                                     \
   } while (0)
 
 static void versions(void) {
@@ -28,10 +28,10 @@ static void versions(void) {
 }
 
 static void engine_life(void) {
-  otr_context *context;
-  otr_comm *comm;
-  otr_engine *engine;
-  otr_pass *pass;
+  otr_context* context;
+  otr_comm* comm;
+  otr_engine* engine;
+  otr_pass* pass;
   float values[6] = {1, 2, 3, 4, 5, 6}, grads[6] = {1, -1, 1, -1, 1, -1}, loss = 1;
   int64_t shape[2] = {2, 3}, id = -1, live = -1;
   otr_tensor value, grad, seed, seen;
@@ -54,7 +54,7 @@ static void engine_life(void) {
   CHECK(otr_engine_commit(engine) == OTR_OK);
   CHECK(otr_pass_begin(engine, &seed, 1, NULL, &pass) == OTR_OK);
   CHECK(otr_pass_get_output_grad(pass, 0, &seen) == OTR_OK);
-  CHECK(*(const float *)seen.data == 1.0f);
+  CHECK(*(const float*)seen.data == 1.0f);
   CHECK(otr_pass_add_grad(pass, id, &grad, NULL) == OTR_OK);
   CHECK(otr_pass_end(pass) == OTR_OK);
   CHECK(otr_engine_step(engine, &report) == OTR_OK);
@@ -74,9 +74,9 @@ static void engine_life(void) {
 }
 
 static void shard_alone(void) {
-  otr_context *context;
-  otr_shard *shard;
-  otr_optimizer *optimizer;
+  otr_context* context;
+  otr_shard* shard;
+  otr_optimizer* optimizer;
   float weights[3] = {1, 2, 3}, grads[3] = {1, 1, 1};
   int64_t count = 3, bytes = 0;
   otr_tensor w, g, state;

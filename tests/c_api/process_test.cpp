@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest in the host's process: it prints nothing, leaves signals and the floating-point environment
-// alone, and takes everything with it when it goes.
+// A guest in the host's process: it prints nothing, leaves signals and the floating-point
+// environment alone, and takes everything with it when it goes.
 #include <dirent.h>
 #include <fenv.h>
 #include <signal.h>
@@ -85,7 +85,9 @@ std::vector<std::string> entries_of(const char* folder) {
   const std::string own = std::to_string(dirfd(dir));
   while (const dirent* entry = readdir(dir)) {
     const std::string name = entry->d_name;
-    if (name != "." && name != ".." && !(std::string_view(folder) == "/proc/self/fd" && name == own)) names.push_back(name);
+    if (name != "." && name != ".." &&
+        !(std::string_view(folder) == "/proc/self/fd" && name == own))
+      names.push_back(name);
   }
   closedir(dir);
   std::sort(names.begin(), names.end());
@@ -154,7 +156,8 @@ TEST(Process, NothingIsLeftOver) {
   EXPECT_EQ(shared_mappings(), shared);
   EXPECT_EQ(entries_of("/dev/shm"), files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  // Each run maps more than 50 MB; the allocator's own arenas move by less than a block of one engine.
+  // Each run maps more than 50 MB; the allocator's own arenas move by less than a block of one
+  // engine.
   EXPECT_LT(mapped_bytes() - mapped, 4 * kCount);
 #endif
 }
@@ -193,7 +196,8 @@ TEST(Process, SignalsAreTheHosts) {
     EXPECT_EQ(now[i].sa_handler, before[i].sa_handler) << "signal " << i + 1;
     EXPECT_EQ(now[i].sa_flags, before[i].sa_flags) << "signal " << i + 1;
   }
-  for (int signal = 1; signal < NSIG; ++signal) EXPECT_EQ(sigismember(&after, signal), sigismember(&mask, signal));
+  for (int signal = 1; signal < NSIG; ++signal)
+    EXPECT_EQ(sigismember(&after, signal), sigismember(&mask, signal));
 }
 
 // Weights after three steps, engine and shard, in all formats.
@@ -221,7 +225,8 @@ class Modes : public testing::Test {
 };
 
 TEST_F(Modes, AreAsTheyWere) {
-  for (const unsigned mode : {before_, before_ | 0x8040 /* flush to zero, denormals are zero */, before_ | 0x4000}) {
+  for (const unsigned mode :
+       {before_, before_ | 0x8040 /* flush to zero, denormals are zero */, before_ | 0x4000}) {
     _mm_setcsr(mode);
     whole_scenario();
     EXPECT_EQ(_mm_getcsr() & ~kFlags, mode & ~kFlags);
@@ -229,8 +234,8 @@ TEST_F(Modes, AreAsTheyWere) {
   }
 }
 
-// A host that flushes denormals or rounds upwards gets the same bits. (The host's own side of the test runs
-// in the default mode.)
+// A host that flushes denormals or rounds upwards gets the same bits. (The host's own side of the
+// test runs in the default mode.)
 TEST_F(Modes, OfTheHostDoNotShowInTheResults) {
   const auto run = [&](unsigned mode) {
     std::vector<Values> all;

@@ -17,7 +17,8 @@ double value_of(const Engine& engine, const char* group, const char* name) {
 
 class Groups : public testing::Test {
  protected:
-  Groups() : solo_(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": [0.5, 0.75],
+  Groups()
+      : solo_(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": [0.5, 0.75],
                     "eps": 1e-6, "weight_decay": 0.25}}, "gradient_clipping": 0})") {
     auto options = param_options();
     solo_.engine.add("a", {1}, {1});
@@ -60,12 +61,17 @@ TEST_F(Groups, ValuesHoldFromTheNextStep) {
 
 TEST_F(Groups, RefuseUnknownNames) {
   double value = 5;
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_get_group_value(solo_.engine.get(), "slwo", "lr", &value), "slwo", "slow");
+  EXPECT_FAILS(OTR_E_NOT_FOUND,
+               otr_engine_get_group_value(solo_.engine.get(), "slwo", "lr", &value), "slwo",
+               "slow");
   EXPECT_EQ(value, 0);
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_group_value(solo_.engine.get(), "slwo", "lr", 1), "slwo", "slow");
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_get_group_value(solo_.engine.get(), nullptr, "weight_decy", &value),
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_group_value(solo_.engine.get(), "slwo", "lr", 1),
+               "slwo", "slow");
+  EXPECT_FAILS(OTR_E_NOT_FOUND,
+               otr_engine_get_group_value(solo_.engine.get(), nullptr, "weight_decy", &value),
                "weight_decy", "\"weight_decay\"");
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_group_value(solo_.engine.get(), nullptr, "momentum", 1), "momentum");
+  EXPECT_FAILS(OTR_E_NOT_FOUND,
+               otr_engine_set_group_value(solo_.engine.get(), nullptr, "momentum", 1), "momentum");
 }
 
 TEST_F(Groups, RefuseValuesOutOfRangeAndKeepTheOld) {
@@ -73,11 +79,13 @@ TEST_F(Groups, RefuseValuesOutOfRangeAndKeepTheOld) {
     const char* name;
     double bad;
   };
-  for (const Row& row : {Row{"lr", -1}, Row{"lr", std::nan("")}, Row{"lr", HUGE_VAL}, Row{"weight_decay", -0.5},
-                         Row{"eps", -1e-8}, Row{"beta1", 1}, Row{"beta1", -0.1}, Row{"beta2", 1.5},
-                         Row{"beta2", std::nan("")}}) {
+  for (const Row& row : {Row{"lr", -1}, Row{"lr", std::nan("")}, Row{"lr", HUGE_VAL},
+                         Row{"weight_decay", -0.5}, Row{"eps", -1e-8}, Row{"beta1", 1},
+                         Row{"beta1", -0.1}, Row{"beta2", 1.5}, Row{"beta2", std::nan("")}}) {
     const double before = value_of(solo_.engine, nullptr, row.name);
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_set_group_value(solo_.engine.get(), nullptr, row.name, row.bad), row.name);
+    EXPECT_FAILS(OTR_E_ARGUMENT,
+                 otr_engine_set_group_value(solo_.engine.get(), nullptr, row.name, row.bad),
+                 row.name);
     EXPECT_EQ(value_of(solo_.engine, nullptr, row.name), before);
     EXPECT_EQ(value_of(solo_.engine, "slow", row.name), before);
   }
@@ -92,7 +100,8 @@ void check_text(const std::function<int32_t(char*, size_t*)>& call) {
   std::vector<char> buffer(needed + 8, 'x');
   for (const size_t small : {size_t{0}, size_t{1}, needed - 1}) {
     size = small;
-    EXPECT_FAILS(OTR_E_BUFFER_SIZE, call(buffer.data(), &size), std::to_string(small), std::to_string(needed));
+    EXPECT_FAILS(OTR_E_BUFFER_SIZE, call(buffer.data(), &size), std::to_string(small),
+                 std::to_string(needed));
     EXPECT_EQ(size, needed);
     EXPECT_EQ(buffer[0], 'x') << "a call that failed wrote";
   }
@@ -112,7 +121,9 @@ void check_text(const std::function<int32_t(char*, size_t*)>& call) {
 
 TEST(Configuration, IsAskedForAndCopied) {
   Solo solo(R"({"gradient_clipping": 0.5})");
-  check_text([&](char* buffer, size_t* size) { return otr_engine_config(solo.engine.get(), buffer, size); });
+  check_text([&](char* buffer, size_t* size) {
+    return otr_engine_config(solo.engine.get(), buffer, size);
+  });
   check_text([&](char* buffer, size_t* size) {
     return otr_config_check(R"({"gradient_clipping": 0.5})", 1, buffer, size);
   });
@@ -132,17 +143,21 @@ TEST(Configuration, CheckGivesWhatTheEngineWouldGive) {
 TEST(Configuration, CheckFindsFaults) {
   size_t size = 0;
   EXPECT_FAILS(OTR_E_CONFIG, otr_config_check("{\"zero\": 1}", 1, nullptr, &size), "zero");
-  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_config_check("{\"fp16\": {\"enabled\": true}}", 1, nullptr, &size), "fp16");
+  EXPECT_FAILS(OTR_E_UNSUPPORTED,
+               otr_config_check("{\"fp16\": {\"enabled\": true}}", 1, nullptr, &size), "fp16");
   EXPECT_FAILS(OTR_E_CONFIG,
-               otr_config_check("{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2}", 2, nullptr, &size),
+               otr_config_check("{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2}",
+                                2, nullptr, &size),
                "train_batch_size", "7");
   for (const int32_t world : {0, -1}) {
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_config_check("", world, nullptr, &size), "world_size", std::to_string(world));
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_config_check("", world, nullptr, &size), "world_size",
+                 std::to_string(world));
   }
   EXPECT_OK(otr_config_check(nullptr, 1024, nullptr, &size));
 }
 
-// ---- The ledger -----------------------------------------------------------------------------------
+// ---- The ledger
+// -----------------------------------------------------------------------------------
 
 std::vector<otr_memory_entry> ledger(const Engine& engine) {
   size_t count = 0;
@@ -205,7 +220,8 @@ TEST(Memory, ChargesWhatTheFormatsNeed) {
     }
     int64_t states = 0;
     for (const otr_memory_entry& e : ledger(solo.engine)) {
-      if (std::string_view(e.purpose).find("exp_avg") != std::string_view::npos) states += e.resident_bytes;
+      if (std::string_view(e.purpose).find("exp_avg") != std::string_view::npos)
+        states += e.resident_bytes;
     }
     near(states, low_states ? 4 : 8);
   }
@@ -220,7 +236,8 @@ TEST(Memory, PeaksBeginAtCommitAndStay) {
     const Tensor big = Tensor::filled({5000}, 1);
     otr_pass* pass = nullptr;
     ASSERT_OK(otr_pass_begin(solo.engine.get(), &big, 1, nullptr, &pass));
-    EXPECT_EQ(entry(solo.engine, "total").resident_bytes, before + 20000) << "output gradients are float32";
+    EXPECT_EQ(entry(solo.engine, "total").resident_bytes, before + 20000)
+        << "output gradients are float32";
     otr_pass_destroy(pass);
   }
   EXPECT_EQ(entry(solo.engine, "total").resident_bytes, before);
@@ -240,12 +257,15 @@ TEST(Memory, TellsTheNumberOfEntries) {
     EXPECT_EQ(count, needed);
     EXPECT_EQ(entries[0].purpose, nullptr);
   }
-  size_t count = 0;  // room for none, though there is a pointer: its first struct_size may not be read
-  EXPECT_FAILS(OTR_E_BUFFER_SIZE, otr_engine_memory(solo.engine.get(), entries.data(), &count), "0");
+  size_t count =
+      0;  // room for none, though there is a pointer: its first struct_size may not be read
+  EXPECT_FAILS(OTR_E_BUFFER_SIZE, otr_engine_memory(solo.engine.get(), entries.data(), &count),
+               "0");
   for (const uint32_t size : {uint32_t{0}, uint32_t{8}}) {
     entries[0].struct_size = size;
     count = needed;
-    EXPECT_FAILS(OTR_E_ABI, otr_engine_memory(solo.engine.get(), entries.data(), &count), std::to_string(size));
+    EXPECT_FAILS(OTR_E_ABI, otr_engine_memory(solo.engine.get(), entries.data(), &count),
+                 std::to_string(size));
   }
 }
 

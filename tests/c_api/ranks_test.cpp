@@ -16,7 +16,8 @@ const Shape kShapes[5] = {{37, 21}, {2}, {0, 3}, {}, {1000}};
 
 void declare(Engine& engine, int64_t seed) {
   for (int64_t p = 0; p < 5; ++p) {
-    engine.add(("p" + std::to_string(p)).c_str(), kShapes[p], dyadic(count_of(kShapes[p]), seed + p));
+    engine.add(("p" + std::to_string(p)).c_str(), kShapes[p],
+               dyadic(count_of(kShapes[p]), seed + p));
   }
 }
 
@@ -39,7 +40,9 @@ TEST_P(Ranks, RankZerosValuesWin) {
 // Gradients of the ranks add; the update is that of one rank with their mean.
 TEST_P(Ranks, UpdateWithTheMeanGradient) {
   for (const int32_t world : {2, 3, 4}) {
-    const auto gradient = [](int64_t p, int64_t seed) { return dyadic(count_of(kShapes[p]), 3 * p + seed); };
+    const auto gradient = [](int64_t p, int64_t seed) {
+      return dyadic(count_of(kShapes[p]), 3 * p + seed);
+    };
     std::mutex mutex;
     std::vector<std::vector<Values>> results;
     run_ranks(world, [&](int32_t rank, otr_comm* comm) {
@@ -67,7 +70,8 @@ TEST_P(Ranks, UpdateWithTheMeanGradient) {
           nonzero += sum != 0 ? 1 : 0;
         }
       }
-      EXPECT_NEAR(report.grad_norm, std::sqrt(squares) / world, 1e-15 * squares) << "of the mean gradient";
+      EXPECT_NEAR(report.grad_norm, std::sqrt(squares) / world, 1e-15 * squares)
+          << "of the mean gradient";
       EXPECT_EQ(report.updates, nonzero) << "over all ranks";
       const auto all = engine.everything();
       const std::lock_guard lock(mutex);
@@ -266,7 +270,8 @@ TEST_P(Ranks, ASharedBlockIsChargedOnce) {
     EXPECT_OK(otr_engine_memory(engine.get(), entries, &count));
     const std::lock_guard lock(mutex);
     for (size_t i = 0; i < count; ++i) {
-      if (std::string_view(entries[i].purpose) == "published parameters") sum += entries[i].resident_bytes;
+      if (std::string_view(entries[i].purpose) == "published parameters")
+        sum += entries[i].resident_bytes;
     }
   });
   const int64_t one = 30000 * (std::string_view(compute_dtype(GetParam())) == "float32" ? 4 : 2);

@@ -13,7 +13,8 @@ const char* const kFloat = R"({"params": {"lr": 0.01}, "gradient_clipping": 1})"
 
 TEST(Shard, HasStatesAfterTheFirstStep) {
   const auto context = make_context();
-  const auto optimizer = make_optimizer(context.get(), R"({"states": {"exp_avg_sq": {"format": "bfloat16"}}})");
+  const auto optimizer =
+      make_optimizer(context.get(), R"({"states": {"exp_avg_sq": {"format": "bfloat16"}}})");
   Flat flat(context.get(), Values(100, 1), Values(100, 1));
   otr_tensor t;
   int64_t bytes = 7;
@@ -59,7 +60,8 @@ TEST(Shard, RefusesWhatItCannotWrap) {
   const Tensor good = Tensor::filled({4}, 1);
   const auto expect = [&](int32_t status, const Tensor& weights, const Tensor& grads,
                           std::initializer_list<std::string_view> parts) {
-    EXPECT_TRUE(failed(status, otr_shard_wrap(context.get(), &weights, &grads, nullptr, &shard), parts));
+    EXPECT_TRUE(
+        failed(status, otr_shard_wrap(context.get(), &weights, &grads, nullptr, &shard), parts));
     EXPECT_EQ(shard, nullptr);
   };
   expect(OTR_E_SHAPE, Tensor::filled({2, 2}, 1), good, {"weights", "[2, 2]"});
@@ -87,16 +89,20 @@ TEST(Shard, RefusesOptionsOutOfRange) {
   for (const int64_t first : {int64_t{-256}, int64_t{1}, int64_t{255}}) {
     reset();
     options.first_element = first;
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_shard_wrap(context.get(), &good, &good, &options, &shard), std::to_string(first), "256");
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_shard_wrap(context.get(), &good, &good, &options, &shard),
+                 std::to_string(first), "256");
   }
   reset();
   options.published = &good;
-  EXPECT_FAILS(OTR_E_DTYPE, otr_shard_wrap(context.get(), &good, &good, &options, &shard), "published", "float32");
+  EXPECT_FAILS(OTR_E_DTYPE, otr_shard_wrap(context.get(), &good, &good, &options, &shard),
+               "published", "float32");
   options.published = &low;
-  EXPECT_FAILS(OTR_E_DTYPE, otr_shard_wrap(context.get(), &low, &good, &options, &shard), "published", "bfloat16");
+  EXPECT_FAILS(OTR_E_DTYPE, otr_shard_wrap(context.get(), &low, &good, &options, &shard),
+               "published", "bfloat16");
   const Tensor five = Tensor::filled({5}, 1, "bfloat16");
   options.published = &five;
-  EXPECT_FAILS(OTR_E_SHAPE, otr_shard_wrap(context.get(), &good, &good, &options, &shard), "published", "5", "4");
+  EXPECT_FAILS(OTR_E_SHAPE, otr_shard_wrap(context.get(), &good, &good, &options, &shard),
+               "published", "5", "4");
   EXPECT_EQ(shard, nullptr);
 }
 
@@ -135,7 +141,8 @@ TEST(Shard, PublishesRoundedToNearest) {
   otr_shard_options options;
   ASSERT_OK(otr_shard_options_init(&options, sizeof options));
   options.published = &published;
-  Flat flat(context.get(), irrational(1000, 1), irrational(1000, 2), "float32", "float32", &options);
+  Flat flat(context.get(), irrational(1000, 1), irrational(1000, 2), "float32", "float32",
+            &options);
   step(optimizer, {flat.shard()});
   const Values w = flat.weights(), p = published.values();
   for (size_t i = 0; i < w.size(); ++i) {
@@ -164,7 +171,8 @@ TEST(Shard, SlicesHaveTheBitsOfTheWhole) {
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       options.first_element = cuts[i];
       slices.push_back(std::make_unique<Flat>(context.get(), cut(irrational(kCount, 1), i),
-                                              cut(irrational(kCount, 2), i), dtype, dtype, &options));
+                                              cut(irrational(kCount, 2), i), dtype, dtype,
+                                              &options));
       shards.push_back(slices.back()->shard());
     }
     std::swap(shards[0], shards[2]);  // in any order
@@ -194,7 +202,8 @@ TEST(Shard, NamesAndSeedsChooseTheRandomNumbers) {
   const auto context = make_context();
   const auto run = [&](const char* name, int seed) {
     const auto optimizer = make_optimizer(
-        context.get(), R"({"params": {"lr": 0.001}, "seed": )" + std::to_string(seed) + R"(, "states": {"master": {"format": "bfloat16"}}})");
+        context.get(), R"({"params": {"lr": 0.001}, "seed": )" + std::to_string(seed) +
+                           R"(, "states": {"master": {"format": "bfloat16"}}})");
     otr_shard_options options;
     EXPECT_OK(otr_shard_options_init(&options, sizeof options));
     options.name = name;
@@ -213,7 +222,8 @@ TEST(Shard, GoesOnWithAnotherOptimizerOfTheSameFormats) {
   for (const char* json : {kFloat, kStochastic}) {
     const char* dtype = json == kFloat ? "float32" : "bfloat16";
     const auto same = make_optimizer(context.get(), json);
-    Flat continuous(context.get(), dyadic(600, 1), dyadic(600, 2), dtype), handed(context.get(), dyadic(600, 1), dyadic(600, 2), dtype);
+    Flat continuous(context.get(), dyadic(600, 1), dyadic(600, 2), dtype),
+        handed(context.get(), dyadic(600, 1), dyadic(600, 2), dtype);
     for (int t = 0; t < 4; ++t) {
       step(same, {continuous.shard()});
       step(make_optimizer(context.get(), json), {handed.shard()});
@@ -226,13 +236,18 @@ TEST(Shard, GoesOnWithAnotherOptimizerOfTheSameFormats) {
 TEST(Shard, RefusesAnOptimizerOfOtherFormats) {
   const auto context = make_context();
   const auto wide = make_optimizer(context.get(), kFloat);
-  const auto low = make_optimizer(context.get(), R"({"states": {"exp_avg": {"format": "bfloat16"}}})");
-  const auto master = make_optimizer(context.get(), R"({"states": {"master": {"format": "bfloat16"}}})");
-  Flat flat(context.get(), dyadic(600, 1), dyadic(600, 2)), fresh(context.get(), dyadic(600, 1), dyadic(600, 2));
+  const auto low =
+      make_optimizer(context.get(), R"({"states": {"exp_avg": {"format": "bfloat16"}}})");
+  const auto master =
+      make_optimizer(context.get(), R"({"states": {"master": {"format": "bfloat16"}}})");
+  Flat flat(context.get(), dyadic(600, 1), dyadic(600, 2)),
+      fresh(context.get(), dyadic(600, 1), dyadic(600, 2));
   step(wide, {flat.shard()});
   const Values before = flat.weights();
-  EXPECT_FAILS(OTR_E_STATE, otr_optimizer_step(low.get(), flat.list(), 1, nullptr), "float32", "bfloat16");
-  EXPECT_FAILS(OTR_E_STATE, otr_optimizer_step(master.get(), flat.list(), 1, nullptr), "float32", "bfloat16");
+  EXPECT_FAILS(OTR_E_STATE, otr_optimizer_step(low.get(), flat.list(), 1, nullptr), "float32",
+               "bfloat16");
+  EXPECT_FAILS(OTR_E_STATE, otr_optimizer_step(master.get(), flat.list(), 1, nullptr), "float32",
+               "bfloat16");
   EXPECT_EQ(flat.weights(), before);
   // The refused call left the other shard of its list alone, too.
   otr_shard* both[2] = {fresh.shard(), flat.shard()};

@@ -27,8 +27,12 @@ class Slot : public testing::TestWithParam<Kind> {
   void fill(const otr_tensor& t, double value) {
     for (int64_t i = 0; i < kCount; ++i) set_value(t, i, value);
   }
-  void hand_back(int64_t id, const otr_tensor& t) { EXPECT_OK(otr_pass_add_grad(pass_.get(), id, &t, nullptr)); }
-  void add(int64_t id, double value) { Engine::add(pass_, id, solo_.engine.shape_of(id), Values(kCount, value)); }
+  void hand_back(int64_t id, const otr_tensor& t) {
+    EXPECT_OK(otr_pass_add_grad(pass_.get(), id, &t, nullptr));
+  }
+  void add(int64_t id, double value) {
+    Engine::add(pass_, id, solo_.engine.shape_of(id), Values(kCount, value));
+  }
   // The gradient of "a" is this everywhere.
   void expect_sum(double sum) {
     Engine::end(pass_);
@@ -117,11 +121,13 @@ TEST_P(Slot, IsRefusedForUnknownParameters) {
   for (const int64_t bad : {int64_t{3}, int64_t{-1}}) {
     EXPECT_FAILS(OTR_E_NOT_FOUND, otr_pass_get_slot(pass_.get(), bad, &t), std::to_string(bad));
     const Tensor grad = Tensor::filled({kCount}, 1);
-    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_pass_add_grad(pass_.get(), bad, &grad, nullptr), std::to_string(bad));
+    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_pass_add_grad(pass_.get(), bad, &grad, nullptr),
+                 std::to_string(bad));
   }
 }
 
-// A slot is row-major in the compute dtype: described otherwise, its bytes would mean something else.
+// A slot is row-major in the compute dtype: described otherwise, its bytes would mean something
+// else.
 TEST_P(Slot, HandedBackAsSomethingElse) {
   const otr_tensor given = slot(1);
   fill(given, 1);
@@ -162,7 +168,8 @@ TEST_P(Slot, InEveryPassOfAWindow) {
 TEST_P(Slot, ManyPassesOfManyBuckets) {
   Solo solo(config_of(GetParam(), 1, "", R"("bucket_buffers": 1)"));
   constexpr int64_t kParameters = 20;
-  for (int64_t p = 0; p < kParameters; ++p) solo.engine.add(("p" + std::to_string(p)).c_str(), {kCount}, Values(kCount, 1));
+  for (int64_t p = 0; p < kParameters; ++p)
+    solo.engine.add(("p" + std::to_string(p)).c_str(), {kCount}, Values(kCount, 1));
   solo.engine.commit();
   for (int i = 0; i < 10; ++i) {
     pass_ = solo.engine.begin();
@@ -173,7 +180,8 @@ TEST_P(Slot, ManyPassesOfManyBuckets) {
     }
     Engine::end(pass_);
     double squares = 0;
-    for (int64_t p = 0; p < kParameters; ++p) squares += static_cast<double>(kCount * (p % 3) * (p % 3));
+    for (int64_t p = 0; p < kParameters; ++p)
+      squares += static_cast<double>(kCount * (p % 3) * (p % 3));
     EXPECT_EQ(solo.engine.step().grad_norm, std::sqrt(squares));
   }
 }

@@ -10,29 +10,28 @@ namespace {
 using namespace otr_test;
 
 TEST(Status, EveryCodeHasItsName) {
-  const std::map<int32_t, std::string> names{
-      {OTR_OK, "OTR_OK"},
-      {OTR_E_ARGUMENT, "OTR_E_ARGUMENT"},
-      {OTR_E_STATE, "OTR_E_STATE"},
-      {OTR_E_CONFIG, "OTR_E_CONFIG"},
-      {OTR_E_UNSUPPORTED, "OTR_E_UNSUPPORTED"},
-      {OTR_E_SHAPE, "OTR_E_SHAPE"},
-      {OTR_E_DTYPE, "OTR_E_DTYPE"},
-      {OTR_E_DEVICE, "OTR_E_DEVICE"},
-      {OTR_E_NOT_FOUND, "OTR_E_NOT_FOUND"},
-      {OTR_E_DUPLICATE, "OTR_E_DUPLICATE"},
-      {OTR_E_OUT_OF_MEMORY, "OTR_E_OUT_OF_MEMORY"},
-      {OTR_E_BUFFER_SIZE, "OTR_E_BUFFER_SIZE"},
-      {OTR_E_PEER_DEAD, "OTR_E_PEER_DEAD"},
-      {OTR_E_TIMEOUT, "OTR_E_TIMEOUT"},
-      {OTR_E_MISMATCH, "OTR_E_MISMATCH"},
-      {OTR_E_ABORTED, "OTR_E_ABORTED"},
-      {OTR_E_POISONED, "OTR_E_POISONED"},
-      {OTR_E_SYSTEM, "OTR_E_SYSTEM"},
-      {OTR_E_ABI, "OTR_E_ABI"},
-      {OTR_E_HOST, "OTR_E_HOST"},
-      {OTR_E_INTERRUPTED, "OTR_E_INTERRUPTED"},
-      {OTR_E_INTERNAL, "OTR_E_INTERNAL"}};
+  const std::map<int32_t, std::string> names{{OTR_OK, "OTR_OK"},
+                                             {OTR_E_ARGUMENT, "OTR_E_ARGUMENT"},
+                                             {OTR_E_STATE, "OTR_E_STATE"},
+                                             {OTR_E_CONFIG, "OTR_E_CONFIG"},
+                                             {OTR_E_UNSUPPORTED, "OTR_E_UNSUPPORTED"},
+                                             {OTR_E_SHAPE, "OTR_E_SHAPE"},
+                                             {OTR_E_DTYPE, "OTR_E_DTYPE"},
+                                             {OTR_E_DEVICE, "OTR_E_DEVICE"},
+                                             {OTR_E_NOT_FOUND, "OTR_E_NOT_FOUND"},
+                                             {OTR_E_DUPLICATE, "OTR_E_DUPLICATE"},
+                                             {OTR_E_OUT_OF_MEMORY, "OTR_E_OUT_OF_MEMORY"},
+                                             {OTR_E_BUFFER_SIZE, "OTR_E_BUFFER_SIZE"},
+                                             {OTR_E_PEER_DEAD, "OTR_E_PEER_DEAD"},
+                                             {OTR_E_TIMEOUT, "OTR_E_TIMEOUT"},
+                                             {OTR_E_MISMATCH, "OTR_E_MISMATCH"},
+                                             {OTR_E_ABORTED, "OTR_E_ABORTED"},
+                                             {OTR_E_POISONED, "OTR_E_POISONED"},
+                                             {OTR_E_SYSTEM, "OTR_E_SYSTEM"},
+                                             {OTR_E_ABI, "OTR_E_ABI"},
+                                             {OTR_E_HOST, "OTR_E_HOST"},
+                                             {OTR_E_INTERRUPTED, "OTR_E_INTERRUPTED"},
+                                             {OTR_E_INTERNAL, "OTR_E_INTERNAL"}};
   for (int32_t status = -200; status <= 200; ++status) {
     const auto found = names.find(status);
     EXPECT_EQ(otr_status_name(status), found == names.end() ? "unknown" : found->second);
@@ -116,18 +115,23 @@ TEST(ErrorText, BelongsToItsThread) {
 TEST(ErrorText, IsOneLineAndWholeCharacters) {
   Solo solo("");
   int64_t id = 0;
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), "a\nb\tc\r", &id), "a", "b");
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), "a\nb\tc\r", &id), "a",
+               "b");
 
   for (size_t shift = 0; shift < 4; ++shift) {
     std::string name(shift, 'x');
     for (int i = 0; i < 5000; ++i) name += "\xe2\x82\xac";  // the euro sign, three bytes
-    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), name.c_str(), &id), "\xe2\x82\xac");
+    EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_id(solo.engine.get(), name.c_str(), &id),
+                 "\xe2\x82\xac");
     const std::string text = otr_last_error_message();
     size_t tail = 0;  // bytes after the last whole character
-    while (tail < text.size() && (static_cast<unsigned char>(text[text.size() - 1 - tail]) & 0xc0) == 0x80) ++tail;
+    while (tail < text.size() &&
+           (static_cast<unsigned char>(text[text.size() - 1 - tail]) & 0xc0) == 0x80)
+      ++tail;
     const auto last = static_cast<unsigned char>(text[text.size() - 1 - tail]);
     const size_t needed = last < 0x80 ? 0 : last < 0xe0 ? 1 : last < 0xf0 ? 2 : 3;
-    EXPECT_EQ(tail, needed) << "the text ends inside a character: hosts that decode UTF-8 cannot read it";
+    EXPECT_EQ(tail, needed)
+        << "the text ends inside a character: hosts that decode UTF-8 cannot read it";
   }
 }
 

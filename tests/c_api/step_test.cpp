@@ -69,7 +69,8 @@ TEST_P(Step, AccumulatesAndReportsIt) {
         EXPECT_EQ(report.nonfinite_rank, -1);
         EXPECT_EQ(report.updates, boundary ? 600 : 0);
         if (boundary) {
-          EXPECT_EQ(report.grad_norm, std::sqrt(600 * 49.0)) << "gradients carry their scale already";
+          EXPECT_EQ(report.grad_norm, std::sqrt(600 * 49.0))
+              << "gradients carry their scale already";
         }
       }
     }
@@ -93,10 +94,12 @@ TEST_P(Step, AccumulatingChangesNothingElse) {
 }
 
 TEST_P(Step, SkipsOnNonfiniteGradientsAndChangesNothing) {
-  for (const double bad : {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+  for (const double bad :
+       {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
     for (const int32_t accumulation : {1, 3}) {
       Solo solo(config_of(GetParam(), accumulation));
-      for (int p = 0; p < 4; ++p) solo.engine.add(("p" + std::to_string(p)).c_str(), {300}, dyadic(300, p));
+      for (int p = 0; p < 4; ++p)
+        solo.engine.add(("p" + std::to_string(p)).c_str(), {300}, dyadic(300, p));
       solo.engine.commit();
       const auto window = [&](bool poisoned) {
         otr_step_report report{};

@@ -17,7 +17,8 @@ struct Newer {
 };
 
 template <typename T>
-void check_init(int32_t (*init)(T*, size_t) noexcept, const std::function<void(const T&)>& defaults) {
+void check_init(int32_t (*init)(T*, size_t) noexcept,
+                const std::function<void(const T&)>& defaults) {
   Newer<T> s;
   std::memset(static_cast<void*>(&s), 0xab, sizeof s);
   EXPECT_OK(init(&s.known, sizeof(T)));
@@ -109,7 +110,8 @@ void check_reader(const T& good, const std::function<int32_t(const T*)>& call) {
   std::memset(static_cast<void*>(&s), 0, sizeof s);
   s.known = good;
   EXPECT_OK(call(&s.known));
-  for (const uint32_t size : {uint32_t{0}, uint32_t{4}, static_cast<uint32_t>(sizeof(T) - 1), UINT32_MAX}) {
+  for (const uint32_t size :
+       {uint32_t{0}, uint32_t{4}, static_cast<uint32_t>(sizeof(T) - 1), UINT32_MAX}) {
     s.known.struct_size = size;
     EXPECT_FAILS(OTR_E_ABI, call(&s.known), std::to_string(size));
   }
@@ -166,7 +168,8 @@ TEST(StructSize, OfParamOptions) {
   check_reader<otr_param_options>(param_options(), [&](const otr_param_options* o) {
     int64_t id = 7;
     const std::string name = "p" + std::to_string(n);
-    const int32_t status = otr_engine_add_parameter(solo.engine.get(), name.c_str(), &value, o, &id);
+    const int32_t status =
+        otr_engine_add_parameter(solo.engine.get(), name.c_str(), &value, o, &id);
     EXPECT_EQ(id, status == OTR_OK ? n++ : 0);
     return status;
   });
@@ -198,21 +201,25 @@ TEST(StructSize, OfCallInfo) {
   const int64_t id = 0;
   otr_engine* engine = solo.engine.get();
   using Call = std::function<int32_t(const otr_call_info*)>;
-  check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) { return otr_engine_prefetch(engine, &id, 1, i); }));
+  check_reader<otr_call_info>(
+      info, Call([&](const otr_call_info* i) { return otr_engine_prefetch(engine, &id, 1, i); }));
   check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) {
-    otr_tensor out;
-    return otr_engine_acquire(engine, &id, 1, i, &out);
-  }));
-  check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) { return otr_engine_release(engine, &id, 1, i); }));
+                                otr_tensor out;
+                                return otr_engine_acquire(engine, &id, 1, i, &out);
+                              }));
+  check_reader<otr_call_info>(
+      info, Call([&](const otr_call_info* i) { return otr_engine_release(engine, &id, 1, i); }));
   check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) {
-    otr_pass* pass = nullptr;
-    const int32_t status = otr_pass_begin(engine, nullptr, 0, i, &pass);
-    otr_pass_destroy(pass);
-    return status;
-  }));
+                                otr_pass* pass = nullptr;
+                                const int32_t status = otr_pass_begin(engine, nullptr, 0, i, &pass);
+                                otr_pass_destroy(pass);
+                                return status;
+                              }));
   const auto pass = solo.engine.begin();
   const Tensor grad = Tensor::filled({1}, 1);
-  check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) { return otr_pass_add_grad(pass.get(), 0, &grad, i); }));
+  check_reader<otr_call_info>(info, Call([&](const otr_call_info* i) {
+                                return otr_pass_add_grad(pass.get(), 0, &grad, i);
+                              }));
 }
 
 TEST(CallInfo, RefusesWhatTheCallDoesNotKnow) {
@@ -225,15 +232,19 @@ TEST(CallInfo, RefusesWhatTheCallDoesNotKnow) {
   otr_call_info info;
   ASSERT_OK(otr_call_info_init(&info, sizeof info));
   info.flags = 6;
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_acquire(solo.engine.get(), &id, 1, &info, &out), "flags", "0x6");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_acquire(solo.engine.get(), &id, 1, &info, &out), "flags",
+               "0x6");
   info.flags = OTR_ACQUIRE_FLOAT32;
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass), "flags", "0x1");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass), "flags",
+               "0x1");
   info.flags = 0;
   info.stream = 9;
-  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass), "stream", "9");
+  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass),
+               "stream", "9");
   info.stream = 0;
   info.scale = 0.5;
-  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass), "scale", "0.5");
+  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass),
+               "scale", "0.5");
   EXPECT_EQ(pass, nullptr);
   info.scale = 1;
   EXPECT_OK(otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass));
@@ -296,7 +307,8 @@ TEST(StructSize, OfOptimizerStepReport) {
   otr_optimizer* optimizer = nullptr;
   ASSERT_OK(otr_optimizer_create(context.get(), "", &optimizer));
   const Owned<otr_optimizer> owns(optimizer);
-  check_report([&](otr_step_report* report) { return otr_optimizer_step(optimizer, &shard, 1, report); });
+  check_report(
+      [&](otr_step_report* report) { return otr_optimizer_step(optimizer, &shard, 1, report); });
 }
 
 }  // namespace

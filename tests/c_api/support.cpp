@@ -23,7 +23,8 @@ testing::AssertionResult failed(int32_t expected, int32_t status,
     return testing::AssertionFailure() << "expected " << otr_status_name(expected) << ", got "
                                        << otr_status_name(status) << ": " << text;
   }
-  if (text.empty()) return testing::AssertionFailure() << otr_status_name(status) << " without a text";
+  if (text.empty())
+    return testing::AssertionFailure() << otr_status_name(status) << " without a text";
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) {
       return testing::AssertionFailure() << "the text is not one line: " << text;
@@ -37,7 +38,8 @@ testing::AssertionResult failed(int32_t expected, int32_t status,
   return testing::AssertionSuccess();
 }
 
-// ---- Tensors --------------------------------------------------------------------------------------
+// ---- Tensors
+// --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -51,7 +53,8 @@ double round_bits(double value, int bits, int least) {
 double half_value(uint16_t bits) {
   const int exponent = (bits >> 10) & 31;
   const double fraction = bits & 1023;
-  double value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   if (exponent == 31) value = fraction == 0 ? HUGE_VAL : std::nan("");
   return (bits & 0x8000) != 0 ? -value : value;
 }
@@ -147,7 +150,8 @@ Values values_of(const otr_tensor& t) {
 Tensor::Tensor(const Shape& shape, const Values& row_major, const char* dtype, const Shape& strides)
     : shape_(shape), strides_(strides) {
   EXPECT_EQ(count_of(shape), static_cast<int64_t>(row_major.size()));
-  EXPECT_OK(otr_tensor_init(nullptr, dtype, static_cast<int32_t>(shape_.size()), shape_.data(), &tensor_));
+  EXPECT_OK(otr_tensor_init(nullptr, dtype, static_cast<int32_t>(shape_.size()), shape_.data(),
+                            &tensor_));
   int64_t lowest = 0;
   int64_t highest = count_of(shape) - 1;
   if (!strides_.empty()) {
@@ -162,7 +166,8 @@ Tensor::Tensor(const Shape& shape, const Values& row_major, const char* dtype, c
   memory_.assign(static_cast<size_t>(((highest - lowest + 1) * size + 15) / 8), ~uint64_t{0});
   tensor_.data = memory_.data();
   tensor_.byte_offset = static_cast<uint64_t>(-lowest * size);
-  for (size_t i = 0; i < row_major.size(); ++i) set_value(tensor_, static_cast<int64_t>(i), row_major[i]);
+  for (size_t i = 0; i < row_major.size(); ++i)
+    set_value(tensor_, static_cast<int64_t>(i), row_major[i]);
 }
 
 Tensor Tensor::filled(const Shape& shape, double value, const char* dtype) {
@@ -177,7 +182,8 @@ Values dyadic(int64_t count, int64_t seed) {
   return values;
 }
 
-// ---- Objects --------------------------------------------------------------------------------------
+// ---- Objects
+// --------------------------------------------------------------------------------------
 
 Owned<otr_context> make_context(int32_t workers) {
   otr_context_options options;
@@ -268,7 +274,8 @@ Owned<otr_pass> Engine::begin() const {
   return Owned<otr_pass>(pass);
 }
 
-void Engine::add(const Owned<otr_pass>& pass, int64_t id, const Shape& shape, const Values& values) {
+void Engine::add(const Owned<otr_pass>& pass, int64_t id, const Shape& shape,
+                 const Values& values) {
   const Tensor grad(shape, values);
   EXPECT_OK(otr_pass_add_grad(pass.get(), id, &grad, nullptr));
 }
@@ -285,7 +292,8 @@ otr_step_report Engine::step() const {
   return report;
 }
 
-// ---- Configurations -------------------------------------------------------------------------------
+// ---- Configurations
+// -------------------------------------------------------------------------------
 
 const Kind kKinds[6] = {
     {"float32_stage0_boundary", 0, "float32", "boundary"},
@@ -301,7 +309,8 @@ std::string config_of(const Kind& kind, int32_t accumulation, const std::string&
   const std::string_view precision = kind.precision;
   std::string text = R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.125}}, )";
   if (extra.find("gradient_clipping") == std::string::npos) text += R"("gradient_clipping": 0, )";
-  text += R"("zero_optimization": {"stage": )" + std::to_string(kind.stage) + R"(, "reduce_bucket_size": 512}, )";
+  text += R"("zero_optimization": {"stage": )" + std::to_string(kind.stage) +
+          R"(, "reduce_bucket_size": 512}, )";
   text += R"("gradient_accumulation_steps": )" + std::to_string(accumulation) + ", ";
   if (precision == "bf16") text += R"("bf16": {"enabled": true}, )";
   if (precision == "bf16_states") {

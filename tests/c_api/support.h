@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all tests of the public header share. Nothing here or in this folder includes anything of the
-// library but outrigger.h.
+// What all tests of the public header share. Nothing here or in this folder includes anything of
+// the library but outrigger.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ struct Destroy {
 template <typename Handle>
 using Owned = std::unique_ptr<Handle, Destroy>;
 
-// ---- Statuses and texts ---------------------------------------------------------------------------
+// ---- Statuses and texts
+// ---------------------------------------------------------------------------
 
 // A success leaves no text.
 testing::AssertionResult succeeded(int32_t status);
@@ -43,7 +44,8 @@ testing::AssertionResult failed(int32_t expected, int32_t status,
 #define EXPECT_FAILS(expected, call, ...) \
   EXPECT_TRUE(otr_test::failed((expected), (call), {__VA_ARGS__}))
 
-// ---- Tensors --------------------------------------------------------------------------------------
+// ---- Tensors
+// --------------------------------------------------------------------------------------
 
 using Shape = std::vector<int64_t>;
 using Values = std::vector<double>;
@@ -76,7 +78,8 @@ class Tensor {
 // Small dyadic rationals: sums and products of a few are exact in every dtype.
 Values dyadic(int64_t count, int64_t seed);
 
-// ---- Objects --------------------------------------------------------------------------------------
+// ---- Objects
+// --------------------------------------------------------------------------------------
 
 Owned<otr_context> make_context(int32_t workers = 2);
 Owned<otr_comm> make_self(otr_context* context);
@@ -112,7 +115,8 @@ class Engine {
     Values values;
   };
   void pass(const std::vector<Gradient>& gradients) const;
-  static void add(const Owned<otr_pass>& pass, int64_t id, const Shape& shape, const Values& values);
+  static void add(const Owned<otr_pass>& pass, int64_t id, const Shape& shape,
+                  const Values& values);
   static void end(const Owned<otr_pass>& pass) { EXPECT_OK(otr_pass_end(pass.get())); }
 
  private:
@@ -122,13 +126,16 @@ class Engine {
 // An engine on a group of one.
 struct Solo {
   explicit Solo(const std::string& config, int32_t workers = 2)
-      : context(make_context(workers)), comm(make_self(context.get())), engine(comm.get(), config) {}
+      : context(make_context(workers)),
+        comm(make_self(context.get())),
+        engine(comm.get(), config) {}
   Owned<otr_context> context;
   Owned<otr_comm> comm;
   Engine engine;
 };
 
-// ---- Configurations -------------------------------------------------------------------------------
+// ---- Configurations
+// -------------------------------------------------------------------------------
 
 // The ways an engine may work inside that a host must not notice.
 struct Kind {
@@ -141,7 +148,8 @@ extern const Kind kKinds[6];
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 inline std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
-// accumulation: passes of a window; extra: more top-level members; own: more members of "outrigger".
+// accumulation: passes of a window; extra: more top-level members; own: more members of
+// "outrigger".
 std::string config_of(const Kind& kind, int32_t accumulation = 1, const std::string& extra = "",
                       const std::string& own = "");
 inline const char* compute_dtype(const Kind& kind) {

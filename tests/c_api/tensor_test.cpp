@@ -18,7 +18,8 @@ static_assert(offsetof(otr_tensor, shape) == 24);
 static_assert(offsetof(otr_tensor, strides) == 32);
 static_assert(offsetof(otr_tensor, byte_offset) == 40);
 static_assert(OTR_DEVICE_CPU == 1 && OTR_DEVICE_CUDA == 2 && OTR_DEVICE_CUDA_HOST == 3);
-static_assert(OTR_DTYPE_INT == 0 && OTR_DTYPE_UINT == 1 && OTR_DTYPE_FLOAT == 2 && OTR_DTYPE_BFLOAT == 4);
+static_assert(OTR_DTYPE_INT == 0 && OTR_DTYPE_UINT == 1 && OTR_DTYPE_FLOAT == 2 &&
+              OTR_DTYPE_BFLOAT == 4);
 
 otr_tensor garbage() {
   otr_tensor t;
@@ -39,8 +40,9 @@ TEST(TensorInit, FillsEveryField) {
     const char* name;
     uint8_t code, bits;
   };
-  for (const Row& row : {Row{"float32", OTR_DTYPE_FLOAT, 32}, Row{"bfloat16", OTR_DTYPE_BFLOAT, 16},
-                         Row{"float16", OTR_DTYPE_FLOAT, 16}, Row{"float64", OTR_DTYPE_FLOAT, 64}}) {
+  for (const Row& row :
+       {Row{"float32", OTR_DTYPE_FLOAT, 32}, Row{"bfloat16", OTR_DTYPE_BFLOAT, 16},
+        Row{"float16", OTR_DTYPE_FLOAT, 16}, Row{"float64", OTR_DTYPE_FLOAT, 64}}) {
     int64_t shape[2] = {3, 0};
     char memory[8];
     otr_tensor t = garbage();
@@ -71,10 +73,12 @@ TEST(TensorInit, TakesUpToSixtyFourDimensions) {
   EXPECT_OK(otr_tensor_init(nullptr, "float64", 64, shape.data(), &t));
   EXPECT_EQ(t.ndim, 64);
   t = garbage();
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float64", 65, shape.data(), &t), "65", "64");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float64", 65, shape.data(), &t), "65",
+               "64");
   expect_cleared(t);
   t = garbage();
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float64", -1, shape.data(), &t), "-1", "64");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float64", -1, shape.data(), &t), "-1",
+               "64");
   expect_cleared(t);
 }
 
@@ -91,10 +95,12 @@ TEST(TensorInit, RefusesAndClears) {
   expect_cleared(t);
   for (const char* name : {"", "float", "Float32", "float32 ", "int32", "bf16"}) {
     t = garbage();
-    EXPECT_FAILS(OTR_E_DTYPE, otr_tensor_init(nullptr, name, 1, shape, &t), name, "float32", "bfloat16");
+    EXPECT_FAILS(OTR_E_DTYPE, otr_tensor_init(nullptr, name, 1, shape, &t), name, "float32",
+                 "bfloat16");
     expect_cleared(t);
   }
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float32", 0, nullptr, nullptr), "out_tensor");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, "float32", 0, nullptr, nullptr),
+               "out_tensor");
 }
 
 // One test for all functions that read a caller's tensor: they share one check.
@@ -108,13 +114,15 @@ class GivenTensor : public testing::Test {
   // Every call that takes this tensor refuses it so.
   void expect(int32_t status, const otr_tensor& t, std::initializer_list<std::string_view> parts) {
     EXPECT_TRUE(failed(status, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), parts));
-    EXPECT_TRUE(failed(status, otr_engine_parameter_read(solo_.engine.get(), 0, OTR_VALUE_MASTER, &t), parts));
+    EXPECT_TRUE(failed(
+        status, otr_engine_parameter_read(solo_.engine.get(), 0, OTR_VALUE_MASTER, &t), parts));
     EXPECT_TRUE(failed(status, otr_engine_parameter_write(other_.engine.get(), 0, &t), parts));
     otr_pass* pass = nullptr;
     EXPECT_TRUE(failed(status, otr_pass_begin(other_.engine.get(), &t, 1, nullptr, &pass), parts));
     EXPECT_EQ(pass, nullptr);
     int64_t id = 5;
-    EXPECT_TRUE(failed(status, otr_engine_add_parameter(declaring_.engine.get(), "w", &t, nullptr, &id), parts));
+    EXPECT_TRUE(failed(
+        status, otr_engine_add_parameter(declaring_.engine.get(), "w", &t, nullptr, &id), parts));
     EXPECT_EQ(id, 0);
   }
   void SetUp() override {
@@ -139,9 +147,10 @@ TEST_F(GivenTensor, OfAnotherDtype) {
     otr_dtype dtype;
     const char* part;
   };
-  for (const Row& row : {Row{{OTR_DTYPE_INT, 32, 1}, "code 0"}, Row{{OTR_DTYPE_FLOAT, 8, 1}, "8 bits"},
-                         Row{{OTR_DTYPE_BFLOAT, 32, 1}, "code 4"}, Row{{OTR_DTYPE_FLOAT, 32, 2}, "2 lanes"},
-                         Row{{OTR_DTYPE_FLOAT, 32, 0}, "0 lanes"}}) {
+  for (const Row& row :
+       {Row{{OTR_DTYPE_INT, 32, 1}, "code 0"}, Row{{OTR_DTYPE_FLOAT, 8, 1}, "8 bits"},
+        Row{{OTR_DTYPE_BFLOAT, 32, 1}, "code 4"}, Row{{OTR_DTYPE_FLOAT, 32, 2}, "2 lanes"},
+        Row{{OTR_DTYPE_FLOAT, 32, 0}, "0 lanes"}}) {
     otr_tensor t = good_.get();
     t.dtype = row.dtype;
     expect(OTR_E_DTYPE, t, {row.part, "float32"});
@@ -177,18 +186,23 @@ TEST_F(GivenTensor, WithoutData) {
   otr_tensor t = good_.get();
   t.data = nullptr;
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), "NULL", "6");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &t), "NULL", "6");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &t), "NULL",
+               "6");
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_write(other_.engine.get(), 0, &t), "NULL", "6");
   otr_pass* pass = nullptr;
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(other_.engine.get(), &t, 1, nullptr, &pass), "NULL", "6");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(other_.engine.get(), &t, 1, nullptr, &pass), "NULL",
+               "6");
 }
 
 TEST_F(GivenTensor, OfAnotherShape) {
   for (const Shape& shape : {Shape{3, 2}, Shape{6}, Shape{2, 3, 1}, Shape{}, Shape{2, 0}}) {
     const Tensor other = Tensor::filled(shape, 1);
-    EXPECT_FAILS(OTR_E_SHAPE, otr_pass_add_grad(pass_.get(), 0, &other, nullptr), "\"w\"", "[2, 3]");
-    EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &other), "\"w\"", "[2, 3]");
-    EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_write(other_.engine.get(), 0, &other), "\"w\"", "[2, 3]");
+    EXPECT_FAILS(OTR_E_SHAPE, otr_pass_add_grad(pass_.get(), 0, &other, nullptr), "\"w\"",
+                 "[2, 3]");
+    EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &other), "\"w\"",
+                 "[2, 3]");
+    EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_write(other_.engine.get(), 0, &other), "\"w\"",
+                 "[2, 3]");
   }
 }
 

@@ -38,7 +38,8 @@ TEST_P(ParameterValues, StatesBeginAtZeroAndMove) {
 TEST_P(ParameterValues, OfAnUnknownKindOrParameter) {
   const Tensor out = Tensor::filled({7}, 5);
   for (const int32_t value : {-1, 4, INT32_MAX}) {
-    EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, value, &out), std::to_string(value));
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, value, &out),
+                 std::to_string(value));
   }
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_read(solo_.engine.get(), 5, 0, &out), "5");
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_write(solo_.engine.get(), -5, &out), "-5");
