@@ -27,7 +27,8 @@ demo: build
 	@$(VENV_PYTHON) scripts/demo/demo.py --build $(BUILD)
 
 # The closing lines of ctest come last.
-test: build $(if $(SANITIZE),,lint)
+test: build
+	$(if $(SANITIZE),,@scripts/lint.sh)
 	@scripts/test.sh $(BUILD) $(TIER) "$(SANITIZE)"
 
 fast: build

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tensors of Python: from any object with the buffer protocol, and back, without a copy.
  *
- * bfloat16 has no buffer format. Arrays of ml_dtypes.bfloat16 are taken through their uint16 view, a plain
- * uint16 array is taken as bfloat16, and bfloat16 memory is shown with the format "H". */
+ * bfloat16 has no buffer format. Arrays of ml_dtypes.bfloat16 are taken through their uint16 view,
+ * a plain uint16 array is taken as bfloat16, and bfloat16 memory is shown with the format "H". */
 #ifndef OTR_PYTHON_BUFFER_H
 #define OTR_PYTHON_BUFFER_H
 
@@ -17,13 +17,13 @@ typedef struct {
   int64_t strides[OTR_PYTHON_MAX_DIMENSIONS];
 } otr_python_tensor;
 
-static void otr_python_release(otr_python_tensor *t) {
+static void otr_python_release(otr_python_tensor* t) {
   if (t->held) PyBuffer_Release(&t->view);
   t->held = 0;
 }
 
 /* ml_dtypes.bfloat16 → its uint16 view; anything else → itself. A new reference. */
-static PyObject *otr_python_plain(PyObject *object) {
+static PyObject* otr_python_plain(PyObject* object) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *name = NULL, *plain = NULL;
   if (dtype) name = PyObject_GetAttrString(dtype, "name");
   PyErr_Clear();
@@ -38,8 +38,9 @@ static PyObject *otr_python_plain(PyObject *object) {
   return plain;
 }
 
-static int otr_python_dtype(const char *format, otr_dtype *dtype) {
-  const char code = format[0] == '<' || format[0] == '=' || format[0] == '@' ? format[1] : format[0];
+static int otr_python_dtype(const char* format, otr_dtype* dtype) {
+  const char code =
+      format[0] == '<' || format[0] == '=' || format[0] == '@' ? format[1] : format[0];
   dtype->code = code == 'H' ? OTR_DTYPE_BFLOAT : OTR_DTYPE_FLOAT;
   dtype->bits = code == 'd' ? 64 : code == 'f' ? 32 : 16;
   dtype->lanes = 1;
@@ -47,20 +48,22 @@ static int otr_python_dtype(const char *format, otr_dtype *dtype) {
 }
 
 /* Returns 0, or -1 with a Python exception set. */
-static int otr_python_acquire(PyObject *object, int writable, otr_python_tensor *t) {
-  PyObject *plain = otr_python_plain(object);
+static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor* t) {
+  PyObject* plain = otr_python_plain(object);
   if (!plain) return -1;
-  const int failed = PyObject_GetBuffer(plain, &t->view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO);
+  const int failed =
+      PyObject_GetBuffer(plain, &t->view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO);
   t->held = 0;
   Py_DECREF(plain); /* the view holds it */
   if (failed) return -1;
   t->held = 1;
   memset(&t->tensor, 0, sizeof t->tensor);
   if (!otr_python_dtype(t->view.format ? t->view.format : "B", &t->tensor.dtype)) {
-    PyErr_Format(PyExc_TypeError,
-                 "a tensor's elements have the buffer format \"%s\"; give float32, float64, float16, "
-                 "ml_dtypes.bfloat16, or uint16 for bfloat16",
-                 t->view.format ? t->view.format : "B");
+    PyErr_Format(
+        PyExc_TypeError,
+        "a tensor's elements have the buffer format \"%s\"; give float32, float64, float16, "
+        "ml_dtypes.bfloat16, or uint16 for bfloat16",
+        t->view.format ? t->view.format : "B");
     otr_python_release(t);
     return -1;
   }
@@ -74,7 +77,8 @@ static int otr_python_acquire(PyObject *object, int writable, otr_python_tensor 
     t->shape[d] = t->view.shape[d];
     if (t->view.strides[d] % t->view.itemsize != 0) {
       PyErr_Format(PyExc_ValueError,
-                   "dimension %d has a stride of %zd bytes, which is no multiple of the element's %zd; copy the "
+                   "dimension %d has a stride of %zd bytes, which is no multiple of the element's "
+                   "%zd; copy the "
                    "array first",
                    d, t->view.strides[d], t->view.itemsize);
       otr_python_release(t);
@@ -92,44 +96,44 @@ static int otr_python_acquire(PyObject *object, int writable, otr_python_tensor 
 
 /* ---- A sequence argument: ids, tensors or handles ---- */
 typedef struct otr_python_list {
-  PyObject *sequence;
+  PyObject* sequence;
   Py_ssize_t count;
-  void *items;              /* int64_t, otr_tensor or pointers; one more than count, so never NULL */
-  otr_python_tensor *held;  /* of tensors */
+  void* items;             /* int64_t, otr_tensor or pointers; one more than count, so never NULL */
+  otr_python_tensor* held; /* of tensors */
 } otr_python_list;
 
-typedef int (*otr_python_item)(PyObject *item, otr_python_list *list, Py_ssize_t index);
+typedef int (*otr_python_item)(PyObject* item, otr_python_list* list, Py_ssize_t index);
 
-static void otr_python_list_free(otr_python_list *list) {
+static void otr_python_list_free(otr_python_list* list) {
   for (Py_ssize_t i = 0; list->held && i < list->count; i++) otr_python_release(&list->held[i]);
   free(list->held);
   free(list->items);
   Py_XDECREF(list->sequence);
 }
 
-static int otr_python_item_id(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+static int otr_python_item_id(PyObject* item, otr_python_list* list, Py_ssize_t index) {
   const long long id = PyLong_AsLongLong(item);
-  ((int64_t *)list->items)[index] = id;
+  ((int64_t*)list->items)[index] = id;
   return id == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-static int otr_python_item_tensor(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+static int otr_python_item_tensor(PyObject* item, otr_python_list* list, Py_ssize_t index) {
   if (otr_python_acquire(item, 0, &list->held[index]) != 0) return -1;
-  ((otr_tensor *)list->items)[index] = list->held[index].tensor;
+  ((otr_tensor*)list->items)[index] = list->held[index].tensor;
   return 0;
 }
 
-static int otr_python_list_of(PyObject *object, otr_python_list *list, otr_python_item convert) {
+static int otr_python_list_of(PyObject* object, otr_python_list* list, otr_python_item convert) {
   memset(list, 0, sizeof *list);
   list->sequence = PySequence_Fast(object, "expected a sequence");
   if (!list->sequence) return -1;
   list->count = PySequence_Size(list->sequence);
   list->items = calloc((size_t)list->count + 1, sizeof(otr_tensor));
-  list->held = (otr_python_tensor *)calloc((size_t)list->count + 1, sizeof *list->held);
+  list->held = (otr_python_tensor*)calloc((size_t)list->count + 1, sizeof *list->held);
   int failed = !list->items || !list->held;
   if (failed) PyErr_NoMemory();
   for (Py_ssize_t i = 0; !failed && i < list->count; i++) {
-    PyObject *item = PySequence_GetItem(list->sequence, i); /* the sequence keeps it alive, too */
+    PyObject* item = PySequence_GetItem(list->sequence, i); /* the sequence keeps it alive, too */
     failed = !item || convert(item, list, i) != 0;
     Py_XDECREF(item);
   }
@@ -137,20 +141,20 @@ static int otr_python_list_of(PyObject *object, otr_python_list *list, otr_pytho
   return failed ? -1 : 0;
 }
 
-/* ---- A result: an object with the buffer protocol that shows a tensor and keeps its owner alive ---- */
+/* ---- A result: an object with the buffer protocol that shows a tensor and keeps its owner alive
+ * ---- */
 typedef struct {
-  PyObject_HEAD
-  PyObject *owner;
-  void *data;
-  const char *format;
+  PyObject_HEAD PyObject* owner;
+  void* data;
+  const char* format;
   Py_ssize_t itemsize, length;
   int readonly, ndim;
   Py_ssize_t shape[OTR_PYTHON_MAX_DIMENSIONS];
   Py_ssize_t strides[OTR_PYTHON_MAX_DIMENSIONS];
 } otr_python_view;
 
-static int otr_python_view_getbuffer(PyObject *object, Py_buffer *buffer, int flags) {
-  otr_python_view *self = (otr_python_view *)object;
+static int otr_python_view_getbuffer(PyObject* object, Py_buffer* buffer, int flags) {
+  otr_python_view* self = (otr_python_view*)object;
   buffer->obj = NULL;
   if ((flags & PyBUF_WRITABLE) && self->readonly) {
     PyErr_SetString(PyExc_BufferError, "this tensor is read-only");
@@ -161,7 +165,7 @@ static int otr_python_view_getbuffer(PyObject *object, Py_buffer *buffer, int fl
   buffer->len = self->length;
   buffer->readonly = self->readonly;
   buffer->ndim = self->ndim;
-  buffer->format = flags & PyBUF_FORMAT ? (char *)self->format : NULL;
+  buffer->format = flags & PyBUF_FORMAT ? (char*)self->format : NULL;
   buffer->shape = flags & PyBUF_ND ? self->shape : NULL;
   buffer->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL;
   buffer->suboffsets = NULL;
@@ -171,37 +175,39 @@ static int otr_python_view_getbuffer(PyObject *object, Py_buffer *buffer, int fl
   return 0;
 }
 
-static void otr_python_view_dealloc(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
-  Py_XDECREF(((otr_python_view *)object)->owner);
+static void otr_python_view_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  Py_XDECREF(((otr_python_view*)object)->owner);
   PyObject_Free(object);
   Py_DECREF(type);
 }
 
-static PyTypeObject *otr_python_view_type(void) {
-  static PyTypeObject *type; /* guarded by the GIL */
-  static PyType_Slot slots[] = {{Py_bf_getbuffer, (void *)otr_python_view_getbuffer},
-                                {Py_tp_dealloc, (void *)otr_python_view_dealloc},
-                                {Py_tp_doc, (void *)"Memory of Outrigger; read it through memoryview or numpy.asarray."},
-                                {0, NULL}};
-  static PyType_Spec spec = {"outrigger.lowlevel.TensorView", (int)sizeof(otr_python_view), 0, Py_TPFLAGS_DEFAULT,
-                             slots};
-  if (!type) type = (PyTypeObject *)PyType_FromSpec(&spec);
+static PyTypeObject* otr_python_view_type(void) {
+  static PyTypeObject* type; /* guarded by the GIL */
+  static PyType_Slot slots[] = {
+      {Py_bf_getbuffer, (void*)otr_python_view_getbuffer},
+      {Py_tp_dealloc, (void*)otr_python_view_dealloc},
+      {Py_tp_doc, (void*)"Memory of Outrigger; read it through memoryview or numpy.asarray."},
+      {0, NULL}};
+  static PyType_Spec spec = {"outrigger.lowlevel.TensorView", (int)sizeof(otr_python_view), 0,
+                             Py_TPFLAGS_DEFAULT, slots};
+  if (!type) type = (PyTypeObject*)PyType_FromSpec(&spec);
   return type;
 }
 
-/* A new reference, or NULL with an exception set. The tensor is row-major where it has no strides. */
-static PyObject *otr_python_show(const otr_tensor *tensor, PyObject *owner, int readonly) {
+/* A new reference, or NULL with an exception set. The tensor is row-major where it has no strides.
+ */
+static PyObject* otr_python_show(const otr_tensor* tensor, PyObject* owner, int readonly) {
   if (tensor->ndim > OTR_PYTHON_MAX_DIMENSIONS) {
-    return PyErr_Format(PyExc_ValueError, "a tensor has %d dimensions; at most %d can be shown", (int)tensor->ndim,
-                        OTR_PYTHON_MAX_DIMENSIONS);
+    return PyErr_Format(PyExc_ValueError, "a tensor has %d dimensions; at most %d can be shown",
+                        (int)tensor->ndim, OTR_PYTHON_MAX_DIMENSIONS);
   }
-  PyTypeObject *type = otr_python_view_type();
-  otr_python_view *view = type ? PyObject_New(otr_python_view, type) : NULL;
+  PyTypeObject* type = otr_python_view_type();
+  otr_python_view* view = type ? PyObject_New(otr_python_view, type) : NULL;
   if (!view) return NULL;
   view->owner = owner;
   Py_XINCREF(owner);
-  view->data = (char *)tensor->data + tensor->byte_offset;
+  view->data = (char*)tensor->data + tensor->byte_offset;
   view->format = tensor->dtype.code == OTR_DTYPE_BFLOAT ? "H"
                  : tensor->dtype.bits == 64             ? "d"
                  : tensor->dtype.bits == 32             ? "f"
@@ -212,20 +218,21 @@ static PyObject *otr_python_show(const otr_tensor *tensor, PyObject *owner, int 
   Py_ssize_t row_major = view->itemsize;
   for (int d = tensor->ndim; d-- > 0;) {
     view->shape[d] = (Py_ssize_t)tensor->shape[d];
-    view->strides[d] = tensor->strides ? (Py_ssize_t)tensor->strides[d] * view->itemsize : row_major;
+    view->strides[d] =
+        tensor->strides ? (Py_ssize_t)tensor->strides[d] * view->itemsize : row_major;
     row_major *= view->shape[d];
   }
   view->length = row_major;
-  return (PyObject *)view;
+  return (PyObject*)view;
 }
 
 /* ---- OutriggerError(code, text), which lowlevel.py defines ---- */
 static void otr_python_raise(int32_t code) {
-  const char *text = otr_last_error_message(); /* of the thread that called, which is this one */
-  PyObject *module = PyImport_ImportModule("outrigger.lowlevel");
-  PyObject *error = module ? PyObject_GetAttrString(module, "OutriggerError") : NULL;
-  PyObject *string = error ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
-  PyObject *value = string ? PyObject_CallFunction(error, "iO", (int)code, string) : NULL;
+  const char* text = otr_last_error_message(); /* of the thread that called, which is this one */
+  PyObject* module = PyImport_ImportModule("outrigger.lowlevel");
+  PyObject* error = module ? PyObject_GetAttrString(module, "OutriggerError") : NULL;
+  PyObject* string = error ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;
+  PyObject* value = string ? PyObject_CallFunction(error, "iO", (int)code, string) : NULL;
   if (value) PyErr_SetObject(error, value);
   Py_XDECREF(value);
   Py_XDECREF(string);

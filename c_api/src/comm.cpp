@@ -8,7 +8,7 @@
 #include "c_api/src/handles.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 namespace {
@@ -23,7 +23,8 @@ otr_comm_options comm_defaults() {
 
 comm::Settings settings_of(const otr_comm_options& options) {
   if (!(options.timeout > 0) || std::isinf(options.timeout)) {
-    fail(OTR_E_ARGUMENT, "timeout = {} seconds; legal is any finite number above 0", options.timeout);
+    fail(OTR_E_ARGUMENT, "timeout = {} seconds; legal is any finite number above 0",
+         options.timeout);
   }
   comm::Settings settings;
   settings.timeout = options.timeout;
@@ -49,8 +50,8 @@ int32_t otr_comm_create_self(otr_context* context, otr_comm** out_comm) noexcept
   });
 }
 
-int32_t otr_comm_create_threads(otr_context* context, int32_t world_size, const otr_comm_options* options,
-                                otr_comm** out_comms) noexcept {
+int32_t otr_comm_create_threads(otr_context* context, int32_t world_size,
+                                const otr_comm_options* options, otr_comm** out_comms) noexcept {
   return guard([&] {
     required(out_comms, "out_comms");
     if (world_size < 1 || world_size > 1024) {
@@ -58,7 +59,8 @@ int32_t otr_comm_create_threads(otr_context* context, int32_t world_size, const 
     }
     std::fill_n(out_comms, world_size, nullptr);
     const auto& kept = get(context, "context");
-    auto made = comm::make_threads(world_size, settings_of(read_struct(options, comm_defaults(), "options")));
+    auto made = comm::make_threads(world_size,
+                                   settings_of(read_struct(options, comm_defaults(), "options")));
     std::vector<std::unique_ptr<otr_comm>> handles;
     for (auto& c : made) handles.emplace_back(wrap(kept, std::move(c)));
     for (size_t i = 0; i < handles.size(); ++i) out_comms[i] = handles[i].release();
@@ -70,15 +72,18 @@ int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* option
   return guard([&] {
     required(out_comm, "out_comm") = nullptr;
     const auto& kept = get(context, "context");
-    const otr_comm_options o = read_struct(&required(options, "options"), comm_defaults(), "options");
+    const otr_comm_options o =
+        read_struct(&required(options, "options"), comm_defaults(), "options");
     if (o.world_size < 1 || o.world_size > 1024) {
       fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to 1024", o.world_size);
     }
     if (o.rank < 0 || o.rank >= o.world_size) {
-      fail(OTR_E_ARGUMENT, "rank = {}; legal is 0 to world_size - 1 = {}", o.rank, o.world_size - 1);
+      fail(OTR_E_ARGUMENT, "rank = {}; legal is 0 to world_size - 1 = {}", o.rank,
+           o.world_size - 1);
     }
     if (o.job == nullptr || o.job[0] == '\0') {
-      fail(OTR_E_ARGUMENT, "job is {}: give all ranks of one job the same text, or use otr_comm_from_env",
+      fail(OTR_E_ARGUMENT,
+           "job is {}: give all ranks of one job the same text, or use otr_comm_from_env",
            o.job == nullptr ? "NULL" : "empty");
     }
     *out_comm = wrap(kept, comm::make_shm(o.rank, o.world_size, o.job, settings_of(o)));
@@ -98,7 +103,8 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
     }
     if (launch.local_world != launch.world) {
       fail(OTR_E_UNSUPPORTED,
-           "{} started {} ranks, {} of them on this host; ranks on several hosts need an MPI or NCCL "
+           "{} started {} ranks, {} of them on this host; ranks on several hosts need an MPI or "
+           "NCCL "
            "communicator, which this version does not have: run all ranks on one host",
            launch.launcher, launch.world, launch.local_world);
     }
@@ -129,7 +135,8 @@ int32_t otr_comm_broadcast(otr_comm* comm, void* data, size_t bytes, int32_t roo
   return guard([&] {
     comm::Communicator& c = communicator(comm);
     if (bytes > 0) required(static_cast<char*>(data), "data");
-    if (root < 0 || root >= c.size()) fail(OTR_E_ARGUMENT, "root = {}; legal is 0 to {}", root, c.size() - 1);
+    if (root < 0 || root >= c.size())
+      fail(OTR_E_ARGUMENT, "root = {}; legal is 0 to {}", root, c.size() - 1);
     c.broadcast({static_cast<std::byte*>(data), bytes}, root, "otr_comm_broadcast");
   });
 }
@@ -142,7 +149,8 @@ int32_t otr_comm_all_gather(otr_comm* comm, const void* mine, size_t bytes, void
       required(static_cast<char*>(all), "all");
     }
     c.all_gather({static_cast<const std::byte*>(mine), bytes},
-                 {static_cast<std::byte*>(all), bytes * static_cast<size_t>(c.size())}, "otr_comm_all_gather");
+                 {static_cast<std::byte*>(all), bytes * static_cast<size_t>(c.size())},
+                 "otr_comm_all_gather");
   });
 }
 
@@ -151,7 +159,8 @@ int32_t otr_comm_all_reduce_sum(otr_comm* comm, double* values, size_t count) no
     comm::Communicator& c = communicator(comm);
     if (count > 0) required(values, "values");
     if (count > SIZE_MAX / sizeof(double) / static_cast<size_t>(c.size())) {
-      fail(OTR_E_ARGUMENT, "count = {}: {} ranks' values are more than memory can hold", count, c.size());
+      fail(OTR_E_ARGUMENT, "count = {}: {} ranks' values are more than memory can hold", count,
+           c.size());
     }
     std::vector<double> all(count * static_cast<size_t>(c.size()));
     c.all_gather(std::as_bytes(std::span(values, count)), std::as_writable_bytes(std::span(all)),

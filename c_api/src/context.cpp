@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 namespace {
@@ -25,8 +25,8 @@ std::string describe_build() {
   return fmt::format(
       R"({{"version": "{}", "abi": {}, "compiler": "{}", "simd": "{}", "simd_available": "{}", )"
       R"("simd_error": "{}", "communicators": ["self", "threads", "shm"]}})",
-      OTR_VERSION_STRING, OTR_ABI_VERSION, __VERSION__, kernels::simd_name(), kernels::simd_available(),
-      simd_error == nullptr ? "" : simd_error);
+      OTR_VERSION_STRING, OTR_ABI_VERSION, __VERSION__, kernels::simd_name(),
+      kernels::simd_available(), simd_error == nullptr ? "" : simd_error);
 }
 
 }  // namespace

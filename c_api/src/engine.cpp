@@ -4,7 +4,7 @@
 #include "c_api/src/handles.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 namespace {
@@ -25,11 +25,13 @@ engine::ParameterOptions options_of(const otr_param_options& o) {
   if (o.trainable != 0 && o.trainable != 1) {
     fail(OTR_E_ARGUMENT, "trainable = {}; legal is 1, or 0 for frozen", o.trainable);
   }
-  if (o.contributions < 1) fail(OTR_E_ARGUMENT, "contributions = {}; legal is 1 or more", o.contributions);
-  if (o.alias_of < -1) fail(OTR_E_ARGUMENT, "alias_of = {}; legal is an id, or -1 for none", o.alias_of);
+  if (o.contributions < 1)
+    fail(OTR_E_ARGUMENT, "contributions = {}; legal is 1 or more", o.contributions);
+  if (o.alias_of < -1)
+    fail(OTR_E_ARGUMENT, "alias_of = {}; legal is an id, or -1 for none", o.alias_of);
   if (o.replicated != 0) {
-    fail(OTR_E_UNSUPPORTED, "replicated = {}: tensor-parallel replicas are not built yet; it must be 0",
-         o.replicated);
+    fail(OTR_E_UNSUPPORTED,
+         "replicated = {}: tensor-parallel replicas are not built yet; it must be 0", o.replicated);
   }
   return {o.trainable != 0, o.alias_of, o.group == nullptr ? "default" : o.group, o.contributions};
 }
@@ -40,7 +42,8 @@ int32_t otr_param_options_init(otr_param_options* options, size_t size) noexcept
   return init_struct(options, size, param_defaults(), "options");
 }
 
-int32_t otr_engine_create(otr_comm* comm, const char* config_json, otr_engine** out_engine) noexcept {
+int32_t otr_engine_create(otr_comm* comm, const char* config_json,
+                          otr_engine** out_engine) noexcept {
   return guard([&] {
     required(out_engine, "out_engine") = nullptr;
     const auto& kept = get(comm, "comm");
@@ -103,7 +106,8 @@ int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
 int32_t otr_engine_set_group_value(otr_engine* engine, const char* group, const char* name,
                                    double value) noexcept {
   return guard([&] {
-    engine_of(engine).set_group_value(group == nullptr ? "" : group, &required(name, "name"), value);
+    engine_of(engine).set_group_value(group == nullptr ? "" : group, &required(name, "name"),
+                                      value);
   });
 }
 
@@ -111,7 +115,8 @@ int32_t otr_engine_get_group_value(const otr_engine* engine, const char* group, 
                                    double* out_value) noexcept {
   return guard([&] {
     required(out_value, "out_value") = 0;
-    *out_value = engine_of(engine).group_value(group == nullptr ? "" : group, &required(name, "name"));
+    *out_value =
+        engine_of(engine).group_value(group == nullptr ? "" : group, &required(name, "name"));
   });
 }
 
@@ -142,7 +147,8 @@ int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
     }
     const size_t stride = entries->struct_size;
     if (stride != sizeof(otr_memory_entry)) {
-      fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride, sizeof(otr_memory_entry));
+      fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride,
+           sizeof(otr_memory_entry));
     }
     for (size_t i = 0; i < ledger.size(); ++i) {
       entries[i] = {};

@@ -17,7 +17,8 @@ void set_error_text(const char* text) noexcept {
   size_t length = std::strlen(text);
   if (length >= kText) {
     length = kText - 1;
-    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;  // whole UTF-8
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
+      --length;  // whole UTF-8
   }
   std::memcpy(error_text.data(), text, length);
   error_text[length] = '\0';

@@ -2,14 +2,14 @@
 // The boundary: exceptions become status codes, and only here is the thread's error text written.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <algorithm>
-#include <string_view>
 #include <memory>
-#include <stdexcept>
 #include <new>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "core/context/error.h"
@@ -47,8 +47,8 @@ int32_t guard(const Body& body) noexcept {
   }
 }
 
-// A handle is a tagged pointer to the object: a handle of another kind, or one that was destroyed and not
-// overwritten yet, is told apart by its tag.
+// A handle is a tagged pointer to the object: a handle of another kind, or one that was destroyed
+// and not overwritten yet, is told apart by its tag.
 template <typename Object, uint64_t kTag>
 struct Handle {
   explicit Handle(std::shared_ptr<Object> o) : object(std::move(o)) {}
@@ -81,16 +81,19 @@ T& required(T* pointer, const char* what) {
 
 inline int64_t required_count(int64_t count, const void* array, const char* what) {
   if (count < 0) fail(OTR_E_ARGUMENT, "the number of {} is {}; legal is 0 or more", what, count);
-  if (count > 0 && array == nullptr) fail(OTR_E_ARGUMENT, "{} is NULL with a count of {}", what, count);
+  if (count > 0 && array == nullptr)
+    fail(OTR_E_ARGUMENT, "{} is NULL with a count of {}", what, count);
   return count;
 }
 
-// Size-first structs: the caller's first bytes over the defaults. kFirst is the first release's size.
+// Size-first structs: the caller's first bytes over the defaults. kFirst is the first release's
+// size.
 template <typename T>
 T read_struct(const T* given, const T& defaults, const char* what, size_t first = sizeof(T)) {
   if (given == nullptr) return defaults;
   if (given->struct_size < first || given->struct_size > 4096) {
-    fail(OTR_E_ABI, "{}.struct_size = {}; this library knows {} to {}: fill the struct with its init function",
+    fail(OTR_E_ABI,
+         "{}.struct_size = {}; this library knows {} to {}: fill the struct with its init function",
          what, given->struct_size, first, sizeof(T));
   }
   T read = defaults;

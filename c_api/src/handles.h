@@ -34,6 +34,7 @@ struct otr_pass : outrigger::c_api::Handle<outrigger::engine::Pass, 0x6f74722d70
 struct otr_shard : outrigger::c_api::Handle<outrigger::optimizer::Shard, 0x6f74722d73686431> {
   using Handle::Handle;
 };
-struct otr_optimizer : outrigger::c_api::Handle<outrigger::optimizer::Optimizer, 0x6f74722d6f707431> {
+struct otr_optimizer
+    : outrigger::c_api::Handle<outrigger::optimizer::Optimizer, 0x6f74722d6f707431> {
   using Handle::Handle;
 };

@@ -5,7 +5,7 @@
 #include "core/optimizer/shard.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 namespace {
@@ -27,8 +27,8 @@ int32_t otr_shard_wrap(otr_context* context, const otr_tensor* weights, const ot
   return guard([&] {
     required(out_shard, "out_shard") = nullptr;
     const auto read = read_struct(options, shard_defaults(), "options");
-    *out_shard = new otr_shard(optimizer::wrap_shard(get(context, "context"), required(weights, "weights"),
-                                                     required(grads, "grads"), read));
+    *out_shard = new otr_shard(optimizer::wrap_shard(
+        get(context, "context"), required(weights, "weights"), required(grads, "grads"), read));
   });
 }
 
@@ -37,10 +37,12 @@ int32_t otr_shard_state(otr_shard* shard, int32_t value, otr_tensor* out_tensor)
     required(out_tensor, "out_tensor") = {};
     optimizer::Shard& s = *get(shard, "shard");
     if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
-      fail(OTR_E_ARGUMENT, "value {} is neither OTR_VALUE_EXP_AVG ({}) nor OTR_VALUE_EXP_AVG_SQ ({})", value,
+      fail(OTR_E_ARGUMENT,
+           "value {} is neither OTR_VALUE_EXP_AVG ({}) nor OTR_VALUE_EXP_AVG_SQ ({})", value,
            static_cast<int>(OTR_VALUE_EXP_AVG), static_cast<int>(OTR_VALUE_EXP_AVG_SQ));
     }
-    if (!s.has_states) fail(OTR_E_NOT_FOUND, "shard \"{}\" has no states before its first step", s.name);
+    if (!s.has_states)
+      fail(OTR_E_NOT_FOUND, "shard \"{}\" has no states before its first step", s.name);
     const bool first = value == OTR_VALUE_EXP_AVG;
     *out_tensor = tensor::make((first ? s.exp_avg : s.exp_avg_sq).data(),
                                first ? s.exp_avg_format : s.exp_avg_sq_format, s.weights.shape);
@@ -61,8 +63,8 @@ int32_t otr_optimizer_create(otr_context* context, const char* optimizer_json,
   return guard([&] {
     required(out_optimizer, "out_optimizer") = nullptr;
     const auto& kept = get(context, "context");
-    *out_optimizer = new otr_optimizer(
-        std::make_shared<optimizer::Optimizer>(kept, optimizer_json == nullptr ? "" : optimizer_json));
+    *out_optimizer = new otr_optimizer(std::make_shared<optimizer::Optimizer>(
+        kept, optimizer_json == nullptr ? "" : optimizer_json));
   });
 }
 

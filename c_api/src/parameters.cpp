@@ -3,7 +3,7 @@
 #include "c_api/src/handles.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 int32_t otr_engine_parameter_count(const otr_engine* engine, int64_t* out_count) noexcept {
@@ -15,7 +15,8 @@ int32_t otr_engine_parameter_count(const otr_engine* engine, int64_t* out_count)
   });
 }
 
-int32_t otr_engine_parameter_id(const otr_engine* engine, const char* name, int64_t* out_id) noexcept {
+int32_t otr_engine_parameter_id(const otr_engine* engine, const char* name,
+                                int64_t* out_id) noexcept {
   return guard([&] {
     required(out_id, "out_id") = 0;
     const auto& e = get(engine, "engine");
@@ -24,7 +25,8 @@ int32_t otr_engine_parameter_id(const otr_engine* engine, const char* name, int6
   });
 }
 
-int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id, const char** out_name) noexcept {
+int32_t otr_engine_parameter_name(const otr_engine* engine, int64_t id,
+                                  const char** out_name) noexcept {
   return guard([&] {
     required(out_name, "out_name") = nullptr;
     const auto& e = get(engine, "engine");
@@ -47,8 +49,8 @@ int32_t otr_engine_parameter_shape(const otr_engine* engine, int64_t id, int32_t
   });
 }
 
-int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count, const otr_call_info* info,
-                           otr_tensor* out_tensors) noexcept {
+int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count,
+                           const otr_call_info* info, otr_tensor* out_tensors) noexcept {
   return guard([&] {
     if (out_tensors != nullptr && count > 0) std::fill_n(out_tensors, count, otr_tensor{});
     const auto& e = get(engine, "engine");
@@ -82,6 +84,7 @@ int32_t otr_engine_parameter_read(otr_engine* engine, int64_t id, int32_t value,
   return guard([&] { get(engine, "engine")->read_value(id, value, required(out, "out")); });
 }
 
-int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id, const otr_tensor* value) noexcept {
+int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id,
+                                   const otr_tensor* value) noexcept {
   return guard([&] { get(engine, "engine")->write_value(id, required(value, "value")); });
 }

@@ -5,7 +5,7 @@
 #include "c_api/src/handles.h"
 #include "outrigger.h"
 
-using namespace outrigger;         // NOLINT(google-build-using-namespace): the boundary names both worlds
+using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
 using namespace outrigger::c_api;  // NOLINT(google-build-using-namespace)
 
 int32_t otr_pass_begin(otr_engine* engine, const otr_tensor* output_grads, int64_t count,

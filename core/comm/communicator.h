@@ -75,8 +75,8 @@ class Communicator {
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
   // thread.
   virtual void abort(std::string_view reason) noexcept = 0;
-  // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are not told:
-  // they see this rank leave when the object is destroyed. Any thread.
+  // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are
+  // not told: they see this rank leave when the object is destroyed. Any thread.
   virtual void cancel() noexcept = 0;
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;

@@ -56,7 +56,7 @@ class LockLiveness final : public Liveness {
 
  private:
   static struct flock byte_of(int32_t rank) {
-    struct flock lock {};
+    struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     lock.l_start = rank;

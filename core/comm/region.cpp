@@ -123,7 +123,7 @@ std::shared_ptr<Region> Region::make_shared(size_t bytes) {
 }
 
 std::shared_ptr<Region> Region::attach(UniqueFd fd, size_t bytes) {
-  struct stat status {};
+  struct stat status{};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (fstat(fd.get(), &status) != 0 || seals < 0 || (seals & kSeals) != kSeals ||
       status.st_size != static_cast<off_t>(bytes)) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/config/canonical.h"
-#include "core/context/nearest.h"
 #include "core/config/values.h"
 #include "core/context/error.h"
+#include "core/context/nearest.h"
 
 namespace outrigger::config {
 namespace {

@@ -15,9 +15,9 @@ namespace outrigger::config {
 using kernels::Format;
 using kernels::Rounding;
 
-enum class Order : uint8_t { micro_step, boundary };   // when gradients are reduced over ranks
-enum class Unused : uint8_t { skip, zero };            // a parameter without gradient on all ranks
-enum class Initial : uint8_t { rank0, verify };        // commit: rank 0's values win, or must be equal
+enum class Order : uint8_t { micro_step, boundary };  // when gradients are reduced over ranks
+enum class Unused : uint8_t { skip, zero };           // a parameter without gradient on all ranks
+enum class Initial : uint8_t { rank0, verify };  // commit: rank 0's values win, or must be equal
 
 struct StateFormat {
   Format format = Format::float32;
@@ -30,12 +30,12 @@ struct OptimizerConfig {
   bool bias_correction = true;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   StateFormat master, exp_avg, exp_avg_sq;
-  // parse_optimizer: whether the text gives the master's format. If not, it follows the weights that
-  // come later, and master.rounding holds for bfloat16 ones.
+  // parse_optimizer: whether the text gives the master's format. If not, it follows the weights
+  // that come later, and master.rounding holds for bfloat16 ones.
   bool master_given = false;
   double gradient_clipping = 0;
   uint64_t seed = 0;
-  std::vector<std::string> warnings;     // parse_optimizer's; in an engine they stand in EngineConfig
+  std::vector<std::string> warnings;  // parse_optimizer's; in an engine they stand in EngineConfig
 };
 
 struct EngineConfig {
@@ -43,25 +43,26 @@ struct EngineConfig {
   Format compute = Format::float32;      // published parameters, slots, buckets
   Format accumulator = Format::float32;  // data_types.grad_accum_dtype
   OptimizerConfig optimizer;
-  int32_t accumulation_steps = 1;        // gradient_accumulation_steps
-  bool average = true;                   // gradient_allreduce_op: mean
+  int32_t accumulation_steps = 1;  // gradient_accumulation_steps
+  bool average = true;             // gradient_allreduce_op: mean
   Order order = Order::boundary;
-  int64_t bucket_elements = 0;           // reduce_bucket_size
+  int64_t bucket_elements = 0;  // reduce_bucket_size
   int32_t bucket_buffers = 4;
-  int32_t workers = 0;                   // 0: the context's
+  int32_t workers = 0;  // 0: the context's
   Unused unused = Unused::skip;
   Initial initial = Initial::rank0;
-  bool check_overflow = true;            // skip the step on Inf/NaN
-  std::string effective_json;            // every key with value and origin
-  std::vector<std::string> warnings;     // for the log, one line each
+  bool check_overflow = true;         // skip the step on Inf/NaN
+  std::string effective_json;         // every key with value and origin
+  std::vector<std::string> warnings;  // for the log, one line each
 };
 
-// Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text: defaults.
+// Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text:
+// defaults.
 [[nodiscard]] EngineConfig parse_engine(std::string_view json, int32_t world);
 [[nodiscard]] OptimizerConfig parse_optimizer(std::string_view json);
 
-// Sets a hyperparameter by its public name with the range check of the parser. Throws OTR_E_NOT_FOUND,
-// OTR_E_ARGUMENT.
+// Sets a hyperparameter by its public name with the range check of the parser. Throws
+// OTR_E_NOT_FOUND, OTR_E_ARGUMENT.
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value);
 [[nodiscard]] double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name);
 

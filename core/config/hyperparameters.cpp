@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/context/nearest.h"
 #include "core/context/error.h"
+#include "core/context/nearest.h"
 
 namespace outrigger::config {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 struct Hyperparameter {
   std::string_view name;
   std::string_view key;  // whose range holds
-  double OptimizerConfig::*member;
+  double OptimizerConfig::* member;
 };
 
 constexpr Hyperparameter kHyperparameters[] = {

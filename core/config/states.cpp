@@ -9,7 +9,7 @@ namespace {
 struct State {
   std::string_view name;           // as in outrigger.states
   std::string_view deepspeed_key;  // the key of DeepSpeed that chooses bfloat16 for it
-  StateFormat OptimizerConfig::*member;
+  StateFormat OptimizerConfig::* member;
 };
 
 constexpr State kStates[] = {

@@ -25,7 +25,8 @@ int32_t default_workers() {
 
 Context::Context(const otr_context_options& options) : options_(options) {
   if (options.workers < 0 || options.workers > 1024) {
-    fail(OTR_E_ARGUMENT, "workers = {}; legal is 1 to 1024, or 0 for this rank's share of the cores",
+    fail(OTR_E_ARGUMENT,
+         "workers = {}; legal is 1 to 1024, or 0 for this rank's share of the cores",
          options.workers);
   }
   if (options.log_level < OTR_LOG_ERROR || options.log_level > OTR_LOG_DEBUG) {

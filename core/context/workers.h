@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed pool of threads that split a range of tasks. The caller works too, so a pool of one has no thread.
+// A fixed pool of threads that split a range of tasks. The caller works too, so a pool of one has
+// no thread.
 #pragma once
 
 #include <atomic>
@@ -24,8 +25,8 @@ class Workers {
 
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(threads_.size()) + 1; }
 
-  // Runs tasks 0 .. count-1, each once, on any worker; returns when all are done. Any thread; one run at
-  // a time, others wait for their turn.
+  // Runs tasks 0 .. count-1, each once, on any worker; returns when all are done. Any thread; one
+  // run at a time, others wait for their turn.
   void run(int64_t count, const Task& task);
 
  private:

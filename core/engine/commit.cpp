@@ -3,9 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
-#include <nlohmann/json.hpp>
 
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
@@ -15,7 +15,8 @@ namespace {
 
 // Every rank's vector; all have the same length.
 template <typename T>
-std::vector<T> gather(comm::Communicator& comm, const std::vector<T>& mine, std::string_view label) {
+std::vector<T> gather(comm::Communicator& comm, const std::vector<T>& mine,
+                      std::string_view label) {
   std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
   comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
   return all;
@@ -81,15 +82,17 @@ void Engine::compare_over_ranks() {
   for (std::string& line : model_.lines()) lines.push_back(std::move(line));
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
-  const std::vector<uint64_t> summary{
-      hashes.size(), XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
+  const std::vector<uint64_t> summary{hashes.size(),
+                                      XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
   const std::vector<uint64_t> summaries = gather(*control_, summary, "compare declarations");
   if (first_difference(summaries, summary.size()).rank < 0) return;
 
   size_t longest = 0;
-  for (size_t i = 0; i < summaries.size(); i += 2) longest = std::max<size_t>(longest, summaries[i]);
+  for (size_t i = 0; i < summaries.size(); i += 2)
+    longest = std::max<size_t>(longest, summaries[i]);
   hashes.resize(longest, 0);
-  const Difference found = first_difference(gather(*control_, hashes, "compare declarations"), longest);
+  const Difference found =
+      first_difference(gather(*control_, hashes, "compare declarations"), longest);
   constexpr size_t kText = 400;
   std::string mine = found.index < lines.size() ? lines[found.index] : "nothing";
   mine.resize(kText, '\0');
@@ -100,7 +103,8 @@ void Engine::compare_over_ranks() {
     return std::string_view(text, strnlen(text, kText));
   };
   fail(OTR_E_MISMATCH,
-       "ranks differ: rank 0 has `{}`, rank {} has `{}`. Every rank gives the same configuration and "
+       "ranks differ: rank 0 has `{}`, rank {} has `{}`. Every rank gives the same configuration "
+       "and "
        "declares the same parameters in the same order",
        text_of(0), found.rank, text_of(found.rank));
 }
@@ -108,11 +112,12 @@ void Engine::compare_over_ranks() {
 void Engine::compare_initial_values() {
   std::vector<uint64_t> hashes;
   for (const Initial& initial : initial_) hashes.push_back(initial.hash);
-  const Difference found =
-      first_difference(gather(*control_, hashes, "compare initial values"), std::max<size_t>(1, hashes.size()));
+  const Difference found = first_difference(gather(*control_, hashes, "compare initial values"),
+                                            std::max<size_t>(1, hashes.size()));
   if (found.rank < 0) return;
   fail(OTR_E_MISMATCH,
-       "initial values of parameter \"{}\" differ between rank 0 and rank {}: seed all ranks alike, or "
+       "initial values of parameter \"{}\" differ between rank 0 and rank {}: seed all ranks "
+       "alike, or "
        "leave \"initial_values\" at \"rank0\"",
        model_.at(static_cast<int64_t>(found.index)).name, found.rank);
 }

@@ -22,8 +22,9 @@ Engine::~Engine() = default;
 void Engine::require_healthy(const char* call) const {
   const std::lock_guard lock(failure_mutex_);
   if (failure_) {
-    fail(OTR_E_POISONED, "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint",
-         call, failure_->what());
+    fail(OTR_E_POISONED,
+         "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint", call,
+         failure_->what());
   }
 }
 
@@ -37,8 +38,10 @@ void Engine::require(State state, const char* call) const {
 
 void Engine::require_no_pass(const char* call) const {
   if (pass_open_) {
-    fail(OTR_E_STATE, "{}: a backward pass is open; end it with otr_pass_end (or give it up with "
-         "otr_pass_destroy) first", call);
+    fail(OTR_E_STATE,
+         "{}: a backward pass is open; end it with otr_pass_end (or give it up with "
+         "otr_pass_destroy) first",
+         call);
   }
 }
 
@@ -63,7 +66,8 @@ void Engine::check() {
 int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial,
                               const ParameterOptions& options) {
   require(State::declared, "otr_engine_add_parameter");
-  if (name.empty()) fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
+  if (name.empty())
+    fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
   const tensor::View view = tensor::check(initial, fmt::format("the value of \"{}\"", name), false);
   layout::Parameter parameter;
   parameter.name = name;
@@ -108,9 +112,7 @@ void Engine::finalize() {
   control_.reset();
 }
 
-void Engine::abort(const std::string& reason) noexcept {
-  comm_->abort(reason);
-}
+void Engine::abort(const std::string& reason) noexcept { comm_->abort(reason); }
 
 void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");

@@ -11,8 +11,8 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -48,7 +48,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine& operator=(const Engine&) = delete;
 
   // Life.
-  int64_t add_parameter(const std::string& name, const otr_tensor& initial, const ParameterOptions& options);
+  int64_t add_parameter(const std::string& name, const otr_tensor& initial,
+                        const ParameterOptions& options);
   void commit();
   void finalize();
   void abort(const std::string& reason) noexcept;
@@ -83,7 +84,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   friend class Pass;
   enum class State : uint8_t { declared, committed, finalized };
 
-  struct Initial {  // what commit distributes
+  struct Initial {         // what commit distributes
     memory::Block values;  // float32; on rank 0 only, empty if none were given
     uint64_t hash = 0;     // of the values, for initial_values: verify
   };
@@ -100,7 +101,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void compare_over_ranks();
   void compare_initial_values();
   void distribute_initial_values();
-  // values.cpp: from `values` (all of root's elements, float32) to the master and published elements here.
+  // values.cpp: from `values` (all of root's elements, float32) to the master and published
+  // elements here.
   void store(int64_t root, const float* values);
 
   // step.cpp

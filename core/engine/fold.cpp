@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one task
 
 const std::byte* at(const void* data, int64_t element, kernels::Format format) {
-  return static_cast<const std::byte*>(data) + element * static_cast<int64_t>(kernels::size_of(format));
+  return static_cast<const std::byte*>(data) +
+         element * static_cast<int64_t>(kernels::size_of(format));
 }
 
 int32_t rank_of_nonfinite(const kernels::Fold& fold, int64_t element) {
@@ -25,13 +26,16 @@ int32_t rank_of_nonfinite(const kernels::Fold& fold, int64_t element) {
   return -1;
 }
 
-// A source that is the accumulator is overwritten by the sum; a copy tells afterwards whose Inf it was.
+// A source that is the accumulator is overwritten by the sum; a copy tells afterwards whose Inf it
+// was.
 class Witness {
  public:
-  void replace_accumulator(std::vector<const void*>& sources, const void* accumulator, size_t bytes) {
+  void replace_accumulator(std::vector<const void*>& sources, const void* accumulator,
+                           size_t bytes) {
     for (const void*& source : sources) {
       if (source != accumulator || sources.size() == 1) continue;
-      copy_.assign(static_cast<const std::byte*>(source), static_cast<const std::byte*>(source) + bytes);
+      copy_.assign(static_cast<const std::byte*>(source),
+                   static_cast<const std::byte*>(source) + bytes);
       source = copy_.data();
     }
   }
@@ -71,7 +75,8 @@ kernels::NormSum fold_slice(Workers& workers, const SliceFold& slice, Nonfinite&
         std::vector<const void*> sources;
         for (const void* s : slice.sources) sources.push_back(at(s, begin, slice.source_format));
         const size_t bytes = static_cast<size_t>(count) * kernels::size_of(slice.source_format);
-        witnesses[static_cast<size_t>(worker)].replace_accumulator(sources, fold.accumulator, bytes);
+        witnesses[static_cast<size_t>(worker)].replace_accumulator(sources, fold.accumulator,
+                                                                   bytes);
         kernels::NormSum chunk;
         fold.sources = sources.data();
         fold.world = static_cast<int32_t>(sources.size());

@@ -43,8 +43,8 @@ void Gather::widen(int64_t root) {
   const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
   workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
     const int64_t begin = task * kChunk;
-    kernels::convert(widened + begin * 4, Format::float32, published + begin * size, storage_->compute(),
-                     std::min(kChunk, count - begin));
+    kernels::convert(widened + begin * 4, Format::float32, published + begin * size,
+                     storage_->compute(), std::min(kChunk, count - begin));
   });
 }
 
@@ -61,8 +61,10 @@ void Gather::release(const int64_t* ids, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
     if (++wanted[root] > entries_[static_cast<size_t>(root)].acquired) {
-      fail(OTR_E_STATE, "parameter \"{}\" (id {}) is not acquired: each release ends one acquire, and a "
-           "step ends all", model_->at(ids[i]).name, ids[i]);
+      fail(OTR_E_STATE,
+           "parameter \"{}\" (id {}) is not acquired: each release ends one acquire, and a "
+           "step ends all",
+           model_->at(ids[i]).name, ids[i]);
     }
   }
   for (const auto& [root, times] : wanted) {

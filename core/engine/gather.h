@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters for the host. On one host the published parameters are mapped by every rank, so acquiring one
-// is a pointer; a float32 copy of a bfloat16 parameter is made on demand and lives until its release.
+// Parameters for the host. On one host the published parameters are mapped by every rank, so
+// acquiring one is a pointer; a float32 copy of a bfloat16 parameter is made on demand and lives
+// until its release.
 #pragma once
 
 #include <vector>

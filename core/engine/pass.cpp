@@ -18,7 +18,8 @@ Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64
     : engine_(std::move(engine)), scale_(1.0 / engine_->config_.accumulation_steps) {
   for (int64_t i = 0; i < count; ++i) {
     const tensor::View view = tensor::check(output_grads[i], fmt::format("output gradient {}", i));
-    Output output{view.shape, memory::Block(engine_->ledger_, memory::Purpose::outputs, view.count * 4)};
+    Output output{view.shape,
+                  memory::Block(engine_->ledger_, memory::Purpose::outputs, view.count * 4)};
     tensor::read(output.values.data(), kernels::Format::float32, view, static_cast<float>(scale_));
     outputs_.push_back(std::move(output));
   }
@@ -50,8 +51,10 @@ otr_tensor Pass::output_grad(int64_t index) const {
 const layout::Parameter& Pass::target(int64_t id) const {
   const layout::Parameter& root = engine_->model_.root(id);
   if (!root.trainable) {
-    fail(OTR_E_STATE, "parameter \"{}\" (id {}) is frozen and takes no gradient: leave it out, or declare it "
-         "with trainable = 1", engine_->model_.at(id).name, id);
+    fail(OTR_E_STATE,
+         "parameter \"{}\" (id {}) is frozen and takes no gradient: leave it out, or declare it "
+         "with trainable = 1",
+         engine_->model_.at(id).name, id);
   }
   return root;
 }
@@ -69,7 +72,8 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad) {
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = engine_->model_.at(id);
-  const tensor::View view = tensor::check(grad, fmt::format("the gradient of \"{}\"", parameter.name));
+  const tensor::View view =
+      tensor::check(grad, fmt::format("the gradient of \"{}\"", parameter.name));
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));

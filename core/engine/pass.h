@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One backward pass: scaled gradients of the outputs to the host, gradients of the parameters from it.
+// One backward pass: scaled gradients of the outputs to the host, gradients of the parameters from
+// it.
 #pragma once
 
 #include <memory>

@@ -20,7 +20,8 @@ memory::Block Reducer::scratch_for(int64_t root) const {
 }
 
 void Reducer::slot_is_out(int64_t root) const {
-  fail(OTR_E_STATE, "parameter \"{}\" has a slot out already: hand it back with otr_pass_add_grad first",
+  fail(OTR_E_STATE,
+       "parameter \"{}\" has a slot out already: hand it back with otr_pass_add_grad first",
        context_.model->at(root).name);
 }
 
@@ -30,8 +31,8 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
     fail(OTR_E_SHAPE, "the slot of \"{}\" comes back with other strides; it is row-major", name);
   }
   if (grad.format != context_.config->compute) {
-    fail(OTR_E_DTYPE, "the slot of \"{}\" comes back as {}; it is {}", name, tensor::name_of(grad.format),
-         tensor::name_of(context_.config->compute));
+    fail(OTR_E_DTYPE, "the slot of \"{}\" comes back as {}; it is {}", name,
+         tensor::name_of(grad.format), tensor::name_of(context_.config->compute));
   }
 }
 

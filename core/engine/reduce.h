@@ -3,7 +3,8 @@
 //
 // Two orders, each with the same bits on every stage, bucket size and worker count:
 //   micro_step: every pass is reduced as its buckets fill, in the background (reduce_micro_step.h);
-//   boundary:   passes are added up locally, and reduced at the end of the window (reduce_boundary.h).
+//   boundary:   passes are added up locally, and reduced at the end of the window
+//   (reduce_boundary.h).
 // A window is what lies between two updates: one pass or several.
 #pragma once
 
@@ -45,7 +46,8 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   virtual void begin_pass() = 0;
-  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any thread.
+  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any
+  // thread.
   virtual void* slot(int64_t root) = 0;
   // Adds a gradient: the slot itself (same address) or any tensor. Any thread.
   virtual void add(int64_t root, const tensor::View& grad) = 0;
@@ -70,8 +72,8 @@ class Reducer {
  protected:
   virtual void on_clear() = 0;
   void mark_present(int64_t root) { present_[static_cast<size_t>(root)] = 1; }
-  // destination = grad, or destination += grad in float32. A gradient counts in the compute dtype: any
-  // other is rounded to that first.
+  // destination = grad, or destination += grad in float32. A gradient counts in the compute dtype:
+  // any other is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad);
   [[nodiscard]] memory::Block scratch_for(int64_t root) const;  // compute dtype
   // A slot comes back as it went out: row-major, compute dtype. Throws OTR_E_SHAPE, OTR_E_DTYPE.

@@ -39,8 +39,8 @@ void MicroStepReducer::process(const Item& item) {
 }
 
 // Copies a parameter's value into the bucket's buffer (null: zeros) and clears its padding.
-void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
-                                       const std::byte* value) const {
+void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket,
+                                       int64_t root, const std::byte* value) const {
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
   const layout::Place& place = context_.layout->place(root);
   std::byte* to = buffer + (place.flat - bucket.begin) * size;
@@ -67,7 +67,8 @@ void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
   const bool add = !pass.first_of_window;
   const uint64_t ticket = comm_->reduce_scatter(
       *ring_, buffer_offset(turn), static_cast<size_t>(bucket.slice * size),
-      [&](std::span<const void* const> slices) { fold_into(bucket, add, slices); }, "reduce gradients");
+      [&](std::span<const void* const> slices) { fold_into(bucket, add, slices); },
+      "reduce gradients");
   tickets_[turn % buffers_].store(ticket, std::memory_order_release);
   turns_done_.store(turn + 1, std::memory_order_release);
 }
@@ -76,7 +77,8 @@ void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
                                  std::span<const void* const> slices) {
   const int64_t flat = bucket.begin + comm_->rank() * bucket.slice;
   const auto index = static_cast<size_t>(&bucket - context_.layout->buckets().data());
-  const SliceFold slice{slices, compute_, accumulator(flat, bucket.shard), format_, add, bucket.slice, flat};
+  const SliceFold slice{slices,       compute_, accumulator(flat, bucket.shard), format_, add,
+                        bucket.slice, flat};
   norms_[index] = fold_slice(*context_.workers, slice, origin_);
 }
 

@@ -7,7 +7,8 @@
 
 namespace outrigger::engine {
 
-BoundaryReducer::BoundaryReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm)
+BoundaryReducer::BoundaryReducer(const ReduceContext& context,
+                                 std::unique_ptr<comm::Communicator> comm)
     : Reducer(context),
       comm_(std::move(comm)),
       format_(context.config->accumulator),
@@ -76,8 +77,8 @@ void BoundaryReducer::end_pass(bool abandoned) {
     const std::lock_guard lock(entry.mutex);
     if (entry.waiting) {  // the slot never came back
       const auto root = static_cast<int64_t>(id);
-      kernels::convert(at(context_.layout->place(root).flat), format_, entry.waiting.data(), format_,
-                       context_.model->at(root).count);
+      kernels::convert(at(context_.layout->place(root).flat), format_, entry.waiting.data(),
+                       format_, context_.model->at(root).count);
       entry.waiting = {};
       entry.filled = true;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boundary order: acc = round(float32(acc) + g) locally for every contribution, one reduction a window.
+// The boundary order: acc = round(float32(acc) + g) locally for every contribution, one reduction a
+// window.
 #pragma once
 
 #include <atomic>
@@ -24,10 +25,10 @@ class BoundaryReducer final : public Reducer {
  private:
   struct Entry {
     std::mutex mutex;
-    void* slot = nullptr;    // handed out, not handed back
-    memory::Block scratch;   // the slot's memory, where its place was taken
-    memory::Block waiting;   // what came while the slot in the accumulator was out
-    bool filled = false;     // in this window
+    void* slot = nullptr;   // handed out, not handed back
+    memory::Block scratch;  // the slot's memory, where its place was taken
+    memory::Block waiting;  // what came while the slot in the accumulator was out
+    bool filled = false;    // in this window
   };
   void on_clear() override;
   [[nodiscard]] std::byte* at(int64_t flat) const;

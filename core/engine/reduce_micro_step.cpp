@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side: slots, contributions, launching. The background side is in reduce_background.cpp.
+// The host's side: slots, contributions, launching. The background side is in
+// reduce_background.cpp.
 #include "core/engine/reduce_micro_step.h"
 
 #include <algorithm>
@@ -10,20 +11,23 @@ namespace outrigger::engine {
 
 using memory::Purpose;
 
-MicroStepReducer::MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm)
+MicroStepReducer::MicroStepReducer(const ReduceContext& context,
+                                   std::unique_ptr<comm::Communicator> comm)
     : Reducer(context),
       comm_(std::move(comm)),
       compute_(context.config->compute),
       format_(context.config->accumulator),
       whole_(context.config->stage == 0),
-      buffers_(std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(context.config->bucket_buffers),
-                                                        context.layout->buckets().size()))),
+      buffers_(std::max<uint64_t>(
+          1, std::min<uint64_t>(static_cast<uint64_t>(context.config->bucket_buffers),
+                                context.layout->buckets().size()))),
       norms_(context.layout->buckets().size()),
       tickets_(buffers_) {
-  const auto create = [&](int64_t elements, kernels::Format format, Purpose purpose, const char* label,
-                          memory::Charge& charge) {
+  const auto create = [&](int64_t elements, kernels::Format format, Purpose purpose,
+                          const char* label, memory::Charge& charge) {
     const int64_t bytes = elements * static_cast<int64_t>(kernels::size_of(format));
-    auto window = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
+    auto window =
+        comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
     charge = memory::Charge(*context.ledger, purpose, bytes);
     return window;
   };
@@ -33,8 +37,9 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context, std::unique_ptr
     whole_window_ = create(context.layout->trainable_elements(), format_, Purpose::accumulators,
                            "gradient accumulators", whole_charge_);
   } else {
-    shard_ = memory::Block(*context.ledger, Purpose::accumulators,
-                           context.layout->shard_elements() * static_cast<int64_t>(kernels::size_of(format_)));
+    shard_ = memory::Block(
+        *context.ledger, Purpose::accumulators,
+        context.layout->shard_elements() * static_cast<int64_t>(kernels::size_of(format_)));
   }
   thread_ = std::thread([this] { serve(); });
 }
@@ -59,7 +64,8 @@ std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
   if (turn >= buffers_) {
     // The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
     if (turns_done_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
-    if (!comm_->is_drained(tickets_[turn % buffers_].load(std::memory_order_acquire))) return nullptr;
+    if (!comm_->is_drained(tickets_[turn % buffers_].load(std::memory_order_acquire)))
+      return nullptr;
   }
   const int64_t offset = place.flat - context_.layout->bucket(place.bucket).begin;
   return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The micro-step order: a bucket whose parameters are complete is reduced in the background while the host
-// computes the next; acc = round(float32(acc) + s) with s the sum over ranks.
+// The micro-step order: a bucket whose parameters are complete is reduced in the background while
+// the host computes the next; acc = round(float32(acc) + s) with s the sum over ranks.
 //
-// Buckets go out strictly in order, whatever the order of arrival, from a ring of buffers that all ranks
-// can read. A gradient lands in its bucket's buffer if that is free, else in scratch until it is.
-// Contributions to a parameter beyond the declared number are summed apart and reduced when the pass ends,
-// whether or not its bucket had gone out: so bits depend neither on timing nor on bucket sizes.
+// Buckets go out strictly in order, whatever the order of arrival, from a ring of buffers that all
+// ranks can read. A gradient lands in its bucket's buffer if that is free, else in scratch until it
+// is. Contributions to a parameter beyond the declared number are summed apart and reduced when the
+// pass ends, whether or not its bucket had gone out: so bits depend neither on timing nor on bucket
+// sizes.
 #pragma once
 
 #include <atomic>
@@ -41,9 +42,10 @@ class MicroStepReducer final : public Reducer {
     int32_t contributions = 0;
     std::byte* slot = nullptr;   // handed out, not handed back
     memory::Block slot_scratch;  // the slot's memory, where its place was taken
-    std::byte* value = nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
+    std::byte* value =
+        nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
     memory::Block scratch;
-    memory::Block late;          // contributions beyond the declared number
+    memory::Block late;  // contributions beyond the declared number
   };
   struct Pass {
     Pass(size_t parameters, size_t buckets) : entries(parameters), missing(buckets) {}
@@ -90,7 +92,7 @@ class MicroStepReducer final : public Reducer {
   // Host side.
   std::shared_ptr<Pass> pass_;  // open
   std::mutex launch_mutex_;
-  int64_t next_bucket_ = 0;   // guarded by launch_mutex_
+  int64_t next_bucket_ = 0;  // guarded by launch_mutex_
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
 
@@ -106,7 +108,7 @@ class MicroStepReducer final : public Reducer {
 
   std::mutex queue_mutex_;
   std::condition_variable queue_wake_, queue_idle_;
-  std::deque<Item> queue_;       // guarded by queue_mutex_, as the next three are
+  std::deque<Item> queue_;  // guarded by queue_mutex_, as the next three are
   bool busy_ = false;
   bool stop_ = false;
   std::exception_ptr failure_;

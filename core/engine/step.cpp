@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step, a collective in two phases. Phase 1 does everything that can fail and changes nothing: reduce,
-// agree on Inf/NaN and on the norm. Phase 2 updates the owned pieces in place and publishes.
+// The step, a collective in two phases. Phase 1 does everything that can fail and changes nothing:
+// reduce, agree on Inf/NaN and on the norm. Phase 2 updates the owned pieces in place and
+// publishes.
 #include "core/engine/step.h"
 
 #include <xxhash.h>
@@ -46,13 +47,16 @@ void Engine::agree_on_window() {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].micro_steps != all[0].micro_steps || all[rank].passes != all[0].passes) {
       fail(OTR_E_MISMATCH,
-           "rank {} made {} backward passes before step {}, rank 0 made {} before step {}: every rank makes "
+           "rank {} made {} backward passes before step {}, rank 0 made {} before step {}: every "
+           "rank makes "
            "the same number of passes and steps; one without data begins and ends an empty pass",
            rank, all[rank].passes, all[rank].micro_steps, all[0].passes, all[0].micro_steps);
     }
     if (all[rank].hyperparameters != all[0].hyperparameters) {
-      fail(OTR_E_MISMATCH, "rank {} and rank 0 step with different hyperparameters (lr, betas, eps, "
-           "weight_decay): set the same values on every rank", rank);
+      fail(OTR_E_MISMATCH,
+           "rank {} and rank 0 step with different hyperparameters (lr, betas, eps, "
+           "weight_decay): set the same values on every rank",
+           rank);
     }
   }
 }
@@ -104,7 +108,8 @@ void Engine::step(otr_step_report& report) {
   require_no_pass("otr_engine_step");
   check();
   if (passes_in_micro_step_ == 0) {
-    fail(OTR_E_STATE, "otr_engine_step: no backward pass was made since the last step; a rank without data "
+    fail(OTR_E_STATE,
+         "otr_engine_step: no backward pass was made since the last step; a rank without data "
          "begins and ends an empty pass");
   }
   passes_in_micro_step_ = 0;

@@ -42,7 +42,8 @@ Storage::Storage(comm::Communicator& comm, const layout::Model& model, const lay
     published_ = private_published_.data();
   }
   const int64_t owned = sharded_ ? layout.shard_elements() : layout.trainable_elements();
-  if (master_format_ != compute_) master_ = Block(ledger, Purpose::master, bytes_of(owned, master_format_));
+  if (master_format_ != compute_)
+    master_ = Block(ledger, Purpose::master, bytes_of(owned, master_format_));
   exp_avg_ = Block(ledger, Purpose::exp_avg, bytes_of(owned, exp_avg_format_));
   exp_avg_sq_ = Block(ledger, Purpose::exp_avg_sq, bytes_of(owned, exp_avg_sq_format_));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phase 2 of a step: one fused pass over the owned pieces (unscale, clip, decay, update, round, publish),
-// then the moment from which the new parameters are everybody's.
+// Phase 2 of a step: one fused pass over the owned pieces (unscale, clip, decay, update, round,
+// publish), then the moment from which the new parameters are everybody's.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -41,8 +41,8 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
       const int32_t group = model_.at(piece.parameter).group;
       auto [entry, added] = scalars.try_emplace({group, updates_[root]});
       if (added) {
-        entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)], updates_[root] + 1,
-                                                decision.gradient_factor);
+        entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)],
+                                                updates_[root] + 1, decision.gradient_factor);
       }
       last = &entry->second;
       last_root = piece.parameter;
@@ -57,7 +57,8 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
     const layout::Piece& piece = *task.piece;
     kernels::Adam a;
     a.grad_format = config_.accumulator;
-    a.grad = advance(static_cast<const std::byte*>(reducer_->gradient(piece)), task.first, a.grad_format);
+    a.grad = advance(static_cast<const std::byte*>(reducer_->gradient(piece)), task.first,
+                     a.grad_format);
     a.weight_format = storage_->master_format();
     a.weight = advance(storage_->master(piece), task.first, a.weight_format);
     a.exp_avg_format = storage_->exp_avg_format();
@@ -90,7 +91,8 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
   return counts[0];
 }
 
-// From here on an acquire shows the new parameters: every rank has written its pieces of the shared copy.
+// From here on an acquire shows the new parameters: every rank has written its pieces of the shared
+// copy.
 kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
   std::vector<kernels::UpdateCount> all(static_cast<size_t>(control_->size()));
   control_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),

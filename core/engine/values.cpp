@@ -29,11 +29,13 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   const layout::Parameter& root = model_.root(id);
   const tensor::View view = view_for(model_.at(id), out, "output tensor");
   if (value < OTR_VALUE_MASTER || value > OTR_VALUE_EXP_AVG_SQ) {
-    fail(OTR_E_ARGUMENT, "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_EXP_AVG_SQ ({})", value,
+    fail(OTR_E_ARGUMENT,
+         "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_EXP_AVG_SQ ({})", value,
          static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_EXP_AVG_SQ));
   }
   if (!root.trainable && value != OTR_VALUE_PUBLISHED) {
-    fail(OTR_E_NOT_FOUND, "parameter \"{}\" is frozen: it has no master and no states, only a published value",
+    fail(OTR_E_NOT_FOUND,
+         "parameter \"{}\" is frozen: it has no master and no states, only a published value",
          root.name);
   }
   if (value == OTR_VALUE_PUBLISHED || root.count == 0) {
@@ -69,7 +71,8 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
 void Engine::write_value(int64_t id, const otr_tensor& value) {
   require(State::committed, "otr_engine_parameter_write");
   if (passes_in_window_ > 0) {
-    fail(OTR_E_STATE, "otr_engine_parameter_write: gradients of this window were taken at the old value; "
+    fail(OTR_E_STATE,
+         "otr_engine_parameter_write: gradients of this window were taken at the old value; "
          "call otr_engine_step first");
   }
   const layout::Parameter& root = model_.root(id);
@@ -78,7 +81,8 @@ void Engine::write_value(int64_t id, const otr_tensor& value) {
   const Block values(ledger_, Purpose::windows, root.count * 4);
   if (control_->rank() == 0) tensor::read(values.data(), Format::float32, view);
   collective([&] {
-    control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0, "write a parameter");
+    control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
+                        "write a parameter");
     store(root.root, reinterpret_cast<const float*>(values.data()));
     control_->barrier("write a parameter");
     gather_->refresh(root.root);
@@ -87,7 +91,8 @@ void Engine::write_value(int64_t id, const otr_tensor& value) {
 
 void Engine::store(int64_t root, const float* values) {
   const auto publish = [&](int64_t first, int64_t count, int64_t flat) {
-    kernels::convert(storage_->published(flat), storage_->compute(), values + first, Format::float32, count);
+    kernels::convert(storage_->published(flat), storage_->compute(), values + first,
+                     Format::float32, count);
   };
   const layout::Parameter& parameter = model_.at(root);
   const int64_t flat = layout_->place(root).flat;

@@ -10,7 +10,9 @@ namespace {
 
 using kernels::kLeaf;
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Runs of trainable roots, the last declared first; each run ascending.
 std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Place>& places,
@@ -37,7 +39,8 @@ std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Plac
 Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
     : world_(world), places_(static_cast<size_t>(model.size())) {
   for (int64_t id = 0; id < model.size(); ++id) {
-    if (model.at(id).root == id) places_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
+    if (model.at(id).root == id)
+      places_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
   }
   const auto runs = cut(model, places_, bucket_elements);
   buckets_.resize(runs.size());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where every element lives: flat space, buckets, slices, pieces.
 //
-// The flat space holds all trainable parameters in order of declaration, then the frozen ones; each begins
-// at a multiple of a leaf (256 elements). Buckets are consecutive runs of whole trainable parameters, cut
-// from the end, because gradients arrive last parameter first: bucket 0 holds the last parameters. A
-// bucket's length is a multiple of world × leaf, and rank r owns its r-th part: a slice. All slices of a
-// rank in flat order are its shard.
+// The flat space holds all trainable parameters in order of declaration, then the frozen ones; each
+// begins at a multiple of a leaf (256 elements). Buckets are consecutive runs of whole trainable
+// parameters, cut from the end, because gradients arrive last parameter first: bucket 0 holds the
+// last parameters. A bucket's length is a multiple of world × leaf, and rank r owns its r-th part:
+// a slice. All slices of a rank in flat order are its shard.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 namespace outrigger::layout {
 
 struct Bucket {
-  int64_t begin = 0;     // in the flat space
-  int64_t elements = 0;  // with padding
-  int64_t slice = 0;     // elements of one rank
-  int64_t shard = 0;     // where a rank's slice begins in its shard
+  int64_t begin = 0;                // in the flat space
+  int64_t elements = 0;             // with padding
+  int64_t slice = 0;                // elements of one rank
+  int64_t shard = 0;                // where a rank's slice begins in its shard
   std::vector<int64_t> parameters;  // roots, ascending
 };
 
@@ -33,9 +33,9 @@ struct Piece {
 };
 
 struct Place {
-  int64_t flat = -1;     // of element 0; −1 for aliases
-  int64_t padded = 0;    // elements up to the next parameter's multiple of a leaf
-  int64_t bucket = -1;   // −1 for frozen parameters
+  int64_t flat = -1;    // of element 0; −1 for aliases
+  int64_t padded = 0;   // elements up to the next parameter's multiple of a leaf
+  int64_t bucket = -1;  // −1 for frozen parameters
 };
 
 class Layout {
@@ -45,9 +45,13 @@ class Layout {
 
   [[nodiscard]] int32_t world() const { return world_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
-  [[nodiscard]] const Bucket& bucket(int64_t index) const { return buckets_[static_cast<size_t>(index)]; }
+  [[nodiscard]] const Bucket& bucket(int64_t index) const {
+    return buckets_[static_cast<size_t>(index)];
+  }
   [[nodiscard]] int64_t largest_bucket() const { return largest_bucket_; }
-  [[nodiscard]] const Place& place(int64_t root) const { return places_[static_cast<size_t>(root)]; }
+  [[nodiscard]] const Place& place(int64_t root) const {
+    return places_[static_cast<size_t>(root)];
+  }
 
   [[nodiscard]] int64_t trainable_elements() const { return trainable_; }  // flat [0, this), padded
   [[nodiscard]] int64_t flat_elements() const { return flat_; }
@@ -68,7 +72,8 @@ class Layout {
 
  private:
   // The part of a bucket's parameter in a rank's slice; count <= 0 if there is none.
-  [[nodiscard]] Piece intersect(const Model& model, const Bucket& bucket, int64_t id, int32_t rank) const;
+  [[nodiscard]] Piece intersect(const Model& model, const Bucket& bucket, int64_t id,
+                                int32_t rank) const;
 
   int32_t world_;
   std::vector<Bucket> buckets_;

@@ -25,13 +25,16 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
   }
   if (alias_of >= 0) {
     if (alias_of >= id) {
-      fail(OTR_E_NOT_FOUND, "parameter \"{}\": alias_of = {} is not the id of an earlier parameter (0 to {})",
+      fail(OTR_E_NOT_FOUND,
+           "parameter \"{}\": alias_of = {} is not the id of an earlier parameter (0 to {})",
            parameter.name, alias_of, id - 1);
     }
     Parameter& root = parameters_[static_cast<size_t>(at(alias_of).root)];
     if (parameter.shape != root.shape) {
-      fail(OTR_E_SHAPE, "parameter \"{}\" has shape {} but shares \"{}\" of shape {}: they must be equal",
-           parameter.name, tensor::text_of(parameter.shape), root.name, tensor::text_of(root.shape));
+      fail(OTR_E_SHAPE,
+           "parameter \"{}\" has shape {} but shares \"{}\" of shape {}: they must be equal",
+           parameter.name, tensor::text_of(parameter.shape), root.name,
+           tensor::text_of(root.shape));
     }
     root.contributions += parameter.declared;
     parameter.root = at(alias_of).root;
@@ -50,7 +53,8 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
 
 const Parameter& Model::at(int64_t id) const {
   if (id < 0 || id >= size()) {
-    fail(OTR_E_NOT_FOUND, "parameter id {} is unknown: this engine has ids 0 to {}", id, size() - 1);
+    fail(OTR_E_NOT_FOUND, "parameter id {} is unknown: this engine has ids 0 to {}", id,
+         size() - 1);
   }
   return parameters_[static_cast<size_t>(id)];
 }
@@ -74,9 +78,10 @@ std::vector<std::string> Model::lines() const {
   std::vector<std::string> lines;
   for (int64_t id = 0; id < size(); ++id) {
     const Parameter& p = at(id);
-    lines.push_back(fmt::format("parameter {} \"{}\" {}, group \"{}\", trainable {}, shares {}, contributions {}",
-                                id, p.name, tensor::text_of(p.shape), groups_.at(static_cast<size_t>(p.group)),
-                                p.trainable, p.root, p.declared));
+    lines.push_back(fmt::format(
+        "parameter {} \"{}\" {}, group \"{}\", trainable {}, shares {}, contributions {}", id,
+        p.name, tensor::text_of(p.shape), groups_.at(static_cast<size_t>(p.group)), p.trainable,
+        p.root, p.declared));
   }
   return lines;
 }

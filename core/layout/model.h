@@ -14,9 +14,9 @@ namespace outrigger::layout {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
-  int64_t count = 0;          // elements
-  int64_t root = 0;           // own id, or the id whose storage this name shares
-  int32_t group = 0;          // index into Model::groups
+  int64_t count = 0;  // elements
+  int64_t root = 0;   // own id, or the id whose storage this name shares
+  int32_t group = 0;  // index into Model::groups
   bool trainable = true;
   int32_t declared = 1;       // contributions of this name in one pass
   int32_t contributions = 1;  // expected in one pass: a root's includes its aliases'
@@ -28,7 +28,7 @@ class Model {
   int64_t add(Parameter parameter, std::string_view group, int64_t alias_of);
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(parameters_.size()); }
-  [[nodiscard]] const Parameter& at(int64_t id) const;     // throws OTR_E_NOT_FOUND
+  [[nodiscard]] const Parameter& at(int64_t id) const;       // throws OTR_E_NOT_FOUND
   [[nodiscard]] int64_t id_of(std::string_view name) const;  // throws, with the nearest name
   [[nodiscard]] const Parameter& root(int64_t id) const { return at(at(id).root); }
 

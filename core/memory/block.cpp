@@ -13,8 +13,8 @@
 namespace outrigger::memory {
 namespace {
 
-// From this size on a block has pages of its own: huge ones where the system gives them, returned when
-// freed.
+// From this size on a block has pages of its own: huge ones where the system gives them, returned
+// when freed.
 constexpr size_t kOwnPages = size_t{1} << 20;
 constexpr std::align_val_t kAlignment{64};
 

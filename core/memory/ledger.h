@@ -32,7 +32,7 @@ struct Entry {
 
 class Ledger {
  public:
-  void charge(Purpose purpose, int64_t bytes);  // negative: give back
+  void charge(Purpose purpose, int64_t bytes);                     // negative: give back
   [[nodiscard]] std::array<Entry, kPurposes + 1> entries() const;  // the last is the total
   void reset_peaks();
 

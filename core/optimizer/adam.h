@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From hyperparameters to the scalars of one update, and from a norm to the clip coefficient: everything
-// of a step that is computed once on the host, in double.
+// From hyperparameters to the scalars of one update, and from a norm to the clip coefficient:
+// everything of a step that is computed once on the host, in double.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of stochastic rounding: a function of seed, parameter name and state, so neither sharding nor
-// order changes the random numbers.
+// Keys of stochastic rounding: a function of seed, parameter name and state, so neither sharding
+// nor order changes the random numbers.
 #pragma once
 
 #include <cstdint>

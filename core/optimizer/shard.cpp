@@ -22,7 +22,8 @@ tensor::View flat_view(const otr_tensor& t, const char* what) {
          tensor::text_of(view.shape), view.contiguous ? "" : " with gaps");
   }
   if (view.format != Format::float32 && view.format != Format::bfloat16) {
-    fail(OTR_E_DTYPE, "{} is {}; a shard takes float32 or bfloat16", what, tensor::name_of(view.format));
+    fail(OTR_E_DTYPE, "{} is {}; a shard takes float32 or bfloat16", what,
+         tensor::name_of(view.format));
   }
   return view;
 }
@@ -47,7 +48,8 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
   if (options.published != nullptr) {
     shard->published = flat_view(*options.published, "published");
     if (shard->published->format != Format::bfloat16 || shard->weights.format != Format::float32) {
-      fail(OTR_E_DTYPE, "published is {} beside {} weights; it is the bfloat16 copy of float32 weights",
+      fail(OTR_E_DTYPE,
+           "published is {} beside {} weights; it is the bfloat16 copy of float32 weights",
            tensor::name_of(shard->published->format), tensor::name_of(shard->weights.format));
     }
     if (shard->published->count != shard->weights.count) {
@@ -56,8 +58,8 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
     }
   }
   if (options.first_element < 0 || options.first_element % kernels::kLeaf != 0) {
-    fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0", options.first_element,
-         kernels::kLeaf);
+    fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0",
+         options.first_element, kernels::kLeaf);
   }
   shard->name = options.name == nullptr ? "shard" : options.name;
   shard->first_element = options.first_element;
@@ -65,20 +67,24 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
 }
 
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
-    : context_(std::move(context)), config_(config::parse_optimizer(json)), workers_(context_->workers()) {}
+    : context_(std::move(context)),
+      config_(config::parse_optimizer(json)),
+      workers_(context_->workers()) {}
 
 void Optimizer::check(const Shard& shard, size_t index) const {
   const Format m = config_.exp_avg.format;
   const Format v = config_.exp_avg_sq.format;
   if (config_.master_given && config_.master.format != shard.weights.format) {
-    fail(OTR_E_STATE, "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
+    fail(OTR_E_STATE,
+         "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
          shard.name, tensor::name_of(shard.weights.format), tensor::name_of(config_.master.format));
   }
   if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
-    fail(OTR_E_STATE, "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
-         "and {}: step a shard with one set of formats", index, shard.name,
-         tensor::name_of(shard.exp_avg_format), tensor::name_of(shard.exp_avg_sq_format),
-         tensor::name_of(m), tensor::name_of(v));
+    fail(OTR_E_STATE,
+         "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
+         "and {}: step a shard with one set of formats",
+         index, shard.name, tensor::name_of(shard.exp_avg_format),
+         tensor::name_of(shard.exp_avg_sq_format), tensor::name_of(m), tensor::name_of(v));
   }
 }
 
@@ -90,7 +96,8 @@ void Optimizer::allocate(Shard& shard) const {
   shard.exp_avg_format = config_.exp_avg.format;
   shard.exp_avg_sq_format = config_.exp_avg_sq.format;
   memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format));
-  shard.exp_avg_sq = memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format));
+  shard.exp_avg_sq =
+      memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format));
   shard.exp_avg = std::move(exp_avg);
   shard.has_states = true;
 }
@@ -113,8 +120,9 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
     std::vector<kernels::NormSum> norms(static_cast<size_t>(workers_.size()));
     workers_.run((grads.count + kTask - 1) / kTask, [&](int64_t task, int32_t worker) {
       const int64_t begin = task * kTask;
-      kernels::sum_of_squares(norms[static_cast<size_t>(worker)], advance(grads.data, begin, grads.format),
-                              grads.format, std::min(kTask, grads.count - begin), begin);
+      kernels::sum_of_squares(norms[static_cast<size_t>(worker)],
+                              advance(grads.data, begin, grads.format), grads.format,
+                              std::min(kTask, grads.count - begin), begin);
     });
     kernels::NormSum sum;
     for (const kernels::NormSum& n : norms) kernels::merge(sum, n);

@@ -32,8 +32,9 @@ struct Shard {
 };
 
 // Checks dtypes, shapes and counts.
-[[nodiscard]] std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_tensor& weights,
-                                                const otr_tensor& grads, const otr_shard_options& options);
+[[nodiscard]] std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context,
+                                                const otr_tensor& weights, const otr_tensor& grads,
+                                                const otr_shard_options& options);
 
 class Optimizer {
  public:

@@ -49,7 +49,8 @@ otr_dtype dtype_of(Format format) { return kKnown.at(static_cast<size_t>(format)
 
 Format format_of(const otr_dtype& dtype, std::string_view what) {
   for (const Known& k : kKnown) {
-    if (k.dtype.code == dtype.code && k.dtype.bits == dtype.bits && dtype.lanes == 1) return k.format;
+    if (k.dtype.code == dtype.code && k.dtype.bits == dtype.bits && dtype.lanes == 1)
+      return k.format;
   }
   fail(OTR_E_DTYPE,
        "{} has dtype code {}, {} bits, {} lanes; legal are float32, bfloat16, float16 and float64: "
@@ -61,7 +62,8 @@ Format format_named(std::string_view name) {
   for (const Known& k : kKnown) {
     if (k.name == name) return k.format;
   }
-  fail(OTR_E_DTYPE, "dtype \"{}\" is unknown; legal are float32, bfloat16, float16 and float64", name);
+  fail(OTR_E_DTYPE, "dtype \"{}\" is unknown; legal are float32, bfloat16, float16 and float64",
+       name);
 }
 
 std::string text_of(std::span<const int64_t> shape) {
@@ -114,8 +116,8 @@ View check(const otr_tensor& t, std::string_view what, bool data_required) {
   view.data = static_cast<std::byte*>(t.data) + t.byte_offset;
   const auto size = kernels::size_of(view.format);
   if (view.count > 0 && reinterpret_cast<uintptr_t>(view.data) % size != 0) {
-    fail(OTR_E_ARGUMENT, "{} starts at an address that is not a multiple of its element size {}", what,
-         size);
+    fail(OTR_E_ARGUMENT, "{} starts at an address that is not a multiple of its element size {}",
+         what, size);
   }
   return view;
 }

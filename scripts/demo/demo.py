@@ -24,7 +24,7 @@ def parse_arguments():
     parser.add_argument("--out", help="folder for the results; default: demo in the build folder")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2000, help="updates per configuration")
-    parser.add_argument("--seconds", type=float, default=165,
+    parser.add_argument("--seconds", type=float, default=150,
                         help="that the updates of one configuration may take; fewer are made if need be")
     parser.add_argument("--batch", type=int, default=8, help="sequences per worker")
     parser.add_argument("--learning-rate", type=float, default=4e-3)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Loading the library has no effect that a host could see: no thread, no open file, no signal handler,
- * no changed environment, no output, no changed rounding.   load_quietly LIBRARY */
+ * Loading the library has no effect that a host could see: no thread, no open file, no signal
+ * handler, no changed environment, no output, no changed rounding.   load_quietly LIBRARY */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -60,7 +60,8 @@ int main(int argc, char **argv) {
   after = look();
   if (memcmp(&before, &after, sizeof before) != 0) {
     fprintf(stderr, "before/after: threads %d/%d files %d/%d handlers %d/%d env %d/%d\n",
-            before.threads, after.threads, before.files, after.files, before.handlers, after.handlers, before.variables, after.variables);
+            before.threads, after.threads, before.files, after.files, before.handlers,
+            after.handlers, before.variables, after.variables);
     return 1;
   }
   *(void **)&version = dlsym(library, "otr_version");

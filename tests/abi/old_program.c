@@ -4,22 +4,21 @@
 
 #include <stdio.h>
 
-#define TRY(call)                                                                     \
-  do {                                                                                \
-    int32_t status = (call);                                                          \
-    if (status != OTR_OK) {                                                           \
-      fprintf(stderr, "%s: %s: %s\n", #call, otr_status_name(status),                 \
-              otr_last_error_message());                                              \
-      return 1;                                                                       \
-    }                                                                                 \
+#define TRY(call)                                                                                \
+  do {                                                                                           \
+    int32_t status = (call);                                                                     \
+    if (status != OTR_OK) {                                                                      \
+      fprintf(stderr, "%s: %s: %s\n", #call, otr_status_name(status), otr_last_error_message()); \
+      return 1;                                                                                  \
+    }                                                                                            \
   } while (0)
 
-#define EXPECT(condition)                                       \
-  do {                                                          \
-    if (!(condition)) {                                         \
-      fprintf(stderr, "expected: %s\n", #condition);            \
-      return 1;                                                 \
-    }                                                           \
+#define EXPECT(condition)                            \
+  do {                                               \
+    if (!(condition)) {                              \
+      fprintf(stderr, "expected: %s\n", #condition); \
+      return 1;                                      \
+    }                                                \
   } while (0)
 
 int main(void) {
@@ -38,7 +37,8 @@ int main(void) {
   TRY(otr_context_options_init(&options, sizeof options));
   TRY(otr_context_create(&options, &context));
   TRY(otr_comm_create_self(context, &comm));
-  TRY(otr_engine_create(comm, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.5}}}", &engine));
+  TRY(otr_engine_create(comm, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.5}}}",
+                        &engine));
   TRY(otr_tensor_init(start, "float32", 2, shape, &weight));
   TRY(otr_tensor_init(slope, "float32", 2, shape, &gradient));
   TRY(otr_tensor_init(values, "float32", 2, shape, &now));

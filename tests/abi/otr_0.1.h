@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outrigger: ZeRO sharding, CPU offload and low-precision optimizer states for any training framework.
+ * Outrigger: ZeRO sharding, CPU offload and low-precision optimizer states for any training
+ * framework.
  *
  * This file is the whole public contract; what is not in it is private. It is C99 and also compiles
  * as C++.
  *
- * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_ code.
- *   Outputs come last and are named out_*; on failure they hold NULL or 0.
+ * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
+ * code. Outputs come last and are named out_*; on failure they hold NULL or 0.
  *   otr_last_error_message() then tells, on the same thread, the offending value, the rule, and the
- *   way out. Nothing in this library prints, aborts, exits, installs a signal handler or throws across
- *   this boundary.
+ *   way out. Nothing in this library prints, aborts, exits, installs a signal handler or throws
+ * across this boundary.
  *
  * OWNERSHIP.  A handle is created by one function and given back by its otr_<object>_destroy, which
- *   accepts NULL, is local, and never waits for another rank. A child keeps its parent alive, so handles
- *   may be destroyed in any order. Pointers passed in are read during the call only, unless a function
- *   says otherwise. Tensors handed out stay valid as long as the function that hands them out says.
+ *   accepts NULL, is local, and never waits for another rank. A child keeps its parent alive, so
+ * handles may be destroyed in any order. Pointers passed in are read during the call only, unless a
+ * function says otherwise. Tensors handed out stay valid as long as the function that hands them
+ * out says.
  *
- * THREADS.  Calls on different handles may run in parallel, the destroy of a child beside a call on its
- *   parent included. Calls on one handle must not, except where a function says "any thread": such a
- *   call may run beside any other on that handle but its destroy.
+ * THREADS.  Calls on different handles may run in parallel, the destroy of a child beside a call on
+ * its parent included. Calls on one handle must not, except where a function says "any thread":
+ * such a call may run beside any other on that handle but its destroy.
  *
- * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the communicator,
- *   in the same order. It may wait for other ranks, at most for the communicator's timeout. After a
- *   failed collective call an engine is poisoned: it then answers only queries and destroy.
+ * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the
+ * communicator, in the same order. It may wait for other ranks, at most for the communicator's
+ * timeout. After a failed collective call an engine is poisoned: it then answers only queries and
+ * destroy.
  *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */
@@ -37,7 +40,8 @@
 #define OTR_VERSION_PATCH 0
 #define OTR_VERSION_STRING "0.1.0"
 
-/* The binary interface. It changes only when a program built against an older header would break. */
+/* The binary interface. It changes only when a program built against an older header would break.
+ */
 #define OTR_ABI_VERSION 0
 
 #if defined(OTR_STATIC)
@@ -61,31 +65,32 @@ extern "C" {
 #define OTR_NOEXCEPT
 #endif
 
-/* ---- Status codes ------------------------------------------------------------------------------ */
+/* ---- Status codes ------------------------------------------------------------------------------
+ */
 
 enum {
   OTR_OK = 0,
-  OTR_E_ARGUMENT = -1,      /* a NULL pointer, or a value outside its legal range */
-  OTR_E_STATE = -2,         /* the call does not fit the object's state */
-  OTR_E_CONFIG = -3,        /* the configuration is malformed or contradicts itself */
-  OTR_E_UNSUPPORTED = -4,   /* legal, but not built into this library or not available here */
-  OTR_E_SHAPE = -5,         /* a tensor's shape or strides are not what the call needs */
-  OTR_E_DTYPE = -6,         /* a tensor's dtype is not what the call takes */
-  OTR_E_DEVICE = -7,        /* a tensor's device is not the engine's */
-  OTR_E_NOT_FOUND = -8,     /* no parameter, group or field has this id or name */
-  OTR_E_DUPLICATE = -9,     /* the name is taken */
-  OTR_E_OUT_OF_MEMORY = -10,/* memory, shared memory or another system limit is exhausted */
-  OTR_E_BUFFER_SIZE = -11,  /* the caller's buffer is too small; the needed size was written */
-  OTR_E_PEER_DEAD = -12,    /* another rank ended; collective calls cannot complete */
-  OTR_E_TIMEOUT = -13,      /* a rank was silent past the deadline */
-  OTR_E_MISMATCH = -14,     /* ranks disagree: on order, shape, configuration or version */
-  OTR_E_ABORTED = -15,      /* a rank called abort */
-  OTR_E_POISONED = -16,     /* an earlier failure left the engine unusable; destroy it */
-  OTR_E_SYSTEM = -17,       /* the operating system refused; the text has its reason */
-  OTR_E_ABI = -18,          /* a struct_size or version this library does not know */
-  OTR_E_HOST = -19,         /* a callback of the host reported failure */
-  OTR_E_INTERRUPTED = -20,  /* the host asked a waiting call to end */
-  OTR_E_INTERNAL = -99      /* a fault of this library; please report it with the text */
+  OTR_E_ARGUMENT = -1,       /* a NULL pointer, or a value outside its legal range */
+  OTR_E_STATE = -2,          /* the call does not fit the object's state */
+  OTR_E_CONFIG = -3,         /* the configuration is malformed or contradicts itself */
+  OTR_E_UNSUPPORTED = -4,    /* legal, but not built into this library or not available here */
+  OTR_E_SHAPE = -5,          /* a tensor's shape or strides are not what the call needs */
+  OTR_E_DTYPE = -6,          /* a tensor's dtype is not what the call takes */
+  OTR_E_DEVICE = -7,         /* a tensor's device is not the engine's */
+  OTR_E_NOT_FOUND = -8,      /* no parameter, group or field has this id or name */
+  OTR_E_DUPLICATE = -9,      /* the name is taken */
+  OTR_E_OUT_OF_MEMORY = -10, /* memory, shared memory or another system limit is exhausted */
+  OTR_E_BUFFER_SIZE = -11,   /* the caller's buffer is too small; the needed size was written */
+  OTR_E_PEER_DEAD = -12,     /* another rank ended; collective calls cannot complete */
+  OTR_E_TIMEOUT = -13,       /* a rank was silent past the deadline */
+  OTR_E_MISMATCH = -14,      /* ranks disagree: on order, shape, configuration or version */
+  OTR_E_ABORTED = -15,       /* a rank called abort */
+  OTR_E_POISONED = -16,      /* an earlier failure left the engine unusable; destroy it */
+  OTR_E_SYSTEM = -17,        /* the operating system refused; the text has its reason */
+  OTR_E_ABI = -18,           /* a struct_size or version this library does not know */
+  OTR_E_HOST = -19,          /* a callback of the host reported failure */
+  OTR_E_INTERRUPTED = -20,   /* the host asked a waiting call to end */
+  OTR_E_INTERNAL = -99       /* a fault of this library; please report it with the text */
 };
 
 /* The name of a status code, such as "OTR_E_TIMEOUT"; "unknown" for any other number.
@@ -93,12 +98,13 @@ enum {
 OTR_API const char *otr_status_name(int32_t status) OTR_NOEXCEPT;
 
 /* Why the last fallible call of this thread failed: one line naming the value, the rule and the way
- * out. Empty after a success. Functions without a status (destroy above all, which a collector may run at
- * any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any thread.
- * Since: 0.1 */
+ * out. Empty after a success. Functions without a status (destroy above all, which a collector may
+ * run at any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any
+ * thread. Since: 0.1 */
 OTR_API const char *otr_last_error_message(void) OTR_NOEXCEPT;
 
-/* ---- Versions ---------------------------------------------------------------------------------- */
+/* ---- Versions ----------------------------------------------------------------------------------
+ */
 
 /* OTR_VERSION_STRING of the library that is loaded. Static. Any thread. Since: 0.1 */
 OTR_API const char *otr_version(void) OTR_NOEXCEPT;
@@ -111,7 +117,8 @@ OTR_API int32_t otr_abi_version(void) OTR_NOEXCEPT;
  * thread. Since: 0.1 */
 OTR_API const char *otr_build_info(void) OTR_NOEXCEPT;
 
-/* ---- Tensors ----------------------------------------------------------------------------------- */
+/* ---- Tensors -----------------------------------------------------------------------------------
+ */
 
 /* Device types and dtype codes have DLPack's numbers. */
 enum { OTR_DEVICE_CPU = 1, OTR_DEVICE_CUDA = 2, OTR_DEVICE_CUDA_HOST = 3 };
@@ -140,11 +147,10 @@ typedef struct otr_tensor {
   uint64_t byte_offset;
 } otr_tensor;
 
-/* Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where a
- * function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is 0.
- * dtype: "float32", "bfloat16", "float16" or "float64".
- * OTR_E_ARGUMENT: ndim outside 0 to 64, no shape, or a negative extent; OTR_E_DTYPE: another dtype. Any
- * thread. Since: 0.1 */
+/* Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
+ * a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
+ * 0. dtype: "float32", "bfloat16", "float16" or "float64". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+ * shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1 */
 OTR_API int32_t otr_tensor_init(void *data, const char *dtype, int32_t ndim, int64_t *shape,
                                 otr_tensor *out_tensor) OTR_NOEXCEPT;
 
@@ -156,34 +162,36 @@ enum {
  * Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_init. */
 typedef struct otr_call_info {
   uint32_t struct_size;
-  uint32_t flags;     /* the OTR_ flags that the function names; 0 for none */
-  uint64_t stream;    /* the stream in whose order the tensors are used, numbered as DLPack does; 0 on a CPU */
-  double scale;       /* factor that the tensors already carry (loss scale × 1/accumulation); 0 means
-                         "the engine's own". Must be 0 or 1 in this version */
+  uint32_t flags;  /* the OTR_ flags that the function names; 0 for none */
+  uint64_t stream; /* the stream in whose order the tensors are used, numbered as DLPack does; 0 on
+                      a CPU */
+  double scale;    /* factor that the tensors already carry (loss scale × 1/accumulation); 0 means
+                      "the engine's own". Must be 0 or 1 in this version */
   uint64_t reserved[4];
 } otr_call_info;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_call_info_init(otr_call_info *info, size_t size) OTR_NOEXCEPT;
 
-/* ---- Context ----------------------------------------------------------------------------------- */
+/* ---- Context -----------------------------------------------------------------------------------
+ */
 
 /* Everything that would otherwise be global: log sink, worker threads' number, topology. */
 typedef struct otr_context otr_context;
 
 enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG = 4 };
 
-/* Receives one line of text, without a newline, valid during the call. May be called from any thread,
- * never from two at a time for one context. Must not call back into the library. */
+/* Receives one line of text, without a newline, valid during the call. May be called from any
+ * thread, never from two at a time for one context. Must not call back into the library. */
 typedef void (*otr_log_callback)(int32_t level, const char *text, void *user_data);
 
 typedef struct otr_context_options {
   uint32_t struct_size;
-  int32_t log_level;              /* OTR_LOG_; default OTR_LOG_WARNING */
-  otr_log_callback log_callback;  /* default NULL: nothing is logged */
+  int32_t log_level;             /* OTR_LOG_; default OTR_LOG_WARNING */
+  otr_log_callback log_callback; /* default NULL: nothing is logged */
   void *log_user_data;
-  int32_t workers;                /* threads per engine for updates and reductions; 0: the share of the
-                                     available cores that LOCAL_WORLD_SIZE leaves, at least 1 */
+  int32_t workers; /* threads per engine for updates and reductions; 0: the share of the
+                      available cores that LOCAL_WORLD_SIZE leaves, at least 1 */
   int32_t reserved0;
   uint64_t reserved[6];
 } otr_context_options;
@@ -198,20 +206,22 @@ OTR_API int32_t otr_context_create(const otr_context_options *options,
 /* Children keep working: they hold the context. Any thread. Since: 0.1 */
 OTR_API void otr_context_destroy(otr_context *context) OTR_NOEXCEPT;
 
-/* ---- Communicators ----------------------------------------------------------------------------- */
+/* ---- Communicators -----------------------------------------------------------------------------
+ */
 
 /* A group of ranks and its collectives. One handle is used by one thread at a time. */
 typedef struct otr_comm otr_comm;
 
 typedef struct otr_comm_options {
   uint32_t struct_size;
-  int32_t rank;          /* 0 .. world_size-1; otr_comm_from_env reads it from the environment */
-  int32_t world_size;    /* at least 1 */
+  int32_t rank;       /* 0 .. world_size-1; otr_comm_from_env reads it from the environment */
+  int32_t world_size; /* at least 1 */
   int32_t reserved0;
-  double timeout;        /* seconds that a collective call may wait for a silent rank, attach included;
-                            default 300 */
-  const char *job;       /* ranks of one job give the same text, no other job of this user on this host does;
-                            default: made of MASTER_ADDR, MASTER_PORT and the run's id and restart count */
+  double timeout; /* seconds that a collective call may wait for a silent rank, attach included;
+                     default 300 */
+  const char
+      *job; /* ranks of one job give the same text, no other job of this user on this host does;
+               default: made of MASTER_ADDR, MASTER_PORT and the run's id and restart count */
   uint64_t reserved[6];
 } otr_comm_options;
 
@@ -228,16 +238,16 @@ OTR_API int32_t otr_comm_create_threads(otr_context *context, int32_t world_size
                                         const otr_comm_options *options,
                                         otr_comm **out_comms) OTR_NOEXCEPT;
 
-/* A group of processes of one user on this host, over shared memory that no file name is needed for.
- * options: rank, world_size and job are required. A rank that dies is reported to all others within a
- * second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1 */
+/* A group of processes of one user on this host, over shared memory that no file name is needed
+ * for. options: rank, world_size and job are required. A rank that dies is reported to all others
+ * within a second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1 */
 OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options *options,
                                     otr_comm **out_comm) OTR_NOEXCEPT;
 
 /* The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
- * MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no such
- * variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout and job.
- * Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1 */
+ * MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
+ * such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+ * and job. Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1 */
 OTR_API int32_t otr_comm_from_env(otr_context *context, const otr_comm_options *options,
                                   otr_comm **out_comm) OTR_NOEXCEPT;
 
@@ -265,11 +275,12 @@ OTR_API int32_t otr_comm_all_reduce_sum(otr_comm *comm, double *values, size_t c
  * rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_comm_abort(otr_comm *comm, const char *reason) OTR_NOEXCEPT;
 
-/* Leaves the group; engines made from it keep their own part of it. A rank that still waits for this one
- * gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1 */
+/* Leaves the group; engines made from it keep their own part of it. A rank that still waits for
+ * this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1 */
 OTR_API void otr_comm_destroy(otr_comm *comm) OTR_NOEXCEPT;
 
-/* ---- Engine: life ------------------------------------------------------------------------------ */
+/* ---- Engine: life ------------------------------------------------------------------------------
+ */
 
 /* One model's training state on this rank: parameters, gradients, master weights, optimizer states.
  *   declared → otr_engine_add_parameter … → otr_engine_commit → { acquire / release, pass, step } …
@@ -278,21 +289,22 @@ OTR_API void otr_comm_destroy(otr_comm *comm) OTR_NOEXCEPT;
 typedef struct otr_engine otr_engine;
 
 /* Reads the configuration: DeepSpeed-compatible JSON, with own keys under "outrigger"
- * (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults (float32,
- * stage 0, AdamW, no clipping). The engine keeps the communicator. Local.
- * OTR_E_CONFIG: path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet.
- * Since: 0.1 */
+ * (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults
+ * (float32, stage 0, AdamW, no clipping). The engine keeps the communicator. Local. OTR_E_CONFIG:
+ * path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet. Since: 0.1
+ */
 OTR_API int32_t otr_engine_create(otr_comm *comm, const char *config_json,
                                   otr_engine **out_engine) OTR_NOEXCEPT;
 
 typedef struct otr_param_options {
   uint32_t struct_size;
-  int32_t trainable;      /* 1 (default); 0: frozen, stored but without gradient, master and states */
-  int64_t alias_of;       /* -1 (default), or the id of an earlier parameter that this name shares */
-  const char *group;      /* parameter group; default "default". Groups have hyperparameters of their own */
-  int32_t contributions;  /* gradients that one pass adds to this name; default 1. More are legal and
-                             cost a further reduction at the end of the pass */
-  int32_t replicated;     /* reserved for tensor parallelism; must be 0 */
+  int32_t trainable; /* 1 (default); 0: frozen, stored but without gradient, master and states */
+  int64_t alias_of;  /* -1 (default), or the id of an earlier parameter that this name shares */
+  const char
+      *group; /* parameter group; default "default". Groups have hyperparameters of their own */
+  int32_t contributions; /* gradients that one pass adds to this name; default 1. More are legal and
+                            cost a further reduction at the end of the pass */
+  int32_t replicated;    /* reserved for tensor parallelism; must be 0 */
   uint64_t reserved[6];
 } otr_param_options;
 
@@ -302,17 +314,17 @@ OTR_API int32_t otr_param_options_init(otr_param_options *options, size_t size) 
 /* Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
  * float16 or float64, any strides; data may be NULL: the value is then 0 until
  * otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
- * Every rank declares the same parameters in the same order; rank 0's values win. For an alias, initial
- * is NULL or has the same shape and is not read. Ids count from 0. Local.
- * OTR_E_STATE after commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
+ * Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
+ * initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
+ * commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
 OTR_API int32_t otr_engine_add_parameter(otr_engine *engine, const char *name,
                                          const otr_tensor *initial,
                                          const otr_param_options *options,
                                          int64_t *out_id) OTR_NOEXCEPT;
 
 /* Compares configuration and declarations over the ranks, lays parameters out, allocates all big
- * blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and its
- * rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1 */
+ * blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
+ * its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1 */
 OTR_API int32_t otr_engine_commit(otr_engine *engine) OTR_NOEXCEPT;
 
 /* Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
@@ -323,20 +335,23 @@ OTR_API int32_t otr_engine_finalize(otr_engine *engine) OTR_NOEXCEPT;
  * this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_engine_abort(otr_engine *engine, const char *reason) OTR_NOEXCEPT;
 
-/* OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any thread.
- * Since: 0.1 */
+/* OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any
+ * thread. Since: 0.1 */
 OTR_API int32_t otr_engine_check(otr_engine *engine) OTR_NOEXCEPT;
 
-/* Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1 */
+/* Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1
+ */
 OTR_API void otr_engine_destroy(otr_engine *engine) OTR_NOEXCEPT;
 
 /* Passes not destroyed yet; for leak tests. Any thread. Since: 0.1 */
 OTR_API int32_t otr_engine_live_children(const otr_engine *engine, int64_t *out_count) OTR_NOEXCEPT;
 
-/* ---- Engine: parameters ------------------------------------------------------------------------ */
+/* ---- Engine: parameters ------------------------------------------------------------------------
+ */
 
 /* Parameters declared, aliases and frozen ones included. Any thread. Since: 0.1 */
-OTR_API int32_t otr_engine_parameter_count(const otr_engine *engine, int64_t *out_count) OTR_NOEXCEPT;
+OTR_API int32_t otr_engine_parameter_count(const otr_engine *engine,
+                                           int64_t *out_count) OTR_NOEXCEPT;
 
 /* OTR_E_NOT_FOUND gives the nearest known name. Any thread. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_id(const otr_engine *engine, const char *name,
@@ -346,16 +361,16 @@ OTR_API int32_t otr_engine_parameter_id(const otr_engine *engine, const char *na
 OTR_API int32_t otr_engine_parameter_name(const otr_engine *engine, int64_t id,
                                           const char **out_name) OTR_NOEXCEPT;
 
-/* The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the engine.
- * Any thread. Since: 0.1 */
+/* The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the
+ * engine. Any thread. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id, int32_t *out_ndim,
                                            const int64_t **out_shape) OTR_NOEXCEPT;
 
 /* Makes the parameters readable in the published format (the compute dtype), or in float32 with
  * OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
- * belong to the engine. Read-only, valid until the matching release or the next step, whichever comes
- * first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one host, where
- * a tensor in the published format is a pointer and costs nothing. Since: 0.1 */
+ * belong to the engine. Read-only, valid until the matching release or the next step, whichever
+ * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one
+ * host, where a tensor in the published format is a pointer and costs nothing. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
@@ -371,28 +386,30 @@ OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int6
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
 enum {
-  OTR_VALUE_MASTER = 0,     /* the weight that the optimizer updates */
-  OTR_VALUE_PUBLISHED = 1,  /* the weight that acquire shows */
-  OTR_VALUE_EXP_AVG = 2,    /* Adam's first moment */
-  OTR_VALUE_EXP_AVG_SQ = 3  /* Adam's second moment */
+  OTR_VALUE_MASTER = 0,    /* the weight that the optimizer updates */
+  OTR_VALUE_PUBLISHED = 1, /* the weight that acquire shows */
+  OTR_VALUE_EXP_AVG = 2,   /* Adam's first moment */
+  OTR_VALUE_EXP_AVG_SQ = 3 /* Adam's second moment */
 };
 
-/* Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16, float16 or
- * float64, rounded to nearest even) on every rank. An alias reads what it shares. Collective.
- * OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1 */
+/* Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
+ * float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
+ * Collective. OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_read(otr_engine *engine, int64_t id, int32_t value,
                                           const otr_tensor *out) OTR_NOEXCEPT;
 
-/* Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the published value.
- * Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1 */
+/* Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the
+ * published value. Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1
+ */
 OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id,
                                            const otr_tensor *value) OTR_NOEXCEPT;
 
-/* ---- Engine: hyperparameters, configuration, memory --------------------------------------------- */
+/* ---- Engine: hyperparameters, configuration, memory ---------------------------------------------
+ */
 
-/* Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the next
- * step on. Every rank sets the same value; step compares. Local.
- * OTR_E_NOT_FOUND: no such group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1 */
+/* Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the
+ * next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
+ * group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1 */
 OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group, const char *name,
                                            double value) OTR_NOEXCEPT;
 
@@ -400,9 +417,10 @@ OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group
 OTR_API int32_t otr_engine_get_group_value(const otr_engine *engine, const char *group,
                                            const char *name, double *out_value) OTR_NOEXCEPT;
 
-/* The configuration in effect: every key with its value and origin ("user", "default", "derived"), as
- * JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
- * buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1 */
+/* The configuration in effect: every key with its value and origin ("user", "default", "derived"),
+ * as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
+ * buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1
+ */
 OTR_API int32_t otr_engine_config(const otr_engine *engine, char *buffer,
                                   size_t *inout_size) OTR_NOEXCEPT;
 
@@ -414,34 +432,38 @@ OTR_API int32_t otr_config_check(const char *config_json, int32_t world_size, ch
 typedef struct otr_memory_entry {
   uint32_t struct_size;
   uint32_t reserved0;
-  const char *purpose;     /* "published parameters", "master weights", …; static */
-  int64_t resident_bytes;  /* now. A block that ranks of one host share is charged by slices, so the sum
-                              over ranks counts it once */
-  int64_t peak_bytes;      /* the most there was since commit */
+  const char *purpose;    /* "published parameters", "master weights", …; static */
+  int64_t resident_bytes; /* now. A block that ranks of one host share is charged by slices, so the
+                             sum over ranks counts it once */
+  int64_t peak_bytes;     /* the most there was since commit */
 } otr_memory_entry;
 
-/* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak of
- * the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the number
- * there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1 */
+/* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
+ * of the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the
+ * number there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few.
+ * Local. Since: 0.1 */
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 
-/* ---- Backward pass ------------------------------------------------------------------------------ */
+/* ---- Backward pass ------------------------------------------------------------------------------
+ */
 
-/* One backward pass: from the gradients of the outputs to the gradients of the parameters. Every rank
- * makes the same number of passes in a window; a rank without data begins and ends an empty one. */
+/* One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
+ * rank makes the same number of passes in a window; a rank without data begins and ends an empty
+ * one. */
 typedef struct otr_pass otr_pass;
 
-/* Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before the
- * host's backward runs. output_grads: count tensors of any shape and strides, float32, bfloat16,
- * float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0, output_grads
- * then NULL. They are copied. One pass of an engine is open at a time. Local.
+/* Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
+ * the host's backward runs. output_grads: count tensors of any shape and strides, float32,
+ * bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
+ * output_grads then NULL. They are copied. One pass of an engine is open at a time. Local.
  * OTR_E_STATE: not committed, or a pass is open. Since: 0.1 */
 OTR_API int32_t otr_pass_begin(otr_engine *engine, const otr_tensor *output_grads, int64_t count,
                                const otr_call_info *info, otr_pass **out_pass) OTR_NOEXCEPT;
 
-/* The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the pass;
- * its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since: 0.1 */
+/* The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the
+ * pass; its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since:
+ * 0.1 */
 OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
                                          otr_tensor *out_tensor) OTR_NOEXCEPT;
 
@@ -449,29 +471,30 @@ OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
  * computation of its own. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_scale(const otr_pass *pass, double *out_scale) OTR_NOEXCEPT;
 
-/* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned by the
- * pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's again from
- * then on, and no view of it may be used. One at a time for each parameter. Asking
- * never waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
+/* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
+ * by the pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's
+ * again from then on, and no view of it may be used. One at a time for each parameter. Asking never
+ * waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
-/* Adds a gradient, from the scaled output gradients, to a parameter: the slot that otr_pass_get_slot
- * gave (same data pointer; nothing is copied), or any tensor of the parameter's shape, float32,
- * bfloat16, float16 or float64, any strides, which is copied and may be freed after the call.
- * Contributions add, in the order of calls. Any thread.
- * OTR_E_STATE: the parameter is frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1 */
+/* Adds a gradient, from the scaled output gradients, to a parameter: the slot that
+ * otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
+ * shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
+ * the call. Contributions add, in the order of calls. Any thread. OTR_E_STATE: the parameter is
+ * frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1 */
 OTR_API int32_t otr_pass_add_grad(otr_pass *pass, int64_t id, const otr_tensor *grad,
                                   const otr_call_info *info) OTR_NOEXCEPT;
 
-/* Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go out. Does
- * not wait for other ranks. Local. Since: 0.1 */
+/* Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
+ * out. Does not wait for other ranks. Local. Since: 0.1 */
 OTR_API int32_t otr_pass_end(otr_pass *pass) OTR_NOEXCEPT;
 
-/* A pass that was not ended is abandoned: the next step discards the accumulation window on all ranks,
- * unless nothing was added to it, and says so. Local. Since: 0.1 */
+/* A pass that was not ended is abandoned: the next step discards the accumulation window on all
+ * ranks, unless nothing was added to it, and says so. Local. Since: 0.1 */
 OTR_API void otr_pass_destroy(otr_pass *pass) OTR_NOEXCEPT;
 
-/* ---- Step --------------------------------------------------------------------------------------- */
+/* ---- Step ---------------------------------------------------------------------------------------
+ */
 
 enum {
   OTR_STEP_ACCUMULATED = 1, /* not a boundary: gradients are kept, nothing was updated */
@@ -486,36 +509,39 @@ enum {
 
 typedef struct otr_step_report {
   uint32_t struct_size;
-  int32_t outcome;          /* OTR_STEP_ */
-  int32_t reason;           /* OTR_SKIP_ */
-  int32_t nonfinite_rank;   /* rank whose contribution was not finite; -1: none, or only the sum was not */
-  int64_t nonfinite_param;  /* lowest id of a parameter whose gradient is not finite; -1: none */
-  int64_t nonfinite_count;  /* elements not finite, over all ranks and parameters */
-  int64_t micro_steps;      /* step calls since commit */
-  int64_t applied_steps;    /* updates since commit */
-  int64_t skipped_steps;    /* skips since commit */
-  double grad_norm;         /* L2 norm of the mean gradient, before clipping; Inf or NaN if skipped for it */
-  double clip_coefficient;  /* factor that clipping applied; 1: none */
-  double loss_scale;        /* of this window's passes */
-  double lr;                /* of the default group, as used */
-  int64_t updates;          /* elements whose update was not zero, over all ranks */
-  int64_t vanished;         /* of these, the ones whose weight stayed the same after rounding */
+  int32_t outcome;         /* OTR_STEP_ */
+  int32_t reason;          /* OTR_SKIP_ */
+  int32_t nonfinite_rank;  /* rank whose contribution was not finite; -1: none, or only the sum was
+                              not */
+  int64_t nonfinite_param; /* lowest id of a parameter whose gradient is not finite; -1: none */
+  int64_t nonfinite_count; /* elements not finite, over all ranks and parameters */
+  int64_t micro_steps;     /* step calls since commit */
+  int64_t applied_steps;   /* updates since commit */
+  int64_t skipped_steps;   /* skips since commit */
+  double
+      grad_norm; /* L2 norm of the mean gradient, before clipping; Inf or NaN if skipped for it */
+  double clip_coefficient; /* factor that clipping applied; 1: none */
+  double loss_scale;       /* of this window's passes */
+  double lr;               /* of the default group, as used */
+  int64_t updates;         /* elements whose update was not zero, over all ranks */
+  int64_t vanished;        /* of these, the ones whose weight stayed the same after rounding */
 } otr_step_report;
 
 #define OTR_STEP_REPORT_INIT \
   {(uint32_t)sizeof(otr_step_report), 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0}
 
-/* Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes the
- * global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or struct_size
- * set. Acquired tensors become invalid at a boundary. Collective.
- * A skip is a success. On failure before the update nothing has changed; during it the engine is
- * poisoned. OTR_E_STATE: a pass is open, or none was made. Since: 0.1 */
+/* Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
+ * the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
+ * struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
+ * On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
+ * a pass is open, or none was made. Since: 0.1 */
 OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
 
-/* ---- Optimizer and shard, without an engine ------------------------------------------------------ */
+/* ---- Optimizer and shard, without an engine
+ * ------------------------------------------------------ */
 
-/* A flat piece of parameters, gradients and states. The caller owns weights and gradients, the shard
- * owns the states. */
+/* A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
+ * shard owns the states. */
 typedef struct otr_shard otr_shard;
 
 /* An update rule with its hyperparameters. */
@@ -524,10 +550,11 @@ typedef struct otr_optimizer otr_optimizer;
 typedef struct otr_shard_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const char *name;             /* names the random stream of stochastic rounding; default "shard" */
-  int64_t first_element;        /* index of the first element in the whole parameter: the same bits
-                                   however it is cut, if cuts are multiples of 256; default 0 */
-  const otr_tensor *published;  /* bfloat16, 1-D, same count: receives the updated weights; default NULL */
+  const char *name;      /* names the random stream of stochastic rounding; default "shard" */
+  int64_t first_element; /* index of the first element in the whole parameter: the same bits
+                            however it is cut, if cuts are multiples of 256; default 0 */
+  const otr_tensor
+      *published; /* bfloat16, 1-D, same count: receives the updated weights; default NULL */
   uint64_t reserved[6];
 } otr_shard_options;
 
@@ -535,16 +562,17 @@ typedef struct otr_shard_options {
 OTR_API int32_t otr_shard_options_init(otr_shard_options *options, size_t size) OTR_NOEXCEPT;
 
 /* Wraps caller's memory: weights (float32 or bfloat16) and grads (float32 or bfloat16), both 1-D,
- * contiguous, of the same count. The memory of weights, grads and published is used until destroy; the
- * tensor structs, shapes and strings are read during the call only. options: NULL for defaults. Local.
- * Since: 0.1 */
+ * contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+ * the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
+ * Local. Since: 0.1 */
 OTR_API int32_t otr_shard_wrap(otr_context *context, const otr_tensor *weights,
                                const otr_tensor *grads, const otr_shard_options *options,
                                otr_shard **out_shard) OTR_NOEXCEPT;
 
-/* A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step and
- * stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1 */
-OTR_API int32_t otr_shard_state(otr_shard *shard, int32_t value, otr_tensor *out_tensor) OTR_NOEXCEPT;
+/* A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
+ * and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1 */
+OTR_API int32_t otr_shard_state(otr_shard *shard, int32_t value,
+                                otr_tensor *out_tensor) OTR_NOEXCEPT;
 
 /* Bytes of states that the shard owns. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_state_bytes(const otr_shard *shard, int64_t *out_bytes) OTR_NOEXCEPT;
@@ -562,12 +590,12 @@ OTR_API int32_t otr_optimizer_create(otr_context *context, const char *optimizer
 OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *name,
                                         double value) OTR_NOEXCEPT;
 
-/* One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check, clip,
- * update; nothing is changed when it skips. The first step with a shard allocates its states. report as for
- * otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped by an
- * optimizer of other formats before. Since: 0.1 */
-OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count,
-                                   otr_step_report *report) OTR_NOEXCEPT;
+/* One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check,
+ * clip, update; nothing is changed when it skips. The first step with a shard allocates its states.
+ * report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
+ * was stepped by an optimizer of other formats before. Since: 0.1 */
+OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
+                                   int64_t count, otr_step_report *report) OTR_NOEXCEPT;
 
 /* Shards that it stepped stay usable. Local. Any thread. Since: 0.1 */
 OTR_API void otr_optimizer_destroy(otr_optimizer *optimizer) OTR_NOEXCEPT;

@@ -257,8 +257,7 @@ TEST_P(Conformance, DuplicatesWorkSideBySide) {
     std::thread background([&] {
       try {
         work(*other, 100000);
-        const auto ticket = other->reduce_scatter(
-            *shared, 0, 4, [](auto) {}, "shared");
+        const auto ticket = other->reduce_scatter(*shared, 0, 4, [](auto) {}, "shared");
         other->wait_drained(ticket, "shared");
       } catch (const std::exception& error) {
         trouble = error.what();
@@ -288,24 +287,14 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     refused("root below", [&] { c.broadcast(data, -1, "x"); });
     refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
     refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
-    refused("slices too large", [&] {
-      c.reduce_scatter(
-          *window, 0, 65, [](auto) {}, "x");
-    });
-    refused("offset too large", [&] {
-      c.reduce_scatter(
-          *window, 65, 0, [](auto) {}, "x");
-    });
-    refused("overflow", [&] {
-      c.reduce_scatter(
-          *window, 1, SIZE_MAX, [](auto) {}, "x");
-    });
+    refused("slices too large", [&] { c.reduce_scatter(*window, 0, 65, [](auto) {}, "x"); });
+    refused("offset too large", [&] { c.reduce_scatter(*window, 65, 0, [](auto) {}, "x"); });
+    refused("overflow", [&] { c.reduce_scatter(*window, 1, SIZE_MAX, [](auto) {}, "x"); });
     refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
     refused("window of another job", [&] {
       const auto self = make_self();
       const auto foreign = self->create_window(WindowKind::per_rank, 64, "w");
-      c.reduce_scatter(
-          *foreign, 0, 1, [](auto) {}, "x");
+      c.reduce_scatter(*foreign, 0, 1, [](auto) {}, "x");
     });
     refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
     c.barrier("still in step");

@@ -218,9 +218,7 @@ TEST(ShmFault, ManyDeathsAtRandomMoments) {
       }
       const auto window = c.create_window(WindowKind::per_rank, 100000, "w");
       for (;;) {
-        c.wait_drained(c.reduce_scatter(
-                           *window, 0, 50000, [](auto) {}, "r"),
-                       "d");
+        c.wait_drained(c.reduce_scatter(*window, 0, 50000, [](auto) {}, "r"), "d");
         c.all_gather_window(*window, 0, 50000, "g");
         static_cast<void>(c.create_window(WindowKind::common, 100000, "c"));
       }
@@ -261,7 +259,7 @@ TEST(ShmFault, AStoppedRankIsATimeoutThatNamesIt) {
 // A storm of signals neither ends a wait nor postpones its end.
 TEST(ShmFault, SignalsDoNotDisturbWaits) {
   const auto outcomes = run({Provider::shm, 2, 1.0}, [](Communicator& c) {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) {};  // no SA_RESTART
     sigaction(SIGALRM, &action, nullptr);
     const itimerval every{{0, 2000}, {0, 2000}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank dies or falls silent inside the engine: every survivor learns who, where, and soon; its engine is
-// poisoned and can be destroyed; nothing stays behind.
+// A rank dies or falls silent inside the engine: every survivor learns who, where, and soon; its
+// engine is poisoned and can be destroyed; nothing stays behind.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,8 +32,8 @@ otr_tensor scalar_grad(float* one) {
 }
 
 // Runs windows until something fails, with `fault` called at its place; tells how it failed.
-Bytes run_until_failure(const Case& c, int32_t rank, otr_comm* comm, const char* place, int32_t victim,
-                        const std::function<void()>& fault) {
+Bytes run_until_failure(const Case& c, int32_t rank, otr_comm* comm, const char* place,
+                        int32_t victim, const std::function<void()>& fault) {
   otr_engine* engine = nullptr;
   NEED(otr_engine_create(comm, config_of(c).c_str(), &engine));
   std::vector<int64_t> shape{3000};
@@ -42,7 +42,8 @@ Bytes run_until_failure(const Case& c, int32_t rank, otr_comm* comm, const char*
   for (int i = 0; i < 4; ++i) {
     otr_tensor initial;
     NEED(otr_tensor_init(values.data(), "float32", 1, shape.data(), &initial));
-    NEED(otr_engine_add_parameter(engine, ("p" + std::to_string(i)).c_str(), &initial, nullptr, &ids[i]));
+    NEED(otr_engine_add_parameter(engine, ("p" + std::to_string(i)).c_str(), &initial, nullptr,
+                                  &ids[i]));
   }
   const auto at = [&](const char* here) {
     if (rank == victim && std::strcmp(here, place) == 0) fault();
@@ -88,7 +89,8 @@ Outcome outcome_of(const RankResult& result) {
   Outcome outcome{};
   EXPECT_EQ(result.error, "");
   EXPECT_EQ(result.bytes.size(), sizeof outcome);
-  if (result.bytes.size() == sizeof outcome) std::memcpy(&outcome, result.bytes.data(), sizeof outcome);
+  if (result.bytes.size() == sizeof outcome)
+    std::memcpy(&outcome, result.bytes.data(), sizeof outcome);
   return outcome;
 }
 
@@ -107,9 +109,10 @@ TEST_P(Fault, KilledRankIsNamedWithinASecond) {
   Case c{Provider::shm, 3, 2, "bf16 master and states", order, 1, 0.5};
   c.bucket = 3000;
   const auto before = listing("/dev/shm");
-  const auto results = run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
-    return run_until_failure(c, rank, comm, place, victim, [] { kill(getpid(), SIGKILL); });
-  });
+  const auto results =
+      run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
+        return run_until_failure(c, rank, comm, place, victim, [] { kill(getpid(), SIGKILL); });
+      });
   for (int32_t rank = 0; rank < c.world; ++rank) {
     if (rank == victim) {
       EXPECT_EQ(results[static_cast<size_t>(rank)].signal, SIGKILL);
@@ -158,14 +161,17 @@ TEST(Silence, StoppedRankIsNamedAtTheDeadline) {
 
 TEST(Leaving, AnEngineDestroyedEarlyIsReported) {
   const Case c{Provider::threads, 2, 2, "float32", "micro_step", 1, 0.0};
-  const auto results = run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
-    if (rank == 0) return run_until_failure(c, rank, comm, "", -1, [] {});
-    otr_engine* engine = nullptr;
-    NEED(otr_engine_create(comm, config_of(c).c_str(), &engine));
-    otr_engine_destroy(engine);
-    otr_comm_destroy(nullptr);
-    return Bytes{};
-  }, 5.0);
+  const auto results = run_ranks(
+      c.provider, c.world,
+      [&](int32_t rank, otr_context*, otr_comm* comm) {
+        if (rank == 0) return run_until_failure(c, rank, comm, "", -1, [] {});
+        otr_engine* engine = nullptr;
+        NEED(otr_engine_create(comm, config_of(c).c_str(), &engine));
+        otr_engine_destroy(engine);
+        otr_comm_destroy(nullptr);
+        return Bytes{};
+      },
+      5.0);
   const Outcome outcome = outcome_of(results[0]);
   EXPECT_TRUE(outcome.status == OTR_E_PEER_DEAD) << outcome.text;
   EXPECT_NE(std::string(outcome.text).find("rank 1"), std::string::npos) << outcome.text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The equality promises: over communicators, stages, bucket sizes, buffers, worker threads and order of
-// arrival, every rank of every run has exactly the bits of the plain simulation.
+// The equality promises: over communicators, stages, bucket sizes, buffers, worker threads and
+// order of arrival, every rank of every run has exactly the bits of the plain simulation.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,17 +25,18 @@ const Bytes& expected_for(const Case& c) {
 }
 
 void expect_equal(const Case& c) {
-  const auto results = run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
-    return train(c, rank, comm).bytes();
-  });
+  const auto results = run_ranks(
+      c.provider, c.world,
+      [&](int32_t rank, otr_context*, otr_comm* comm) { return train(c, rank, comm).bytes(); });
   for (size_t rank = 0; rank < results.size(); ++rank) {
     ASSERT_EQ(results[rank].error, "") << text_of(c) << " rank " << rank;
-    EXPECT_EQ(first_difference(results[rank].bytes, expected_for(c)), "") << text_of(c) << " rank " << rank;
+    EXPECT_EQ(first_difference(results[rank].bytes, expected_for(c)), "")
+        << text_of(c) << " rank " << rank;
   }
 }
 
-// Every combination of what bits may depend on, on every stage and communicator; what they may not depend
-// on is varied along the way, each value with each other.
+// Every combination of what bits may depend on, on every stage and communicator; what they may not
+// depend on is varied along the way, each value with each other.
 void sweep(Provider provider, int32_t first_world, int32_t last_world) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
@@ -45,7 +46,8 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world) {
           for (const int32_t accumulation : {1, 3}) {
             for (const double clip : {0.0, 0.5}) {
               Case c{provider, world, stage, precision, order, accumulation, clip};
-              c.bucket = std::array<int64_t, 3>{256, 1500, 1 << 20}[static_cast<size_t>(variant % 3)];
+              c.bucket =
+                  std::array<int64_t, 3>{256, 1500, 1 << 20}[static_cast<size_t>(variant % 3)];
               c.buffers = 1 + variant % 4;
               c.workers = 1 + 2 * (variant % 2);
               c.unused = variant % 5 == 0 ? "zero" : "skip";
@@ -70,7 +72,8 @@ TEST(Matrix, BucketsBuffersAndWorkersInFull) {
     for (const int64_t bucket : {int64_t{1}, int64_t{512}, int64_t{1500}, int64_t{1} << 30}) {
       for (const int32_t buffers : {1, 2, 64}) {
         for (const int32_t workers : {1, 2, 5}) {
-          Case c{Provider::threads, 3, 2, precision, "micro_step", 3, 0.5, bucket, buffers, workers};
+          Case c{Provider::threads, 3,      2, precision, "micro_step", 3, 0.5, bucket,
+                 buffers,           workers};
           c.scramble = true;
           expect_equal(c);
         }

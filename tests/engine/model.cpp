@@ -22,7 +22,8 @@ constexpr Format F32 = Format::float32;
 constexpr Format B16 = Format::bfloat16;
 const std::vector<Precision> kPrecisions{
     {"float32", F32, F32, F32, F32, F32, Rounding::nearest, ""},
-    {"bf16, float32 master", B16, F32, F32, F32, B16, Rounding::nearest, R"("bf16": {"enabled": true},)"},
+    {"bf16, float32 master", B16, F32, F32, F32, B16, Rounding::nearest,
+     R"("bf16": {"enabled": true},)"},
     {"bf16, float32 master, float32 accumulator", B16, F32, F32, F32, F32, Rounding::nearest,
      R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)"},
     {"bf16 master and states", B16, B16, B16, B16, B16, Rounding::nearest,
@@ -46,9 +47,11 @@ float noise(uint64_t a, uint64_t b, uint64_t c) {
 ModelParameter parameter(std::string name, std::vector<int64_t> shape, bool trainable = true,
                          int64_t alias_of = -1) {
   static uint64_t serial = 1;
-  const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  const int64_t count =
+      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   ModelParameter p{std::move(name), std::move(shape), count, trainable, alias_of, {}};
-  for (int64_t i = 0; i < count; ++i) p.initial.push_back(noise(serial, 99, static_cast<uint64_t>(i)));
+  for (int64_t i = 0; i < count; ++i)
+    p.initial.push_back(noise(serial, 99, static_cast<uint64_t>(i)));
   ++serial;
   return p;
 }
@@ -86,29 +89,31 @@ std::string config_of(const Case& c) {
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}"}}}})",
-      p.json, c.clip, c.accumulation, kLr, kDecay, c.stage, c.bucket, states, c.order, c.buffers, c.workers,
-      kSeed, c.unused);
+      p.json, c.clip, c.accumulation, kLr, kDecay, c.stage, c.bucket, states, c.order, c.buffers,
+      c.workers, kSeed, c.unused);
 }
 
 std::string text_of(const Case& c) {
-  return fmt::format("{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-                     "{}", name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip,
-                     c.bucket, c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "");
+  return fmt::format(
+      "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
+      "{}",
+      name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
+      c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "");
 }
 
 const std::vector<ModelParameter>& model_parameters() {
   static const std::vector<ModelParameter> kParameters{
-      parameter("matrix", {7, 131}),         // 0: over several leaves, not divisible
-      parameter("scalar", {}),               // 1: smaller than any world
-      parameter("empty", {0, 5}),            // 2
-      parameter("leaf", {256}),              // 3: one leaf exactly
-      parameter("frozen", {17}, false),      // 4
-      parameter("tied", {33, 9}),            // 5: shared with 8
-      parameter("missing on some", {300}),   // 6
-      parameter("unused in window 2", {5}),  // 7
+      parameter("matrix", {7, 131}),              // 0: over several leaves, not divisible
+      parameter("scalar", {}),                    // 1: smaller than any world
+      parameter("empty", {0, 5}),                 // 2
+      parameter("leaf", {256}),                   // 3: one leaf exactly
+      parameter("frozen", {17}, false),           // 4
+      parameter("tied", {33, 9}),                 // 5: shared with 8
+      parameter("missing on some", {300}),        // 6
+      parameter("unused in window 2", {5}),       // 7
       parameter("tied again", {33, 9}, true, 5),  // 8
-      parameter("late", {1000}),             // 9: one contribution more than declared
-      parameter("vector", {3}),              // 10
+      parameter("late", {1000}),                  // 9: one contribution more than declared
+      parameter("vector", {3}),                   // 10
   };
   return kParameters;
 }
@@ -124,7 +129,8 @@ std::vector<Contribution> contributions(int32_t rank, int32_t window, int32_t mi
     for (int64_t i = 0; i < p.count; ++i) {
       const auto e = static_cast<uint64_t>(i);
       const int exponent = static_cast<int>(hash(who, e, salt) % 12) - 6;
-      c.values.push_back(std::ldexp(noise(who, static_cast<uint64_t>(id) + 50 * salt, e), exponent));
+      c.values.push_back(
+          std::ldexp(noise(who, static_cast<uint64_t>(id) + 50 * salt, e), exponent));
     }
     all.push_back(std::move(c));
   };
@@ -146,8 +152,8 @@ namespace {
 
 otr_tensor tensor_of(const std::vector<int64_t>& shape, const std::vector<float>& values) {
   otr_tensor t;
-  NEED(otr_tensor_init(const_cast<float*>(values.data()), "float32", static_cast<int32_t>(shape.size()),
-                       const_cast<int64_t*>(shape.data()), &t));
+  NEED(otr_tensor_init(const_cast<float*>(values.data()), "float32",
+                       static_cast<int32_t>(shape.size()), const_cast<int64_t*>(shape.data()), &t));
   return t;
 }
 
@@ -179,7 +185,9 @@ void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, i
     // Contributions to one parameter keep their order: that is what bits depend on.
     std::stable_sort(all.begin(), all.end(), [&](const Contribution& a, const Contribution& b) {
       const auto salt = static_cast<uint64_t>(rank * 7 + window);
-      const auto key = [&](int64_t id) { return hash(static_cast<uint64_t>(id == 8 ? 5 : id), salt, 3); };
+      const auto key = [&](int64_t id) {
+        return hash(static_cast<uint64_t>(id == 8 ? 5 : id), salt, 3);
+      };
       return key(a.id) < key(b.id);
     });
   }
@@ -189,7 +197,8 @@ void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, i
     if (contribution.id % 2 == 1 && p.count > 0) {  // half of them through slots
       otr_tensor slot;
       NEED(otr_pass_get_slot(pass, contribution.id, &slot));
-      const Format format = slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16 : Format::float32;
+      const Format format =
+          slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16 : Format::float32;
       kernels::convert(slot.data, format, contribution.values.data(), Format::float32, p.count);
       grad = slot;
     }
@@ -257,7 +266,8 @@ Bytes Trained::bytes() const {
 }
 
 std::string first_difference(const Bytes& got, const Bytes& expected) {
-  if (got.size() != expected.size()) return fmt::format("{} bytes instead of {}", got.size(), expected.size());
+  if (got.size() != expected.size())
+    return fmt::format("{} bytes instead of {}", got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     if (got[i] != expected[i]) return fmt::format("byte {} of {}", i, got.size());
   }

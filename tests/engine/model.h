@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model of awkward parameters with made-up gradients, trained through the C API, and the same
-// training written down plainly from the contract's formulas: whole parameters, no buckets, no ranks.
+// A small model of awkward parameters with made-up gradients, trained through the C API, and the
+// same training written down plainly from the contract's formulas: whole parameters, no buckets, no
+// ranks.
 #pragma once
 
 #include <string>
@@ -45,9 +46,10 @@ struct ModelParameter {
 };
 [[nodiscard]] const std::vector<ModelParameter>& model_parameters();
 inline constexpr int32_t kWindows = 4;
-// What a rank contributes in one pass, in order. Some ranks miss some parameters; one parameter is unused
-// in one window; one gets a contribution more than declared.
-[[nodiscard]] std::vector<Contribution> contributions(int32_t rank, int32_t window, int32_t micro_step);
+// What a rank contributes in one pass, in order. Some ranks miss some parameters; one parameter is
+// unused in one window; one gets a contribution more than declared.
+[[nodiscard]] std::vector<Contribution> contributions(int32_t rank, int32_t window,
+                                                      int32_t micro_step);
 
 // Everything that training leaves behind, as float32 and float64 bit patterns.
 struct Trained {
@@ -55,8 +57,8 @@ struct Trained {
     std::vector<float> published, master, exp_avg, exp_avg_sq;
   };
   std::vector<Values> parameters;
-  std::vector<double> norms, clips;          // per window
-  std::vector<int64_t> updates, vanished;    // per window
+  std::vector<double> norms, clips;        // per window
+  std::vector<int64_t> updates, vanished;  // per window
   [[nodiscard]] Bytes bytes() const;
 };
 

@@ -30,8 +30,8 @@ RankResult guarded(const RankBody& body, int32_t rank, otr_context* context, otr
   return result;
 }
 
-std::vector<RankResult> run_threads(int32_t world, const RankBody& body, const otr_comm_options& options,
-                                    int32_t workers) {
+std::vector<RankResult> run_threads(int32_t world, const RankBody& body,
+                                    const otr_comm_options& options, int32_t workers) {
   otr_context* context = make_context(workers);
   std::vector<otr_comm*> comms(static_cast<size_t>(world));
   NEED(otr_comm_create_threads(context, world, &options, comms.data()));
@@ -62,7 +62,8 @@ void write_all(int fd, const void* data, size_t size) {
 Bytes read_all(int fd) {
   Bytes bytes;
   unsigned char buffer[65536];
-  for (ssize_t n = 0; (n = read(fd, buffer, sizeof buffer)) > 0;) bytes.insert(bytes.end(), buffer, buffer + n);
+  for (ssize_t n = 0; (n = read(fd, buffer, sizeof buffer)) > 0;)
+    bytes.insert(bytes.end(), buffer, buffer + n);
   close(fd);
   return bytes;
 }
@@ -138,12 +139,12 @@ const char* name_of(Provider provider) {
 
 void need(int32_t status, const char* call) {
   if (status == OTR_OK) return;
-  throw std::runtime_error(std::string(otr_status_name(status)) + ": " + otr_last_error_message() + " [" +
-                           call + "]");
+  throw std::runtime_error(std::string(otr_status_name(status)) + ": " + otr_last_error_message() +
+                           " [" + call + "]");
 }
 
-std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body, double timeout,
-                                  int32_t workers) {
+std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body,
+                                  double timeout, int32_t workers) {
   otr_comm_options options;
   NEED(otr_comm_options_init(&options, sizeof options));
   options.timeout = timeout;

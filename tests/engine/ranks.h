@@ -20,13 +20,14 @@ using RankBody = std::function<Bytes(int32_t rank, otr_context* context, otr_com
 
 struct RankResult {
   Bytes bytes;
-  std::string error;   // "" or why the body threw
-  int signal = 0;      // that ended the process (shm)
+  std::string error;  // "" or why the body threw
+  int signal = 0;     // that ended the process (shm)
 };
 
 // threads: a thread a rank. shm: a process a rank (forked: call it from a single-threaded program).
-[[nodiscard]] std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body,
-                                                double timeout = 60, int32_t workers = 1);
+[[nodiscard]] std::vector<RankResult> run_ranks(Provider provider, int32_t world,
+                                                const RankBody& body, double timeout = 60,
+                                                int32_t workers = 1);
 
 // Throws std::runtime_error with the library's text unless status is OTR_OK.
 void need(int32_t status, const char* call);

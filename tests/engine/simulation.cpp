@@ -28,9 +28,11 @@ float rounded(float value, Format format) {
 // A parameter's sum over ranks and passes, by the contract's formulas.
 class Sum {
  public:
-  Sum(const Case& c, size_t count) : case_(c), p_(precision_of(c)), acc_(count, 0.0F), count_(count) {}
+  Sum(const Case& c, size_t count)
+      : case_(c), p_(precision_of(c)), acc_(count, 0.0F), count_(count) {}
 
-  void window(const std::vector<std::vector<std::vector<std::vector<float>>>>& given, int32_t declared) {
+  void window(const std::vector<std::vector<std::vector<std::vector<float>>>>& given,
+              int32_t declared) {
     // given[micro step][rank] = contributions
     if (case_.order == "boundary") {
       std::vector<std::vector<float>> local;
@@ -67,7 +69,8 @@ class Sum {
     return g;
   }
   void accumulate(std::vector<float>& acc, const std::vector<float>& s, bool& first) const {
-    for (size_t i = 0; i < count_; ++i) acc[i] = rounded(first ? s[i] : acc[i] + s[i], p_.accumulator);
+    for (size_t i = 0; i < count_; ++i)
+      acc[i] = rounded(first ? s[i] : acc[i] + s[i], p_.accumulator);
     first = false;
   }
   [[nodiscard]] std::vector<float> add_up(const std::vector<std::vector<float>>& list, int32_t from,
@@ -76,7 +79,8 @@ class Sum {
     bool first = true;
     for (int32_t k = from; k < std::min<int32_t>(to, static_cast<int32_t>(list.size())); ++k) {
       const std::vector<float> g = rounded_all(list[static_cast<size_t>(k)]);
-      for (size_t i = 0; i < count_; ++i) sum[i] = first ? g[i] : rounded(sum[i] + g[i], p_.compute);
+      for (size_t i = 0; i < count_; ++i)
+        sum[i] = first ? g[i] : rounded(sum[i] + g[i], p_.compute);
       first = false;
     }
     return sum;
@@ -96,7 +100,8 @@ class Sum {
 };
 
 // given[micro step][rank] = contributions to this root
-std::vector<std::vector<std::vector<std::vector<float>>>> collect(const Case& c, int64_t root, int32_t window) {
+std::vector<std::vector<std::vector<std::vector<float>>>> collect(const Case& c, int64_t root,
+                                                                  int32_t window) {
   std::vector<std::vector<std::vector<std::vector<float>>>> given;
   for (int32_t step = 0; step < c.accumulation; ++step) {
     auto& ranks = given.emplace_back();
@@ -120,12 +125,14 @@ bool has_any(const std::vector<std::vector<std::vector<std::vector<float>>>>& gi
 // Values in a storage format, as bytes.
 Bytes stored(const std::vector<float>& values, Format format) {
   Bytes bytes(values.size() * kernels::size_of(format));
-  kernels::convert(bytes.data(), format, values.data(), Format::float32, static_cast<int64_t>(values.size()));
+  kernels::convert(bytes.data(), format, values.data(), Format::float32,
+                   static_cast<int64_t>(values.size()));
   return bytes;
 }
 std::vector<float> loaded(const Bytes& bytes, Format format) {
   std::vector<float> values(bytes.size() / kernels::size_of(format));
-  kernels::convert(values.data(), Format::float32, bytes.data(), format, static_cast<int64_t>(values.size()));
+  kernels::convert(values.data(), Format::float32, bytes.data(), format,
+                   static_cast<int64_t>(values.size()));
   return values;
 }
 
@@ -233,7 +240,8 @@ std::vector<std::vector<double>> train_in_double(const Case& c) {
         for (const auto& rank : step) {
           for (const auto& g : rank) {
             present[id] = true;
-            for (size_t i = 0; i < g.size(); ++i) grads[id][i] += static_cast<double>(g[i]) / c.world;
+            for (size_t i = 0; i < g.size(); ++i)
+              grads[id][i] += static_cast<double>(g[i]) / c.world;
           }
         }
       }

@@ -108,16 +108,17 @@ pub struct otr_engine {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
-/// One backward pass: from the gradients of the outputs to the gradients of the parameters. Every rank
-/// makes the same number of passes in a window; a rank without data begins and ends an empty one.
+/// One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
+/// rank makes the same number of passes in a window; a rank without data begins and ends an empty
+/// one.
 #[repr(C)]
 pub struct otr_pass {
     _data: [u8; 0],
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
-/// A flat piece of parameters, gradients and states. The caller owns weights and gradients, the shard
-/// owns the states.
+/// A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
+/// shard owns the states.
 #[repr(C)]
 pub struct otr_shard {
     _data: [u8; 0],
@@ -131,8 +132,8 @@ pub struct otr_optimizer {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
-/// Receives one line of text, without a newline, valid during the call. May be called from any thread,
-/// never from two at a time for one context. Must not call back into the library.
+/// Receives one line of text, without a newline, valid during the call. May be called from any
+/// thread, never from two at a time for one context. Must not call back into the library.
 pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char, user_data: *mut c_void);
 
 #[repr(C)]
@@ -179,7 +180,8 @@ pub struct otr_call_info {
     pub struct_size: u32,
     /// the OTR_ flags that the function names; 0 for none
     pub flags: u32,
-    /// the stream in whose order the tensors are used, numbered as DLPack does; 0 on a CPU
+    /// the stream in whose order the tensors are used, numbered as DLPack does; 0 on
+    /// a CPU
     pub stream: u64,
     /// factor that the tensors already carry (loss scale × 1/accumulation); 0 means
     /// "the engine's own". Must be 0 or 1 in this version
@@ -246,8 +248,8 @@ pub struct otr_memory_entry {
     pub reserved0: u32,
     /// "published parameters", "master weights", …; static
     pub purpose: *const c_char,
-    /// now. A block that ranks of one host share is charged by slices, so the sum
-    /// over ranks counts it once
+    /// now. A block that ranks of one host share is charged by slices, so the
+    /// sum over ranks counts it once
     pub resident_bytes: i64,
     /// the most there was since commit
     pub peak_bytes: i64,
@@ -261,7 +263,8 @@ pub struct otr_step_report {
     pub outcome: i32,
     /// OTR_SKIP_
     pub reason: i32,
-    /// rank whose contribution was not finite; -1: none, or only the sum was not
+    /// rank whose contribution was not finite; -1: none, or only the sum was
+    /// not
     pub nonfinite_rank: i32,
     /// lowest id of a parameter whose gradient is not finite; -1: none
     pub nonfinite_param: i64,
@@ -307,9 +310,9 @@ extern "C" {
     /// Never NULL, static. Any thread. Since: 0.1
     pub fn otr_status_name(status: i32) -> *const c_char;
     /// Why the last fallible call of this thread failed: one line naming the value, the rule and the way
-    /// out. Empty after a success. Functions without a status (destroy above all, which a collector may run at
-    /// any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any thread.
-    /// Since: 0.1
+    /// out. Empty after a success. Functions without a status (destroy above all, which a collector may
+    /// run at any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any
+    /// thread. Since: 0.1
     pub fn otr_last_error_message() -> *const c_char;
     /// OTR_VERSION_STRING of the library that is loaded. Static. Any thread. Since: 0.1
     pub fn otr_version() -> *const c_char;
@@ -319,11 +322,10 @@ extern "C" {
     /// JSON: version, compiler, instruction sets found and used, communicator providers. Static. Any
     /// thread. Since: 0.1
     pub fn otr_build_info() -> *const c_char;
-    /// Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where a
-    /// function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is 0.
-    /// dtype: "float32", "bfloat16", "float16" or "float64".
-    /// OTR_E_ARGUMENT: ndim outside 0 to 64, no shape, or a negative extent; OTR_E_DTYPE: another dtype. Any
-    /// thread. Since: 0.1
+    /// Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
+    /// a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
+    /// 0. dtype: "float32", "bfloat16", "float16" or "float64". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+    /// shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1
     pub fn otr_tensor_init(data: *mut c_void, dtype: *const c_char, ndim: i32, shape: *mut i64, out_tensor: *mut otr_tensor) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_call_info_init(info: *mut otr_call_info, size: usize) -> i32;
@@ -341,14 +343,14 @@ extern "C" {
     /// world_size handles, and each is then driven by a thread of its own. options: NULL, or a timeout.
     /// Local. Since: 0.1
     pub fn otr_comm_create_threads(context: *mut otr_context, world_size: i32, options: *const otr_comm_options, out_comms: *mut *mut otr_comm) -> i32;
-    /// A group of processes of one user on this host, over shared memory that no file name is needed for.
-    /// options: rank, world_size and job are required. A rank that dies is reported to all others within a
-    /// second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1
+    /// A group of processes of one user on this host, over shared memory that no file name is needed
+    /// for. options: rank, world_size and job are required. A rank that dies is reported to all others
+    /// within a second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1
     pub fn otr_comm_create_shm(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
-    /// MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no such
-    /// variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout and job.
-    /// Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1
+    /// MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
+    /// such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+    /// and job. Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1
     pub fn otr_comm_from_env(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;
@@ -366,27 +368,26 @@ extern "C" {
     /// Ends the group: every rank's pending and later collective calls return OTR_E_ABORTED with this
     /// rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
     pub fn otr_comm_abort(comm: *mut otr_comm, reason: *const c_char) -> i32;
-    /// Leaves the group; engines made from it keep their own part of it. A rank that still waits for this one
-    /// gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1
+    /// Leaves the group; engines made from it keep their own part of it. A rank that still waits for
+    /// this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1
     pub fn otr_comm_destroy(comm: *mut otr_comm);
     /// Reads the configuration: DeepSpeed-compatible JSON, with own keys under "outrigger"
-    /// (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults (float32,
-    /// stage 0, AdamW, no clipping). The engine keeps the communicator. Local.
-    /// OTR_E_CONFIG: path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet.
-    /// Since: 0.1
+    /// (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults
+    /// (float32, stage 0, AdamW, no clipping). The engine keeps the communicator. Local. OTR_E_CONFIG:
+    /// path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet. Since: 0.1
     pub fn otr_engine_create(comm: *mut otr_comm, config_json: *const c_char, out_engine: *mut *mut otr_engine) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_param_options_init(options: *mut otr_param_options, size: usize) -> i32;
     /// Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
     /// float16 or float64, any strides; data may be NULL: the value is then 0 until
     /// otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
-    /// Every rank declares the same parameters in the same order; rank 0's values win. For an alias, initial
-    /// is NULL or has the same shape and is not read. Ids count from 0. Local.
-    /// OTR_E_STATE after commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1
+    /// Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
+    /// initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
+    /// commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1
     pub fn otr_engine_add_parameter(engine: *mut otr_engine, name: *const c_char, initial: *const otr_tensor, options: *const otr_param_options, out_id: *mut i64) -> i32;
     /// Compares configuration and declarations over the ranks, lays parameters out, allocates all big
-    /// blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and its
-    /// rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1
+    /// blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
+    /// its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1
     pub fn otr_engine_commit(engine: *mut otr_engine) -> i32;
     /// Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
     /// become invalid. Collective. Since: 0.1
@@ -394,8 +395,8 @@ extern "C" {
     /// Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
     /// this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
     pub fn otr_engine_abort(engine: *mut otr_engine, reason: *const c_char) -> i32;
-    /// OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any thread.
-    /// Since: 0.1
+    /// OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any
+    /// thread. Since: 0.1
     pub fn otr_engine_check(engine: *mut otr_engine) -> i32;
     /// Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1
     pub fn otr_engine_destroy(engine: *mut otr_engine);
@@ -407,14 +408,14 @@ extern "C" {
     pub fn otr_engine_parameter_id(engine: *const otr_engine, name: *const c_char, out_id: *mut i64) -> i32;
     /// The parameter's name; valid as long as the engine. Any thread. Since: 0.1
     pub fn otr_engine_parameter_name(engine: *const otr_engine, id: i64, out_name: *mut *const c_char) -> i32;
-    /// The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the engine.
-    /// Any thread. Since: 0.1
+    /// The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the
+    /// engine. Any thread. Since: 0.1
     pub fn otr_engine_parameter_shape(engine: *const otr_engine, id: i64, out_ndim: *mut i32, out_shape: *mut *const i64) -> i32;
     /// Makes the parameters readable in the published format (the compute dtype), or in float32 with
     /// OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
-    /// belong to the engine. Read-only, valid until the matching release or the next step, whichever comes
-    /// first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one host, where
-    /// a tensor in the published format is a pointer and costs nothing. Since: 0.1
+    /// belong to the engine. Read-only, valid until the matching release or the next step, whichever
+    /// comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one
+    /// host, where a tensor in the published format is a pointer and costs nothing. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
     /// Ends one acquire of each id; float32 copies are freed with the last. Local.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1
@@ -423,74 +424,76 @@ extern "C" {
     /// correctness; on one host, where nothing has to be fetched, it only checks its arguments. Local.
     /// Since: 0.1
     pub fn otr_engine_prefetch(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
-    /// Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16, float16 or
-    /// float64, rounded to nearest even) on every rank. An alias reads what it shares. Collective.
-    /// OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1
+    /// Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
+    /// float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
+    /// Collective. OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1
     pub fn otr_engine_parameter_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
-    /// Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the published value.
-    /// Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1
+    /// Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the
+    /// published value. Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1
     pub fn otr_engine_parameter_write(engine: *mut otr_engine, id: i64, value: *const otr_tensor) -> i32;
-    /// Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the next
-    /// step on. Every rank sets the same value; step compares. Local.
-    /// OTR_E_NOT_FOUND: no such group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1
+    /// Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the
+    /// next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
+    /// group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1
     pub fn otr_engine_set_group_value(engine: *mut otr_engine, group: *const c_char, name: *const c_char, value: f64) -> i32;
     /// group NULL: the "default" group. Local. Since: 0.1
     pub fn otr_engine_get_group_value(engine: *const otr_engine, group: *const c_char, name: *const c_char, out_value: *mut f64) -> i32;
-    /// The configuration in effect: every key with its value and origin ("user", "default", "derived"), as
-    /// JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
+    /// The configuration in effect: every key with its value and origin ("user", "default", "derived"),
+    /// as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
     /// buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1
     pub fn otr_engine_config(engine: *const otr_engine, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Checks a configuration for a world size without creating anything; buffer receives what
     /// otr_engine_config would give. Any thread. Since: 0.1
     pub fn otr_config_check(config_json: *const c_char, world_size: i32, buffer: *mut c_char, inout_size: *mut usize) -> i32;
-    /// The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak of
-    /// the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the number
-    /// there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
+    /// The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
+    /// of the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the
+    /// number there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few.
+    /// Local. Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
-    /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before the
-    /// host's backward runs. output_grads: count tensors of any shape and strides, float32, bfloat16,
-    /// float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0, output_grads
-    /// then NULL. They are copied. One pass of an engine is open at a time. Local.
+    /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
+    /// the host's backward runs. output_grads: count tensors of any shape and strides, float32,
+    /// bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
+    /// output_grads then NULL. They are copied. One pass of an engine is open at a time. Local.
     /// OTR_E_STATE: not committed, or a pass is open. Since: 0.1
     pub fn otr_pass_begin(engine: *mut otr_engine, output_grads: *const otr_tensor, count: i64, info: *const otr_call_info, out_pass: *mut *mut otr_pass) -> i32;
-    /// The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the pass;
-    /// its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since: 0.1
+    /// The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the
+    /// pass; its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since:
+    /// 0.1
     pub fn otr_pass_get_output_grad(pass: *mut otr_pass, index: i64, out_tensor: *mut otr_tensor) -> i32;
     /// The factor that begin applied (loss scale / accumulation steps), for a host that folds it into a
     /// computation of its own. Any thread. Since: 0.1
     pub fn otr_pass_get_scale(pass: *const otr_pass, out_scale: *mut f64) -> i32;
-    /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned by the
-    /// pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's again from
-    /// then on, and no view of it may be used. One at a time for each parameter. Asking
-    /// never waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1
+    /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
+    /// by the pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's
+    /// again from then on, and no view of it may be used. One at a time for each parameter. Asking never
+    /// waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
-    /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that otr_pass_get_slot
-    /// gave (same data pointer; nothing is copied), or any tensor of the parameter's shape, float32,
-    /// bfloat16, float16 or float64, any strides, which is copied and may be freed after the call.
-    /// Contributions add, in the order of calls. Any thread.
-    /// OTR_E_STATE: the parameter is frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1
+    /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
+    /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
+    /// shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
+    /// the call. Contributions add, in the order of calls. Any thread. OTR_E_STATE: the parameter is
+    /// frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1
     pub fn otr_pass_add_grad(pass: *mut otr_pass, id: i64, grad: *const otr_tensor, info: *const otr_call_info) -> i32;
-    /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go out. Does
-    /// not wait for other ranks. Local. Since: 0.1
+    /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
+    /// out. Does not wait for other ranks. Local. Since: 0.1
     pub fn otr_pass_end(pass: *mut otr_pass) -> i32;
-    /// A pass that was not ended is abandoned: the next step discards the accumulation window on all ranks,
-    /// unless nothing was added to it, and says so. Local. Since: 0.1
+    /// A pass that was not ended is abandoned: the next step discards the accumulation window on all
+    /// ranks, unless nothing was added to it, and says so. Local. Since: 0.1
     pub fn otr_pass_destroy(pass: *mut otr_pass);
-    /// Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes the
-    /// global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or struct_size
-    /// set. Acquired tensors become invalid at a boundary. Collective.
-    /// A skip is a success. On failure before the update nothing has changed; during it the engine is
-    /// poisoned. OTR_E_STATE: a pass is open, or none was made. Since: 0.1
+    /// Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
+    /// the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
+    /// struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
+    /// On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
+    /// a pass is open, or none was made. Since: 0.1
     pub fn otr_engine_step(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights (float32 or bfloat16) and grads (float32 or bfloat16), both 1-D,
-    /// contiguous, of the same count. The memory of weights, grads and published is used until destroy; the
-    /// tensor structs, shapes and strings are read during the call only. options: NULL for defaults. Local.
-    /// Since: 0.1
+    /// contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+    /// the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
+    /// Local. Since: 0.1
     pub fn otr_shard_wrap(context: *mut otr_context, weights: *const otr_tensor, grads: *const otr_tensor, options: *const otr_shard_options, out_shard: *mut *mut otr_shard) -> i32;
-    /// A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step and
-    /// stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1
+    /// A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
+    /// and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1
     pub fn otr_shard_state(shard: *mut otr_shard, value: i32, out_tensor: *mut otr_tensor) -> i32;
     /// Bytes of states that the shard owns. Local. Since: 0.1
     pub fn otr_shard_state_bytes(shard: *const otr_shard, out_bytes: *mut i64) -> i32;
@@ -502,10 +505,10 @@ extern "C" {
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
     /// "lr", "weight_decay", "eps", "beta1", "beta2". Local. Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
-    /// One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check, clip,
-    /// update; nothing is changed when it skips. The first step with a shard allocates its states. report as for
-    /// otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped by an
-    /// optimizer of other formats before. Since: 0.1
+    /// One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check,
+    /// clip, update; nothing is changed when it skips. The first step with a shard allocates its states.
+    /// report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
+    /// was stepped by an optimizer of other formats before. Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
     /// Shards that it stepped stay usable. Local. Any thread. Since: 0.1
     pub fn otr_optimizer_destroy(optimizer: *mut otr_optimizer);

@@ -10,20 +10,20 @@ enum { PARAMETERS = 8, WINDOWS = 3, PASSES_PER_WINDOW = 2, LARGEST = 303 };
 enum { EMBED, BIAS, EMPTY, FROZEN, HEAD, SCALE, WIDE, UNUSED };
 
 typedef struct {
-  const char *name;
+  const char* name;
   int32_t ndim;
   int64_t shape[2];
 } Parameter;
 
 static Parameter parameters[PARAMETERS] = {
-    {"embed.weight", 2, {5, 3}}, {"linear.bias", 1, {7, 0}}, {"norm.empty", 2, {0, 4}},
-    {"frozen.table", 2, {2, 3}}, {"head.weight", 2, {5, 3}}, {"scale", 0, {0, 0}},
+    {"embed.weight", 2, {5, 3}},  {"linear.bias", 1, {7, 0}}, {"norm.empty", 2, {0, 4}},
+    {"frozen.table", 2, {2, 3}},  {"head.weight", 2, {5, 3}}, {"scale", 0, {0, 0}},
     {"wide.weight", 2, {3, 101}}, {"unused.gain", 1, {4, 0}}};
 
-static FILE *out;
+static FILE* out;
 static int32_t rank, world;
 
-static void check(int32_t status, const char *call) {
+static void check(int32_t status, const char* call) {
   if (status == OTR_OK) return;
   fprintf(stderr, "rank %d: %s: %s: %s\n", (int)rank, call, otr_status_name(status),
           otr_last_error_message());
@@ -31,15 +31,15 @@ static void check(int32_t status, const char *call) {
 }
 #define TRY(call) check((call), #call)
 
-static otr_tensor tensor_of(void *data, const char *dtype, int32_t ndim, int64_t *shape) {
+static otr_tensor tensor_of(void* data, const char* dtype, int32_t ndim, int64_t* shape) {
   otr_tensor tensor;
   TRY(otr_tensor_init(data, dtype, ndim, shape, &tensor));
   return tensor;
 }
 
-static char *read_text(const char *path) {
-  FILE *file = fopen(path, "rb");
-  char *text = calloc(1, 1 << 16);
+static char* read_text(const char* path) {
+  FILE* file = fopen(path, "rb");
+  char* text = calloc(1, 1 << 16);
   if (!file || !text || fread(text, 1, (1 << 16) - 1, file) == 0) {
     fprintf(stderr, "cannot read %s\n", path);
     exit(1);
@@ -48,7 +48,7 @@ static char *read_text(const char *path) {
   return text;
 }
 
-static void collectives(otr_comm *comm) {
+static void collectives(otr_comm* comm) {
   double sums[2] = {rank + 0.5, 2.0};
   TRY(otr_comm_all_reduce_sum(comm, sums, 2));
   fprintf(out, "all_reduce");
@@ -66,9 +66,9 @@ static void collectives(otr_comm *comm) {
   fprintf(out, "\nbroadcast %08" PRIx32 "\n", token);
 }
 
-static void add_parameters(otr_engine *engine) {
+static void add_parameters(otr_engine* engine) {
   for (int64_t d = 0; d < PARAMETERS; d++) {
-    Parameter *p = &parameters[d];
+    Parameter* p = &parameters[d];
     float values[LARGEST];
     for (int64_t i = 0; i < element_count(p->ndim, p->shape); i++) {
       values[i] = (float)((7 * i + 3 * d) % 33 - 16) / 16 + (float)rank;
@@ -82,7 +82,7 @@ static void add_parameters(otr_engine *engine) {
     int64_t id;
     TRY(otr_engine_add_parameter(engine, p->name, d == HEAD ? NULL : &initial, &options, &id));
     int32_t ndim;
-    const int64_t *shape;
+    const int64_t* shape;
     TRY(otr_engine_parameter_shape(engine, id, &ndim, &shape));
     fprintf(out, "parameter %" PRId64 " %s", id, p->name);
     print_shape(out, ndim, shape);
@@ -90,7 +90,7 @@ static void add_parameters(otr_engine *engine) {
   }
 }
 
-static void print_acquired(otr_engine *engine, uint32_t flags) {
+static void print_acquired(otr_engine* engine, uint32_t flags) {
   const int64_t ids[2] = {EMBED, WIDE};
   otr_tensor weights[2];
   otr_call_info info;
@@ -105,29 +105,30 @@ static void print_acquired(otr_engine *engine, uint32_t flags) {
   TRY(otr_engine_release(engine, ids, 2, &info));
 }
 
-/* The gradient from a place of the pass: slots have the compute dtype, and the values are exact in it. */
-static void add_by_slot(otr_pass *pass, int64_t id, const float *gradient) {
+/* The gradient from a place of the pass: slots have the compute dtype, and the values are exact in
+ * it. */
+static void add_by_slot(otr_pass* pass, int64_t id, const float* gradient) {
   otr_tensor slot;
   TRY(otr_pass_get_slot(pass, id, &slot));
   for (int64_t i = 0; i < element_count(slot.ndim, slot.shape); i++) {
     if (slot.dtype.code == OTR_DTYPE_BFLOAT) {
       uint32_t bits;
       memcpy(&bits, &gradient[i], sizeof bits);
-      ((uint16_t *)slot.data)[i] = (uint16_t)(bits >> 16);
+      ((uint16_t*)slot.data)[i] = (uint16_t)(bits >> 16);
     } else {
-      ((float *)slot.data)[i] = gradient[i];
+      ((float*)slot.data)[i] = gradient[i];
     }
   }
   TRY(otr_pass_add_grad(pass, id, &slot, NULL));
 }
 
-static void add_by_tensor(otr_pass *pass, int64_t id, float *gradient) {
+static void add_by_tensor(otr_pass* pass, int64_t id, float* gradient) {
   otr_tensor tensor = tensor_of(gradient, "float32", parameters[id].ndim, parameters[id].shape);
   TRY(otr_pass_add_grad(pass, id, &tensor, NULL));
 }
 
 /* The toy model's backward: parameter gradients from the scaled gradients of the outputs. */
-static void backward(otr_pass *pass, int64_t p, const float *dy0, const float *dy1, float dl) {
+static void backward(otr_pass* pass, int64_t p, const float* dy0, const float* dy1, float dl) {
   float gradient[LARGEST];
   for (int64_t k = 0; k < 5; k++) {
     for (int64_t j = 0; j < 3; j++) {
@@ -162,16 +163,17 @@ static void backward(otr_pass *pass, int64_t p, const float *dy0, const float *d
   }
 }
 
-static void run_pass(otr_engine *engine, int64_t p) {
+static void run_pass(otr_engine* engine, int64_t p) {
   int64_t shapes[2][2] = {{4, 3}, {2, 7}};
   float y0[12], loss = 1;
   double y1[14];
   for (int64_t i = 0; i < 12; i++) y0[i] = (float)((i + rank + p) % 8 - 3) / 4;
   for (int64_t i = 0; i < 14; i++) y1[i] = (double)((3 * i + 2 * rank + p) % 8 - 4) / 4;
   otr_tensor outputs[3] = {tensor_of(y0, "float32", 2, shapes[0]),
-                           tensor_of(y1, "float64", 2, shapes[1]), tensor_of(&loss, "float32", 0, NULL)};
+                           tensor_of(y1, "float64", 2, shapes[1]),
+                           tensor_of(&loss, "float32", 0, NULL)};
 
-  otr_pass *pass;
+  otr_pass* pass;
   TRY(otr_pass_begin(engine, outputs, 3, NULL, &pass));
   double scale;
   TRY(otr_pass_get_scale(pass, &scale));
@@ -184,7 +186,7 @@ static void run_pass(otr_engine *engine, int64_t p) {
     fprintf(out, "pass %" PRId64 " output %" PRId64, p, i);
     print_tensor(out, &scaled[i]);
   }
-  backward(pass, p, scaled[0].data, scaled[1].data, *(const float *)scaled[2].data);
+  backward(pass, p, scaled[0].data, scaled[1].data, *(const float*)scaled[2].data);
   TRY(otr_pass_end(pass));
   otr_pass_destroy(pass);
 
@@ -193,7 +195,7 @@ static void run_pass(otr_engine *engine, int64_t p) {
   fprintf(out, "step %" PRId64, p);
   print_report(out, &report);
   if (report.reason == OTR_SKIP_NONFINITE) {
-    const char *name;
+    const char* name;
     TRY(otr_engine_parameter_name(engine, report.nonfinite_param, &name));
     fprintf(out, "skipped for %s of rank %" PRId32 "\n", name, report.nonfinite_rank);
   }
@@ -203,21 +205,21 @@ static void print_error(int32_t status) {
   fprintf(out, "error %s %s\n", otr_status_name(status), otr_last_error_message());
 }
 
-static void wrong_calls(otr_engine *engine) {
+static void wrong_calls(otr_engine* engine) {
   float value[15] = {0};
   otr_tensor tensor = tensor_of(value, "float32", parameters[EMBED].ndim, parameters[EMBED].shape);
   int64_t id;
   print_error(otr_engine_parameter_id(engine, "embed.wieght", &id));
   print_error(otr_engine_add_parameter(engine, "late", &tensor, NULL, &id));
   print_error(otr_engine_set_group_value(engine, NULL, "lr", -1.0));
-  otr_pass *pass;
+  otr_pass* pass;
   TRY(otr_pass_begin(engine, NULL, 0, NULL, &pass));
   print_error(otr_pass_add_grad(pass, WIDE, &tensor, NULL));
   otr_pass_destroy(pass); /* nothing was added: no trace */
 }
 
-static void print_values(otr_engine *engine) {
-  static const char *const names[4] = {"master", "published", "exp_avg", "exp_avg_sq"};
+static void print_values(otr_engine* engine) {
+  static const char* const names[4] = {"master", "published", "exp_avg", "exp_avg_sq"};
   for (int64_t d = 0; d < PARAMETERS; d++) {
     for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; value++) {
       float data[LARGEST];
@@ -234,7 +236,7 @@ static void print_values(otr_engine *engine) {
   }
 }
 
-static void print_memory(otr_engine *engine) {
+static void print_memory(otr_engine* engine) {
   otr_memory_entry entries[64] = {{sizeof *entries, 0, NULL, 0, 0}};
   size_t count = 64;
   TRY(otr_engine_memory(engine, entries, &count));
@@ -243,7 +245,7 @@ static void print_memory(otr_engine *engine) {
   }
 }
 
-static void shard_alone(otr_context *context) {
+static void shard_alone(otr_context* context) {
   int64_t count = 5;
   float weights[5], grads[5];
   uint16_t published[5];
@@ -251,15 +253,17 @@ static void shard_alone(otr_context *context) {
     weights[i] = (float)(i - 2) / 4;
     grads[i] = (float)(3 - i) / 8;
   }
-  otr_tensor w = tensor_of(weights, "float32", 1, &count), g = tensor_of(grads, "float32", 1, &count);
+  otr_tensor w = tensor_of(weights, "float32", 1, &count),
+             g = tensor_of(grads, "float32", 1, &count);
   otr_tensor copy = tensor_of(published, "bfloat16", 1, &count);
   otr_shard_options options;
   TRY(otr_shard_options_init(&options, sizeof options));
   options.published = &copy;
-  otr_shard *shard;
-  otr_optimizer *optimizer;
+  otr_shard* shard;
+  otr_optimizer* optimizer;
   TRY(otr_shard_wrap(context, &w, &g, &options, &shard));
-  TRY(otr_optimizer_create(context, "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.5}}", &optimizer));
+  TRY(otr_optimizer_create(context, "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.5}}",
+                           &optimizer));
   TRY(otr_optimizer_set_value(optimizer, "lr", 0.25));
   otr_step_report report = OTR_STEP_REPORT_INIT;
   TRY(otr_optimizer_step(optimizer, &shard, 1, &report));
@@ -282,13 +286,13 @@ static void shard_alone(otr_context *context) {
   otr_shard_destroy(shard);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc != 3) return fprintf(stderr, "usage: scenario CONFIG.json OUTPUT\n"), 2;
   char *config = read_text(argv[1]), path[4096];
 
-  otr_context *context;
-  otr_comm *comm;
-  otr_engine *engine;
+  otr_context* context;
+  otr_comm* comm;
+  otr_engine* engine;
   TRY(otr_context_create(NULL, &context));
   TRY(otr_comm_from_env(context, NULL, &comm));
   TRY(otr_comm_rank(comm, &rank));
@@ -306,7 +310,8 @@ int main(int argc, char **argv) {
 
   for (int64_t window = 0; window < WINDOWS; window++) {
     if (window == 2) TRY(otr_engine_set_group_value(engine, NULL, "lr", 0.03125));
-    for (int64_t i = 0; i < PASSES_PER_WINDOW; i++) run_pass(engine, PASSES_PER_WINDOW * window + i);
+    for (int64_t i = 0; i < PASSES_PER_WINDOW; i++)
+      run_pass(engine, PASSES_PER_WINDOW * window + i);
   }
   wrong_calls(engine);
   print_values(engine);
