@@ -26,6 +26,7 @@ else
   exec 9> build/.setup.lock # two set-ups of one tree take turns
   flock 9
   setup_system
+  setup_julia_unwind
   setup_python
 fi
 finish

@@ -20,7 +20,7 @@ enum { COUNT = 10000, STEPS = 400 };
 /* bfloat16 is the upper half of a float32. */
 static float widen(uint16_t half) {
   uint32_t bits = (uint32_t)half << 16;
-  float value;
+  float value = 0;
   memcpy(&value, &bits, sizeof value);
   return value;
 }
@@ -30,14 +30,14 @@ static double target(int i) { return sin(0.01 * i); }
 int main(void) {
   static uint16_t weights[COUNT]; /* bfloat16, all 0 */
   static float grads[COUNT];
-  int64_t shape[1] = {COUNT}, state_bytes;
+  int64_t shape[1] = {COUNT}, state_bytes = 0;
   const char *config =
       "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.01},"
       " \"states\": {\"exp_avg\": {\"format\": \"bfloat16\"}, \"exp_avg_sq\": {\"format\": "
       "\"bfloat16\"}}}";
-  otr_context *context;
-  otr_optimizer *optimizer;
-  otr_shard *shard;
+  otr_context *context = NULL;
+  otr_optimizer *optimizer = NULL;
+  otr_shard *shard = NULL;
   otr_tensor w, g;
   otr_step_report report = OTR_STEP_REPORT_INIT;
 

@@ -14,11 +14,11 @@ int main(void) {
   const float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {2, -1}},
               target[4] = {3, -2, 1, 8}; /* W = 3, -2 */
   float zeros[2] = {0, 0}, error[4];
-  int64_t w_shape[2] = {1, 2}, y_shape[2] = {4, 1}, w_id;
-  otr_context *context;
-  otr_comm *comm;
-  otr_engine *engine;
-  otr_pass *pass;
+  int64_t w_shape[2] = {1, 2}, y_shape[2] = {4, 1}, w_id = 0;
+  otr_context *context = NULL;
+  otr_comm *comm = NULL;
+  otr_engine *engine = NULL;
+  otr_pass *pass = NULL;
   otr_tensor initial, w, dy, dw, scaled;
 
   TRY(otr_context_create(NULL, &context));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 
 namespace outrigger::tools {
@@ -28,8 +29,9 @@ namespace {
 
 int parse_number(std::string_view text, std::string_view whole) {
   int number = -1;
-  const char* end = text.data() + text.size();
-  const auto [stop, fault] = std::from_chars(text.data(), end, number);
+  const char* const begin = std::to_address(text.begin());
+  const char* const end = begin + text.size();
+  const auto [stop, fault] = std::from_chars(begin, end, number);
   if (fault != std::errc() || stop != end || number < 0) {
     throw std::invalid_argument(fmt::format(
         "--cores '{}': '{}' is not a core number; write a list such as 0-3,8", whole, text));

@@ -49,9 +49,7 @@ CLI::App* add_run(CLI::App& app, LaunchOptions& options, std::string& cores) {
   return run;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   CLI::App app("Outrigger: sharded training with low-precision states", "outrigger");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
@@ -89,8 +87,16 @@ int main(int argc, char** argv) {
     return outrigger::tools::launch(launch);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_command(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "outrigger: {}\n", error.what());
+    std::fprintf(stderr, "outrigger: %s\n", error.what());
     return 1;
   }
 }

@@ -47,7 +47,7 @@ void Relay::pump() {
 
 void Relay::write_lines(bool all) {
   size_t begin = 0;
-  for (size_t end; (end = pending_.find('\n', begin)) != pending_.npos; begin = end + 1) {
+  for (size_t end = 0; (end = pending_.find('\n', begin)) != pending_.npos; begin = end + 1) {
     fmt::print(stderr, "{}{}\n", prefix_, std::string_view(pending_).substr(begin, end - begin));
   }
   pending_.erase(0, begin);

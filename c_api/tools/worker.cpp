@@ -3,13 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -60,6 +60,7 @@ void redirect_output(const WorkerOptions& options, int output) {
   set_environment(options);
   redirect_output(options, output);
   std::vector<char*> arguments;
+  arguments.reserve(options.program.size() + 1);
   for (const std::string& word : options.program)
     arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

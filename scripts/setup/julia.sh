@@ -49,3 +49,34 @@ add_julia_source() {
     return 1
   fi
 }
+
+# Julia 1.5 of bullseye beside Debian 12's libunwind dies in the first exception it throws. The libunwind of
+# its own suite goes into the build folder, with a wrapper that the tests prefer; the system keeps its own.
+JULIA_WRAPPED=build/julia
+
+# In a subshell: bash would report the crash of a child of its own.
+throws_well() { ("$1" --startup-file=no -e 'try sqrt(-1.0) catch end') > /dev/null 2>&1; }
+
+setup_julia_unwind() {
+  local julia
+  julia=$(command -v julia) || return 0
+  ! throws_well "$julia" 2> /dev/null || return 0
+  ! throws_well "$JULIA_WRAPPED/julia" 2> /dev/null || return 0
+  installing "apt-get download: libunwind8 of bullseye into $JULIA_WRAPPED, for julia alone"
+  rm -rf "$JULIA_WRAPPED"
+  mkdir -p "$JULIA_WRAPPED"
+  if ! wrap_julia "$julia" || ! throws_well "$JULIA_WRAPPED/julia" 2> /dev/null; then
+    skip julia "it dies when it throws an exception, and the libunwind it was built with could not be had"
+  fi
+}
+
+wrap_julia() {
+  local library
+  (cd "$JULIA_WRAPPED" && apt-get -qq -o APT::Sandbox::User=root download libunwind8/bullseye) || return 1
+  dpkg-deb -x "$JULIA_WRAPPED"/libunwind8_*.deb "$JULIA_WRAPPED" || return 1
+  library=$(find "$PWD/$JULIA_WRAPPED" -name libunwind.so.8 | head -n 1)
+  [[ -n $library ]] || return 1
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nLD_LIBRARY_PATH="%s:${LD_LIBRARY_PATH:-}" exec %s "$@"\n' "${library%/*}" "$1" > "$JULIA_WRAPPED/julia"
+  chmod +x "$JULIA_WRAPPED/julia"
+}

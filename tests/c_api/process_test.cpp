@@ -148,17 +148,21 @@ TEST(Process, NothingIsLeftOver) {
   const size_t threads = threads_now(1);
   const auto shared = shared_mappings();
   const auto files = entries_of("/dev/shm");
-  whole_scenario();
-  const int64_t mapped = mapped_bytes();
-  for (int i = 0; i < 3; ++i) whole_scenario();
+  int64_t least_growth = INT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    const int64_t mapped = mapped_bytes();
+    whole_scenario();
+    least_growth = std::min(least_growth, mapped_bytes() - mapped);
+  }
   EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
   EXPECT_EQ(threads_now(threads), threads);
   EXPECT_EQ(shared_mappings(), shared);
   EXPECT_EQ(entries_of("/dev/shm"), files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  // Each run maps more than 50 MB; the allocator's own arenas move by less than a block of one
-  // engine.
-  EXPECT_LT(mapped_bytes() - mapped, 4 * kCount);
+  // Each run maps more than 50 MB. A leak grows in every run, the C library's cache of thread
+  // stacks only in those that have one thread more alive at a time; less than a block of one engine
+  // is the allocator's.
+  EXPECT_LT(least_growth, 4 * kCount);
 #endif
 }
 

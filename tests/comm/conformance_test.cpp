@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Providers, Conformance,
                          [](const auto& info) { return name_of(info.param); });
 
 // Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
-constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 3000017};
+constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};
 
 // A byte that depends on who wrote it and where.
 std::byte pattern(int32_t rank, size_t i, uint64_t salt) {
@@ -99,7 +99,7 @@ TEST_P(Conformance, GathersInRankOrder) {
 
 TEST_P(Conformance, ManySmallOperationsInTurn) {
   run_all_well(GetParam(), [](Communicator& c) {
-    for (int32_t i = 0; i < 2000; i++) {
+    for (int32_t i = 0; i < 1000; i++) {
       int32_t value = c.rank() == i % c.size() ? i : -1;
       c.broadcast(std::as_writable_bytes(std::span(&value, 1)), i % c.size(), "value");
       require(value == i, "broadcast value");
@@ -115,7 +115,8 @@ TEST_P(Conformance, ManySmallOperationsInTurn) {
 
 TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
   run_all_well(GetParam(), [](Communicator& c) {
-    for (const size_t n : {size_t{0}, size_t{1}, size_t{4096}, size_t{100000}, size_t{5} << 20}) {
+    for (const size_t n :
+         {size_t{0}, size_t{1}, size_t{4096}, size_t{100000}, (size_t{5} << 20) + 1}) {
       for (const auto kind : {WindowKind::per_rank, WindowKind::common}) {
         const auto window = c.create_window(kind, n, "window");
         require(window->bytes() == n, "bytes");
@@ -123,20 +124,21 @@ TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
           const std::byte* block = window->block(r);
           require(reinterpret_cast<uintptr_t>(block) % 4096 == 0, "alignment");
           require(kind != WindowKind::common || block == window->block(0), "common is one block");
-          require(std::all_of(block, block + n, [](std::byte b) { return b == std::byte{0}; }),
+          require(n == 0 || (block[0] == std::byte{0} && std::memcmp(block, block + 1, n - 1) == 0),
                   "zero-filled");
         }
         c.barrier("seen empty");
-        // per_rank: all of one's own; common: every size()-th byte.
+        // per_rank: all of one's own; common: every size()-th byte; of large blocks a sample.
+        const size_t stride = n > 200000 ? 97 : 1;
         const auto me = static_cast<size_t>(c.rank()), world = static_cast<size_t>(c.size());
         std::byte* mine = window->block(c.rank());
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i += stride) {
           if (kind == WindowKind::per_rank || i % world == me) mine[i] = pattern(c.rank(), i, n);
         }
         c.barrier("written");
         for (int32_t r = 0; r < c.size(); r++) {
           size_t wrong = 0;
-          for (size_t i = 0; i < n; i++) {
+          for (size_t i = 0; i < n; i += stride) {
             const auto writer = kind == WindowKind::per_rank ? r : static_cast<int32_t>(i % world);
             wrong += window->block(r)[i] != pattern(writer, i, n);
           }

@@ -47,8 +47,9 @@ char *read_file(const char *path, int64_t *out_size) {
     size += (int64_t)fread(content + size, 1, (size_t)(capacity - 1 - size), file);
     if (size < capacity - 1) break;
     capacity *= 2;
-    content = realloc(content, (size_t)capacity);
-    if (content == NULL) die("out of memory while reading %s", path);
+    char *larger = realloc(content, (size_t)capacity);
+    if (larger == NULL) die("out of memory while reading %s", path);
+    content = larger;
   }
   if (ferror(file)) die("cannot read %s: %s", path, strerror(errno));
   fclose(file);

@@ -127,7 +127,7 @@ void gpt_backward(gpt *model, otr_pass *pass, const real *d_logits) {
   const int64_t *id = model->embedding;
   weight_store *from = model->weights;
 
-  const real *table, *norm[2];
+  const real *table = NULL, *norm[2];
   weights_acquire(from, id, 1, &table);
   real *d_output = gradient_place(from, pass, id[0]);
   linear_backward(model->d_narrow, d_output, NULL, d_logits, model->norm, table, rows, width,

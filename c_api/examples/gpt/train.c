@@ -65,7 +65,7 @@ static double forward_backward(trainer *t) {
 
   int64_t shape[3] = {t->options.batch, t->options.context, t->text->vocab};
   otr_tensor d_logits, scaled;
-  otr_pass *pass;
+  otr_pass *pass = NULL;
   TRY(otr_tensor_init(model->d_logits, "float32", 3, shape, &d_logits));
   TRY(otr_pass_begin(t->engine, &d_logits, 1, NULL, &pass));
   TRY(otr_pass_get_output_grad(pass, 0, &scaled));
@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
   t.text = text_load(o->text, o->held_out);
 
   otr_context_options context_options;
-  otr_context *context;
+  otr_context *context = NULL;
   TRY(otr_context_options_init(&context_options, sizeof context_options));
   context_options.log_callback = log_line;
   context_options.log_user_data = &t;
@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
 
   t.inputs = allocate(o->batch * o->context, sizeof *t.inputs);
   t.targets = allocate(o->batch * o->context, sizeof *t.targets);
-  progress p;
+  progress p = {0};
   if (t.rank == 0) progress_begin(&p, o->name, o->steps, o->csv);
   train(&t, &p);
   if (t.rank == 0) progress_end(&p);

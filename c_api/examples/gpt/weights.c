@@ -45,7 +45,7 @@ int64_t weights_declare(weight_store *w, const char *name, const real *initial, 
   otr_param_options options;
   TRY(otr_param_options_init(&options, sizeof options));
   options.contributions = contributions;
-  int64_t id;
+  int64_t id = 0;
   TRY(otr_engine_add_parameter(w->engine, name, &tensor, &options, &id));
   w->parameter[w->count].elements = rows * (columns > 0 ? columns : 1);
   w->total += w->parameter[w->count++].elements;
