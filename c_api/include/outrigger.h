@@ -22,6 +22,9 @@
  * its parent included. Calls on one handle must not, except where a function says "any thread":
  * such a call may run beside any other on that handle but its destroy.
  *
+ * FORK.  A handle works in the process that made it. In a forked child every call on it returns
+ *   OTR_E_STATE and its destroy does nothing; handles made after the fork work.
+ *
  * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the
  * communicator, in the same order. It may wait for other ranks, at most for the communicator's
  * timeout. After a failed collective call an engine is poisoned: it then answers only queries and
@@ -299,7 +302,8 @@ OTR_API int32_t otr_engine_create(otr_comm *comm, const char *config_json,
 typedef struct otr_param_options {
   uint32_t struct_size;
   int32_t trainable; /* 1 (default); 0: frozen, stored but without gradient, master and states */
-  int64_t alias_of;  /* -1 (default), or the id of an earlier parameter that this name shares */
+  int64_t alias_of;  /* -1 (default), or the id of an earlier parameter that this name shares; group
+                        and trainable are then that parameter's and not read here */
   const char
       *group; /* parameter group; default "default". Groups have hyperparameters of their own */
   int32_t contributions; /* gradients that one pass adds to this name; default 1. More are legal and
@@ -472,9 +476,10 @@ OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
 OTR_API int32_t otr_pass_get_scale(const otr_pass *pass, double *out_scale) OTR_NOEXCEPT;
 
 /* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
- * by the pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's
- * again from then on, and no view of it may be used. One at a time for each parameter. Asking never
- * waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
+ * by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
+ * is the library's again from then on, and no view of it may be used. One at a time for each
+ * parameter. Asking never waits: where the gradient's own place is taken, the place is scratch. Any
+ * thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
 /* Adds a gradient, from the scaled output gradients, to a parameter: the slot that

@@ -84,7 +84,10 @@ int32_t otr_engine_check(otr_engine* engine) noexcept {
   return guard([&] { engine_of(engine).check(); });
 }
 
-void otr_engine_destroy(otr_engine* engine) noexcept { destroy(engine); }
+void otr_engine_destroy(otr_engine* engine) noexcept {
+  if (is_ours(engine)) engine->object->leave();
+  destroy(engine);
+}
 
 int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) noexcept {
   return guard([&] {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/context/error.h"
+#include "core/context/process.h"
 #include "kernels/float_environment.h"
 
 namespace outrigger::c_api {
@@ -51,13 +52,14 @@ int32_t guard(const Body& body) noexcept {
 // and not overwritten yet, is told apart by its tag.
 template <typename Object, uint64_t kTag>
 struct Handle {
-  explicit Handle(std::shared_ptr<Object> o) : object(std::move(o)) {}
+  explicit Handle(std::shared_ptr<Object> o) : process(current_process()), object(std::move(o)) {}
   ~Handle() { *const_cast<volatile uint64_t*>(&tag) = 0; }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   [[nodiscard]] bool valid() const { return tag == kTag; }
 
   uint64_t tag = kTag;
+  pid_t process;  // a forked child has the memory, but not the threads and the shared memory
   std::shared_ptr<Object> object;
 };
 
@@ -65,12 +67,23 @@ template <typename H>
 auto& get(H* handle, const char* what) {
   if (handle == nullptr) fail(OTR_E_ARGUMENT, "{} is NULL", what);
   if (!handle->valid()) fail(OTR_E_ARGUMENT, "{} is not a live handle of its kind", what);
+  if (handle->process != current_process()) {
+    fail(OTR_E_STATE,
+         "{} was made by process {}, and this is its forked child {}: make handles after the fork",
+         what, handle->process, current_process());
+  }
   return handle->object;
+}
+
+// Whether a destroy has something to do: what a forked child inherited is its parent's to end.
+template <typename H>
+bool is_ours(const H* handle) noexcept {
+  return handle != nullptr && handle->valid() && handle->process == current_process();
 }
 
 template <typename H>
 void destroy(H* handle) noexcept {
-  if (handle != nullptr && handle->valid()) delete handle;
+  if (is_ours(handle)) delete handle;
 }
 
 template <typename T>

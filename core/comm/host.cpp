@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "core/comm/host_window.h"
-#include "core/comm/process.h"
 #include "core/context/error.h"
+#include "core/context/process.h"
 
 namespace outrigger::comm {
 namespace {

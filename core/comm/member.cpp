@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/comm/process.h"
 #include "core/context/error.h"
+#include "core/context/process.h"
 
 namespace outrigger::comm {
 

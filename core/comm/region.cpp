@@ -12,8 +12,8 @@
 #include <system_error>
 
 #include "core/comm/free_memory.h"
-#include "core/comm/process.h"
 #include "core/context/error.h"
+#include "core/context/process.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
 #define MADV_POPULATE_WRITE 23

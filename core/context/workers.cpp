@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/context/workers.h"
 
+#include "core/context/thread.h"
+
 namespace outrigger {
 
 Workers::Workers(int32_t threads) {
-  for (int32_t worker = 1; worker < threads; ++worker) {
-    threads_.emplace_back([this, worker] { serve(worker); });
+  try {
+    for (int32_t worker = 1; worker < threads; ++worker) {
+      threads_.push_back(start_thread("a worker", [this, worker] { serve(worker); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-Workers::~Workers() {
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -30,6 +30,7 @@ class Workers {
   void run(int64_t count, const Task& task);
 
  private:
+  void stop();
   void serve(int32_t worker);
   void drain(const Task& task, int64_t count, int32_t worker);
 

@@ -74,6 +74,8 @@ void Engine::commit() {
   updates_.assign(static_cast<size_t>(model_.size()), 0);
   initial_.clear();
   ledger_.reset_peaks();
+  const std::unique_lock lock(life_mutex_);
+  comm_.reset();  // whoever destroys the communicator leaves its group
   state_ = State::committed;
 }
 

@@ -112,7 +112,26 @@ void Engine::finalize() {
   control_.reset();
 }
 
-void Engine::abort(const std::string& reason) noexcept { comm_->abort(reason); }
+void Engine::abort(const std::string& reason) noexcept {
+  const std::shared_lock lock(life_mutex_);
+  if (comm_) {
+    comm_->abort(reason);
+  } else if (control_) {  // from commit on
+    control_->abort(reason);
+  }
+}
+
+void Engine::leave() noexcept {
+  if (pass_open_) return;  // the pass takes the engine with it
+  if (reducer_) reducer_->stop();
+  const std::unique_lock lock(life_mutex_);
+  gather_.reset();
+  reducer_.reset();
+  storage_.reset();
+  workers_.reset();
+  control_.reset();
+  comm_.reset();
+}
 
 void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
@@ -137,6 +156,7 @@ void Engine::set_group_value(const std::string& group, const std::string& name, 
     return;
   }
   for (config::OptimizerConfig& g : groups_) config::set_hyperparameter(g, name, value);
+  config::set_hyperparameter(config_.optimizer, name, value);  // for groups declared later
 }
 
 double Engine::group_value(const std::string& group, const std::string& name) const {

@@ -4,8 +4,8 @@
 //   gather.cpp   parameters for the host: acquire, release
 //   pass.h       backward: scaled output gradients out, parameter gradients in
 //   reduce*.cpp  sum over ranks and passes
-//   step.cpp     agree, clip, update; publish.cpp: make the new parameters visible
-//   values.cpp   reading and writing whole parameters and states
+//   step.cpp     agree on Inf/NaN and norm; update.cpp: clip, update, make the new parameters
+//   visible values.cpp   reading and writing whole parameters and states
 #pragma once
 
 #include <atomic>
@@ -54,6 +54,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finalize();
   void abort(const std::string& reason) noexcept;
   void check();
+  // No call but a pass's comes any more: leaves the group, so that no rank waits for this one.
+  void leave() noexcept;
 
   // Parameters.
   [[nodiscard]] const layout::Model& model() const { return model_; }
@@ -113,7 +115,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
   std::shared_ptr<Context> context_;
-  std::shared_ptr<comm::Communicator> comm_;  // the caller's; duplicated at commit
+  std::shared_ptr<comm::Communicator> comm_;  // the caller's; given back at commit for duplicates
   std::unique_ptr<comm::Communicator> control_;
   config::EngineConfig config_;
   std::vector<config::OptimizerConfig> groups_;  // by group index

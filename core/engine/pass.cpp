@@ -86,7 +86,8 @@ void Pass::end() {
   require_open("otr_pass_end");
   open_ = false;
   engine_->reducer_->end_pass(false);
-  engine_->pass_open_ = false;
+  // The last use of the engine: once no pass is open, its handle's destroy ends it.
+  const std::shared_ptr<void> closed(nullptr, [this](void*) { engine_->pass_open_ = false; });
   engine_->reducer_->check();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/context/error.h"
+#include "core/context/thread.h"
 
 namespace outrigger::engine {
 
@@ -41,7 +42,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
         *context.ledger, Purpose::accumulators,
         context.layout->shard_elements() * static_cast<int64_t>(kernels::size_of(format_)));
   }
-  thread_ = std::thread([this] { serve(); });
+  thread_ = start_thread("the gradients' reduction", [this] { serve(); });
 }
 
 std::byte* MicroStepReducer::accumulator(int64_t flat, int64_t shard) const {
@@ -115,8 +116,8 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
       entry.scratch = std::move(entry.slot_scratch);
     } else if (entry.value == nullptr) {
       // A slot in the buffer may be out: then the buffer is not ours to write.
-      const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
-      entry.value = slot_in_buffer ? nullptr : free_place(pass, root);
+      const bool taken = entry.slot != nullptr && !entry.slot_scratch;
+      entry.value = taken ? nullptr : free_place(pass, root);
       if (entry.value == nullptr) {
         entry.scratch = scratch_for(root);
         entry.value = entry.scratch.data();
@@ -129,7 +130,10 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
       entry.slot = nullptr;
       entry.slot_scratch = {};
     }
-    complete = entry.contributions == parameter.contributions;
+    // While the host still writes into the buffer itself, the bucket cannot go out.
+    const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
+    complete = !entry.complete && !slot_in_buffer && entry.contributions >= parameter.contributions;
+    entry.complete = entry.complete || complete;
     mark_present(root);
   }
   pass.contributed = true;

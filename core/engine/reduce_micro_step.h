@@ -40,6 +40,7 @@ class MicroStepReducer final : public Reducer {
   struct Entry {
     std::mutex mutex;
     int32_t contributions = 0;
+    bool complete = false;       // all declared contributions are here, the buffer is ours
     std::byte* slot = nullptr;   // handed out, not handed back
     memory::Block slot_scratch;  // the slot's memory, where its place was taken
     std::byte* value =

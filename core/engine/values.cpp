@@ -111,7 +111,7 @@ void Engine::store(int64_t root, const float* values) {
     return;
   }
   for (const auto& [rank, piece] : layout_->owners(model_, root)) {
-    if (rank == comm_->rank()) store_piece(piece);
+    if (rank == control_->rank()) store_piece(piece);
   }
 }
 

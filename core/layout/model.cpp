@@ -36,11 +36,25 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
            parameter.name, tensor::text_of(parameter.shape), root.name,
            tensor::text_of(root.shape));
     }
-    root.contributions += parameter.declared;
+    int32_t together = 0;
+    if (__builtin_add_overflow(root.contributions, parameter.declared, &together)) {
+      fail(OTR_E_ARGUMENT,
+           "parameter \"{}\": contributions = {} and those of \"{}\" are together more than 2^31-1",
+           parameter.name, parameter.declared, root.name);
+    }
+    root.contributions = together;
     parameter.root = at(alias_of).root;
     parameter.group = root.group;
     parameter.trainable = root.trainable;
   } else {
+    // Room for every product of elements and bytes of their states.
+    constexpr int64_t kMost = int64_t{1} << 56;
+    if (parameter.count > kMost - elements_) {
+      fail(OTR_E_OUT_OF_MEMORY,
+           "parameter \"{}\" of {} elements makes the model larger than 2^56 elements",
+           parameter.name, parameter.count);
+    }
+    elements_ += parameter.count;
     parameter.root = id;
     const auto found = std::find(groups_.begin(), groups_.end(), group);
     parameter.group = static_cast<int32_t>(found - groups_.begin());

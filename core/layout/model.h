@@ -24,7 +24,7 @@ struct Parameter {
 
 class Model {
  public:
-  // Throws OTR_E_DUPLICATE, OTR_E_NOT_FOUND, OTR_E_SHAPE. Sets id, root and group.
+  // Throws OTR_E_DUPLICATE, _NOT_FOUND, _SHAPE, _ARGUMENT, _OUT_OF_MEMORY. Sets id, root and group.
   int64_t add(Parameter parameter, std::string_view group, int64_t alias_of);
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(parameters_.size()); }
@@ -39,6 +39,7 @@ class Model {
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
+  int64_t elements_ = 0;              // of all roots
   std::deque<Parameter> parameters_;  // names and shapes stay where they are
   std::vector<std::string> groups_{"default"};
   std::unordered_map<std::string, int64_t> ids_;

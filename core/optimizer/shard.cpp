@@ -69,7 +69,9 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)),
       config_(config::parse_optimizer(json)),
-      workers_(context_->workers()) {}
+      workers_(context_->workers()) {
+  for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
+}
 
 void Optimizer::check(const Shard& shard, size_t index) const {
   const Format m = config_.exp_avg.format;

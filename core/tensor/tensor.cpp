@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor/tensor.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/context/error.h"
@@ -77,6 +78,9 @@ int64_t count_of(std::span<const int64_t> shape, std::string_view what) {
     if (extent < 0) {
       fail(OTR_E_SHAPE, "{} has shape {}: an extent cannot be negative", what, text_of(shape));
     }
+  }
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(count, extent, &count) || count > kMost) {
       fail(OTR_E_SHAPE, "{} has shape {}: more than 2^56 elements", what, text_of(shape));
     }
@@ -104,7 +108,7 @@ View check(const otr_tensor& t, std::string_view what, bool data_required) {
   for (size_t d = view.shape.size(); d-- > 0;) {
     view.strides[d] = t.strides == nullptr ? expected : t.strides[d];
     if (view.shape[d] != 1 && view.strides[d] != expected) view.contiguous = false;
-    expected *= view.shape[d];
+    if (view.count > 0) expected *= view.shape[d];
   }
   if (view.count == 0) view.contiguous = true;
   if (t.data == nullptr) {

@@ -172,6 +172,10 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
     random.fill(leaf);
     const int64_t leaf_end = HWY_MIN(leaf + kLeaf, end);
     for (int64_t i = leaf; i < leaf_end; i += kPair) {
+      prefetch_ahead(grad + i);
+      prefetch_ahead(weight + i);
+      prefetch_ahead(exp_avg + i);
+      prefetch_ahead(exp_avg_sq + i);
       const Pair g = Grad::load(grad + i), old = Weight::load(weight + i);
       Pair p = old, m = ExpAvg::load(exp_avg + i), v = ExpAvgSq::load(exp_avg_sq + i);
       const MF idle_lo = step(c, g.lo, p.lo, m.lo, v.lo), idle_hi = step(c, g.hi, p.hi, m.hi, v.hi);

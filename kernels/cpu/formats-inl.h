@@ -11,6 +11,7 @@
 #define OTR_KERNELS_CPU_FORMATS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -159,6 +160,17 @@ struct Float16 {
     hn::StoreU(hn::BitCast(DHalf16{}, hn::DemoteTo(D16{}, x)), DHalf16{}, to);
   }
 };
+
+// Asks for the lines of the pair that comes 2 KiB later in this stream: hardware prefetchers stop
+// at a page and are late with many streams. A hint, so it may point behind the end.
+template <class Storage>
+HWY_INLINE void prefetch_ahead(const Storage* pair) {
+  constexpr int64_t kAhead = 2048, kLine = 64;
+  const auto* bytes = reinterpret_cast<const char*>(pair) + kAhead;
+  for (int64_t b = 0; b < kPair * static_cast<int64_t>(sizeof(Storage)); b += kLine) {
+    hwy::Prefetch(bytes + b);
+  }
+}
 
 // Calls f with the trait of a format; false for float64, which the oracle handles.
 template <class Function>

@@ -14,21 +14,31 @@ HWY_BEFORE_NAMESPACE();
 namespace outrigger::kernels::cpu::HWY_NAMESPACE {
 #if HWY_TARGET & OTR_VECTOR_TARGETS
 
+inline constexpr int64_t kStreams = 4;
+
 void sum_of_squares(NormSum& norm, const void* data, Format format, int64_t count,
                     int64_t first_index) {
   int64_t done = 0;
   with_format(format, [&](auto f) HWY_ATTR {
     using From = decltype(f);
     const auto* x = static_cast<const typename From::Storage*>(data);
-    for (; done + kLeaf <= count; done += kLeaf) {
+    const auto add_leaf_at = [&](int64_t at) HWY_ATTR {
       LaneSums lanes;
       for (int64_t row = 0; row < kLeaf; row += kRow) {
         for (int pair = 0; pair < kPairsPerRow; ++pair) {
-          lanes.add(pair, From::load(x + done + row + pair * kPair));
+          const auto* next = x + at + row + pair * kPair;
+          prefetch_ahead(next);
+          lanes.add(pair, From::load(next));
         }
       }
-      add_leaf_sum(norm, lanes.sum(), x + done, format, first_index + done);
+      add_leaf_sum(norm, lanes.sum(), x + at, format, first_index + at);
+    };
+    // One stream alone leaves memory idle, and leaves may come in any order.
+    const int64_t part = count / (kStreams * kLeaf) * kLeaf;
+    for (; done < part; done += kLeaf) {
+      for (int64_t stream = 0; stream < kStreams; ++stream) add_leaf_at(done + stream * part);
     }
+    for (done = kStreams * part; done + kLeaf <= count; done += kLeaf) add_leaf_at(done);
   });
   if (done < count) {
     const auto offset = static_cast<size_t>(done) * size_of(format);

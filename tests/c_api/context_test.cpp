@@ -77,6 +77,23 @@ TEST(Context, LogsOneLineWithoutANewline) {
   }
 }
 
+TEST(Context, LogsWhatAnOptimizerAloneWarnsOf) {
+  Log log;
+  otr_context_options options;
+  ASSERT_OK(otr_context_options_init(&options, sizeof options));
+  options.log_callback = Log::receive;
+  options.log_user_data = &log;
+  otr_context* context = nullptr;
+  ASSERT_OK(otr_context_create(&options, &context));
+  const Owned<otr_context> owned(context);
+  otr_optimizer* optimizer = nullptr;
+  ASSERT_OK(
+      otr_optimizer_create(context, R"({"type": "AdamW", "params": {"lr": "auto"}})", &optimizer));
+  otr_optimizer_destroy(optimizer);
+  ASSERT_EQ(log.lines.size(), 1u);
+  EXPECT_NE(log.lines[0].second.find("auto"), std::string::npos) << log.lines[0].second;
+}
+
 TEST(Context, LogsNothingAboveItsLevel) {
   Log log;
   otr_context_options options;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engines on several ranks of one process that agree.
+#include <chrono>
 #include <cmath>
+#include <functional>
+#include <future>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "support.h"
 
@@ -278,6 +283,79 @@ TEST_P(Ranks, ASharedBlockIsChargedOnce) {
   const int64_t copies = GetParam().stage == 0 ? 3 : 1;
   EXPECT_GE(sum, copies * one);
   EXPECT_LE(sum, copies * (one + 4 * 3 * 512));
+}
+
+// Two ranks with an engine each, whose handles `leave` destroys on rank 1; then `wait` is called on
+// rank 0.
+struct Pair {
+  Owned<otr_comm> comm;
+  std::optional<Engine> engine;
+  Owned<otr_pass> ended;
+};
+void leave_while_waiting(const Kind& kind, const std::function<void(Pair&)>& leave,
+                         const std::function<int32_t(Pair&)>& wait) {
+  const auto context = make_context(1);
+  otr_comm_options options;
+  ASSERT_OK(otr_comm_options_init(&options, sizeof options));
+  options.timeout = 60;
+  otr_comm* comms[2];
+  ASSERT_OK(otr_comm_create_threads(context.get(), 2, &options, comms));
+  std::promise<void> left;
+  std::thread other([&] {
+    Pair one{Owned<otr_comm>(comms[1]), std::nullopt, {}};
+    one.engine.emplace(one.comm.get(), config_of(kind));
+    declare(*one.engine, 1);
+    one.engine->commit();
+    one.ended = one.engine->begin();
+    Engine::end(one.ended);
+    leave(one);
+    left.get_future().wait();
+  });
+  Pair zero{Owned<otr_comm>(comms[0]), std::nullopt, {}};
+  zero.engine.emplace(zero.comm.get(), config_of(kind));
+  declare(*zero.engine, 1);
+  zero.engine->commit();
+  zero.ended = zero.engine->begin();
+  Engine::end(zero.ended);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(wait(zero), OTR_E_PEER_DEAD);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_NE(std::string_view(otr_last_error_message()).find("rank 1"), std::string_view::npos)
+      << otr_last_error_message();
+  left.set_value();
+  other.join();
+}
+
+TEST_P(Ranks, ACommunicatorLeavesThoughItsEngineLives) {
+  leave_while_waiting(
+      GetParam(), [](Pair& p) { p.comm.reset(); },
+      [](Pair& p) { return otr_comm_barrier(p.comm.get()); });
+}
+
+TEST_P(Ranks, AnEngineLeavesThoughAnEndedPassLives) {
+  leave_while_waiting(
+      GetParam(), [](Pair& p) { p.engine.reset(); },
+      [](Pair& p) { return otr_engine_step(p.engine->get(), nullptr); });
+}
+
+TEST_P(Ranks, EnginesOutliveTheirCommunicator) {
+  const auto context = make_context(1);
+  otr_comm* comms[2];
+  ASSERT_OK(otr_comm_create_threads(context.get(), 2, nullptr, comms));
+  std::vector<std::thread> threads;
+  for (otr_comm* handle : comms) {
+    threads.emplace_back([&, handle] {
+      Owned<otr_comm> comm(handle);
+      Engine engine(comm.get(), config_of(GetParam()));
+      engine.add("w", {1000}, Values(1000, 1));
+      engine.commit();
+      comm.reset();
+      engine.pass({{0, Values(1000, 2)}});
+      EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+      EXPECT_OK(otr_engine_finalize(engine.get()));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace

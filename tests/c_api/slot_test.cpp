@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots: places of the library into which the host writes a gradient.
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "support.h"
 
@@ -106,6 +108,25 @@ TEST_P(Slot, TensorWhileTheSlotIsOut) {
   }
   hand_back(0, t);
   expect_sum(7);
+}
+
+// Alone in its bucket, which must not go out while the host may still be writing into it.
+TEST_P(Slot, TensorThatCompletesTheBucketWhileTheSlotIsOut) {
+  Solo solo(config_of(GetParam()));
+  solo.engine.add("alone", {kCount}, Values(kCount, 1));
+  solo.engine.commit();
+  pass_ = solo.engine.begin();
+  const otr_tensor t = slot(0);
+  Engine::add(pass_, 0, {kCount}, Values(kCount, 4));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  fill(t, 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const double value : values_of(t)) {
+    ASSERT_EQ(value, 3) << "the slot was touched while it was out";
+  }
+  hand_back(0, t);
+  Engine::end(pass_);
+  EXPECT_EQ(solo.engine.step().grad_norm, std::sqrt(kCount * 49.0));
 }
 
 TEST_P(Slot, TensorWhileTheSlotIsOutAndNeverComesBack) {

@@ -229,7 +229,8 @@ pub struct otr_param_options {
     pub struct_size: u32,
     /// 1 (default); 0: frozen, stored but without gradient, master and states
     pub trainable: i32,
-    /// -1 (default), or the id of an earlier parameter that this name shares
+    /// -1 (default), or the id of an earlier parameter that this name shares; group
+    /// and trainable are then that parameter's and not read here
     pub alias_of: i64,
     /// parameter group; default "default". Groups have hyperparameters of their own
     pub group: *const c_char,
@@ -463,9 +464,10 @@ extern "C" {
     /// computation of its own. Any thread. Since: 0.1
     pub fn otr_pass_get_scale(pass: *const otr_pass, out_scale: *mut f64) -> i32;
     /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
-    /// by the pass, valid until it is handed back through otr_pass_add_grad: its memory is the library's
-    /// again from then on, and no view of it may be used. One at a time for each parameter. Asking never
-    /// waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1
+    /// by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
+    /// is the library's again from then on, and no view of it may be used. One at a time for each
+    /// parameter. Asking never waits: where the gradient's own place is taken, the place is scratch. Any
+    /// thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
     /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
     /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's

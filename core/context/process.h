@@ -3,10 +3,10 @@
 
 #include <sys/types.h>
 
-namespace outrigger::comm {
+namespace outrigger {
 
 // getpid() at the price of a load: also right in a forked child, where the shared memory is not
 // mapped.
 [[nodiscard]] pid_t current_process();
 
-}  // namespace outrigger::comm
+}  // namespace outrigger

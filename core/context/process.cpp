@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/process.h"
+#include "core/context/process.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 
-namespace outrigger::comm {
+namespace outrigger {
 namespace {
 
 using ProcessWord = std::atomic<pid_t>;
 
 // A word that the kernel sets to zero in a forked child; nullptr where it cannot (before
-// Linux 4.14). Never given back: it serves all communicators until the process ends.
+// Linux 4.14). Never given back: it serves all objects until the process ends.
 ProcessWord* make_word() {
   void* page = mmap(nullptr, sizeof(ProcessWord), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,4 +36,4 @@ pid_t current_process() {
   return process;
 }
 
-}  // namespace outrigger::comm
+}  // namespace outrigger
