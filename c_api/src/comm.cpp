@@ -21,6 +21,13 @@ otr_comm_options comm_defaults() {
   return o;
 }
 
+// Before anything is allocated for so many ranks.
+void check_world_size(int32_t world_size) {
+  if (world_size < 1 || world_size > comm::kMaxWorld) {
+    fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to {}", world_size, comm::kMaxWorld);
+  }
+}
+
 comm::Settings settings_of(const otr_comm_options& options) {
   if (!(options.timeout > 0) || std::isinf(options.timeout)) {
     fail(OTR_E_ARGUMENT, "timeout = {} seconds; legal is any finite number above 0",
@@ -54,9 +61,7 @@ int32_t otr_comm_create_threads(otr_context* context, int32_t world_size,
                                 const otr_comm_options* options, otr_comm** out_comms) noexcept {
   return guard([&] {
     required(out_comms, "out_comms");
-    if (world_size < 1 || world_size > 1024) {
-      fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to 1024", world_size);
-    }
+    check_world_size(world_size);
     std::fill_n(out_comms, world_size, nullptr);
     const auto& kept = get(context, "context");
     auto made = comm::make_threads(world_size,
@@ -74,9 +79,7 @@ int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* option
     const auto& kept = get(context, "context");
     const otr_comm_options o =
         read_struct(&required(options, "options"), comm_defaults(), "options");
-    if (o.world_size < 1 || o.world_size > 1024) {
-      fail(OTR_E_ARGUMENT, "world_size = {}; legal is 1 to 1024", o.world_size);
-    }
+    check_world_size(o.world_size);
     if (o.rank < 0 || o.rank >= o.world_size) {
       fail(OTR_E_ARGUMENT, "rank = {}; legal is 0 to world_size - 1 = {}", o.rank,
            o.world_size - 1);
@@ -96,6 +99,7 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
     required(out_comm, "out_comm") = nullptr;
     const auto& kept = get(context, "context");
     const otr_comm_options o = read_struct(options, comm_defaults(), "options");
+    const comm::Settings settings = settings_of(o);
     const comm::Launch launch = comm::read_launch_environment();
     if (launch.world == 1) {
       *out_comm = wrap(kept, comm::make_self());
@@ -109,7 +113,7 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
            launch.launcher, launch.world, launch.local_world);
     }
     const std::string job = o.job != nullptr && o.job[0] != '\0' ? o.job : launch.job;
-    *out_comm = wrap(kept, comm::make_shm(launch.rank, launch.world, job, settings_of(o)));
+    *out_comm = wrap(kept, comm::make_shm(launch.rank, launch.world, job, settings));
   });
 }
 

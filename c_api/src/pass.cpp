@@ -53,4 +53,8 @@ int32_t otr_pass_end(otr_pass* pass) noexcept {
   return guard([&] { get(pass, "pass")->end(); });
 }
 
+int32_t otr_pass_abandon(otr_pass* pass) noexcept {
+  return guard([&] { get(pass, "pass")->abandon(); });
+}
+
 void otr_pass_destroy(otr_pass* pass) noexcept { destroy(pass); }

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "outrigger.h"
+#include "say.h"
 
 namespace outrigger::tools {
 namespace {
@@ -36,7 +37,7 @@ int check_config(const std::string& file, int world) {
     status = otr_config_check(text.c_str(), world, effective.data(), &size);
   }
   if (status != OTR_OK) {
-    fmt::print(stderr, "{}: {}: {}\n", file, otr_status_name(status), otr_last_error_message());
+    say("{}: {}: {}\n", file, otr_status_name(status), otr_last_error_message());
     return 1;
   }
   fmt::print("{}\n", effective.c_str());

@@ -17,6 +17,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "say.h"
 #include "worker.h"
 
 namespace outrigger::tools {
@@ -106,8 +107,8 @@ class Run {
                                           threads, std::to_string(port_.number()), run_id,
                                           options_.program});
       if (!options_.verbose) continue;
-      fmt::print(stderr, "outrigger run: rank {} is process {} on cores {}\n", rank,
-                 workers_.back().pid(), options_.bind ? format_cores(share) : "not bound");
+      say("outrigger run: rank {} is process {} on cores {}\n", rank, workers_.back().pid(),
+          options_.bind ? format_cores(share) : "not bound");
     }
   }
 
@@ -163,8 +164,8 @@ class Run {
     first_failed_ = failed;
     if (ended_by_ != 0 || !any_running()) return;
     end_others_at_ = seconds() + options_.grace_seconds;
-    fmt::print(stderr, "outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n",
-               failed->rank(), failed->pid(), failed->fate(), options_.grace_seconds);
+    say("outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n", failed->rank(),
+        failed->pid(), failed->fate(), options_.grace_seconds);
   }
 
   // After the grace: SIGTERM, and two seconds later SIGKILL.
@@ -185,11 +186,10 @@ class Run {
 
   [[nodiscard]] int report() const {
     if (first_failed_ == nullptr && ended_by_ == 0) return 0;
-    if (ended_by_ != 0) fmt::print(stderr, "outrigger run: ended by signal {}\n", ended_by_);
+    if (ended_by_ != 0) say("outrigger run: ended by signal {}\n", ended_by_);
     for (const Worker& worker : workers_) {
-      fmt::print(stderr, "outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(),
-                 worker.fate(),
-                 ended_by_ == 0 && &worker == first_failed_ ? " — the first to fail" : "");
+      say("outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(), worker.fate(),
+          ended_by_ == 0 && &worker == first_failed_ ? " — the first to fail" : "");
     }
     return ended_by_ != 0 ? 128 + ended_by_ : first_failed_->exit_code();
   }

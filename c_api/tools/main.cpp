@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `outrigger`: start local workers, check a configuration, tell versions.
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include "cores.h"
 #include "launch.h"
 #include "outrigger.h"
+#include "say.h"
 
 namespace {
 
@@ -49,6 +51,13 @@ CLI::App* add_run(CLI::App& app, LaunchOptions& options, std::string& cores) {
   return run;
 }
 
+// A pipe or socket of ours must not become the standard output of a caller who closed his.
+void hold_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_RDWR));
+  }
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("Outrigger: sharded training with low-precision states", "outrigger");
   app.set_version_flag("--version", version_text);
@@ -77,9 +86,10 @@ int run_command(int argc, char** argv) {
       launch.program.insert(launch.program.end(), separator + 1, argv + argc);
     }
     if (launch.program.empty() || launch.program[0].starts_with('-')) {
-      fmt::print(stderr, "outrigger run: {}; write outrigger run -n 2 -- PROGRAM\n",
-                 launch.program.empty() ? "no program is given"
-                                        : fmt::format("unknown option {}", launch.program[0]));
+      outrigger::tools::say("outrigger run: {}; write outrigger run -n 2 -- PROGRAM\n",
+                            launch.program.empty()
+                                ? "no program is given"
+                                : fmt::format("unknown option {}", launch.program[0]));
       return 2;
     }
     launch.cores =
@@ -93,6 +103,7 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   try {
     return run_command(argc, argv);
   } catch (const std::exception& error) {

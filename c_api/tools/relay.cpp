@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "say.h"
+
 namespace outrigger::tools {
 
 Relay::Relay(int descriptor, int rank)
@@ -48,11 +50,11 @@ void Relay::pump() {
 void Relay::write_lines(bool all) {
   size_t begin = 0;
   for (size_t end = 0; (end = pending_.find('\n', begin)) != pending_.npos; begin = end + 1) {
-    fmt::print(stderr, "{}{}\n", prefix_, std::string_view(pending_).substr(begin, end - begin));
+    say("{}{}\n", prefix_, std::string_view(pending_).substr(begin, end - begin));
   }
   pending_.erase(0, begin);
   if (all && !pending_.empty()) {
-    fmt::print(stderr, "{}{}\n", prefix_, pending_);
+    say("{}{}\n", prefix_, pending_);
     pending_.clear();
   }
 }

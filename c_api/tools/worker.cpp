@@ -14,6 +14,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "say.h"
+
 namespace outrigger::tools {
 namespace {
 
@@ -54,8 +56,8 @@ void redirect_output(const WorkerOptions& options, int output) {
   } else if (bind_to(options.cores)) {
     setenv("OTR_CORES_BOUND", "1", 1);  // the library then takes all it sees for this worker's own
   } else {
-    fmt::print(stderr, "outrigger run: rank {} cannot be bound to cores {}: {}\n", options.rank,
-               format_cores(options.cores), std::strerror(errno));
+    say("outrigger run: rank {} cannot be bound to cores {}: {}\n", options.rank,
+        format_cores(options.cores), std::strerror(errno));
   }
   set_environment(options);
   redirect_output(options, output);

@@ -18,6 +18,8 @@
 
 namespace outrigger::comm {
 
+inline constexpr int32_t kMaxWorld = 512;  // ranks of one host's communicators
+
 // Memory that the group's ranks may read of each other. per_rank: each rank has a block of its own;
 // common: one block for all. Zero-filled, page-aligned, first touched by the rank that owns it
 // (common: in equal page-aligned parts by all ranks), MADV_DONTFORK.

@@ -22,7 +22,6 @@ namespace outrigger::comm {
 inline constexpr uint64_t kMagic = 0x524547474952544f;  // "OTRIGGER", little-endian
 inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr size_t kLine = 128;  // two cache lines: the next-line prefetcher couples them
-inline constexpr int32_t kMaxWorld = 512;
 
 // Why the job ended, as told to every rank. Written by one rank before it is pointed at.
 struct FailureRecord {

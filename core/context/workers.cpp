@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/context/workers.h"
 
+#include <utility>
+
 #include "core/context/thread.h"
 
 namespace outrigger {
@@ -45,6 +47,7 @@ void Workers::run(int64_t count, const Task& task) {
   drain(task, count, 0);
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return busy_ == 0; });
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void Workers::serve(int32_t worker) {
@@ -67,7 +70,12 @@ void Workers::drain(const Task& task, int64_t count, int32_t worker) {
   for (;;) {
     const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= count) return;
-    task(i, worker);
+    try {
+      task(i, worker);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (failure_ == nullptr) failure_ = std::current_exception();
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -13,7 +14,8 @@
 
 namespace outrigger {
 
-// task(i, worker): the i-th task, run on worker 0 .. size()-1. Must not throw.
+// task(i, worker): the i-th task, run on worker 0 .. size()-1. If one throws, run()
+// throws what came first, when no task runs any more.
 using Task = std::function<void(int64_t, int32_t)>;
 
 class Workers {
@@ -37,7 +39,8 @@ class Workers {
   std::mutex turn_;  // one run at a time
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  uint64_t run_ = 0;  // guarded by mutex_, as the next four are
+  std::exception_ptr failure_;  // guarded by mutex_, as the next five are
+  uint64_t run_ = 0;
   int32_t busy_ = 0;
   bool stop_ = false;
   const Task* task_ = nullptr;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -150,6 +151,9 @@ void Engine::collective(const Body& body) {
     body();
   } catch (const Error& error) {
     poison(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    poison(Error(OTR_E_OUT_OF_MEMORY, "memory ran out in a collective call."));
     throw;
   } catch (const std::exception& error) {
     poison(Error(OTR_E_INTERNAL, error.what()));

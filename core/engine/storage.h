@@ -2,12 +2,10 @@
 // The memory of parameters and states on this rank.
 //
 // published: every parameter in the compute dtype. From stage 1 on, ranks of one host share one
-// copy, and
-//            each rank writes its own slices; at stage 0 every rank has a copy.
-// master:    the weight that the optimizer updates. Where its format is the compute dtype, the
-// published
-//            slice *is* the master and costs nothing.
-// states:    exp_avg and exp_avg_sq of the owned pieces.
+// copy, and each rank writes its own slices; at stage 0 every rank has a copy.
+// master: the weight that the optimizer updates. Where its format is the compute dtype, the
+// published slice *is* the master and costs nothing.
+// states: exp_avg and exp_avg_sq of the owned pieces.
 #pragma once
 
 #include <memory>

@@ -129,6 +129,9 @@ function backward(body, engine::Engine, output_grads...)
     try
         GC.@preserve pass body(pass, (output_grad(pass, i - 1) for i in eachindex(output_grads))...)
         end!(pass)
+    catch
+        abandon!(pass)
+        rethrow()
     finally
         close(pass)
     end
@@ -139,6 +142,7 @@ output_grad(pass::Pass, index = 0) = wrap(out(reference -> otr_pass_get_output_g
 slot(pass::Pass, id) = wrap(out(reference -> otr_pass_get_slot(pass, id, reference), otr_tensor))
 add_grad!(pass::Pass, id, gradient::AbstractArray) = check(otr_pass_add_grad(pass, id, gradient, C_NULL))
 end!(pass::Pass) = check(otr_pass_end(pass))
+abandon!(pass::Pass) = check(otr_pass_abandon(pass))
 
 # ---- Optimizer and shard ----
 

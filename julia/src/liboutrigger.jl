@@ -405,6 +405,11 @@ otr_pass_end(pass) =
         (Ptr{otr_pass},),
         pass)
 
+otr_pass_abandon(pass) =
+    ccall((:otr_pass_abandon, liboutrigger), Int32,
+        (Ptr{otr_pass},),
+        pass)
+
 otr_pass_destroy(pass) =
     ccall((:otr_pass_destroy, liboutrigger), Cvoid,
         (Ptr{otr_pass},),

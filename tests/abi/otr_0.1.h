@@ -218,7 +218,7 @@ typedef struct otr_comm otr_comm;
 typedef struct otr_comm_options {
   uint32_t struct_size;
   int32_t rank;       /* 0 .. world_size-1; otr_comm_from_env reads it from the environment */
-  int32_t world_size; /* at least 1 */
+  int32_t world_size; /* 1 to 512 */
   int32_t reserved0;
   double timeout; /* seconds that a collective call may wait for a silent rank, attach included;
                      default 300 */
@@ -493,6 +493,11 @@ OTR_API int32_t otr_pass_add_grad(otr_pass *pass, int64_t id, const otr_tensor *
 /* Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
  * out. Does not wait for other ranks. Local. Since: 0.1 */
 OTR_API int32_t otr_pass_end(otr_pass *pass) OTR_NOEXCEPT;
+
+/* Gives the pass up, for a host that cannot complete it: the next step discards the accumulation
+ * window on all ranks, unless nothing was added to it, and says so. Its slots are the library's
+ * again; output gradients stay until destroy. After the pass ended: nothing. Local. Since: 0.1 */
+OTR_API int32_t otr_pass_abandon(otr_pass *pass) OTR_NOEXCEPT;
 
 /* A pass that was not ended is abandoned: the next step discards the accumulation window on all
  * ranks, unless nothing was added to it, and says so. Local. Since: 0.1 */

@@ -132,6 +132,19 @@ class Ownership(unittest.TestCase):
         del dy
         self.assertEqual(engine.live_children, 0)
 
+    def test_a_failed_pass_is_abandoned_though_a_view_of_it_lives(self):
+        engine, (w,) = engine_with(np.ones(100, np.float32))
+        with self.assertRaisesRegex(ValueError, "backward failed"):
+            with engine.begin_pass([np.full(100, 3, np.float32)]) as p:
+                dy = p.output_grad(0)
+                p.add_grad(w, dy)
+                raise ValueError("backward failed")
+        self.assertEqual(engine.step().reason, lowlevel.SKIP_ABANDONED)
+        with engine.begin_pass() as p:
+            p.add_grad(w, np.ones(100, np.float32))
+        self.assertEqual(engine.step().outcome, lowlevel.STEP_APPLIED)
+        self.assertEqual(dy[0], 3)
+
     def test_a_shard_keeps_its_arrays(self):
         context = Context(workers=1)
         shard = outrigger.Shard(context, np.ones(1000, np.float32), np.ones(1000, np.float32))

@@ -87,11 +87,14 @@ TEST(Context, LogsWhatAnOptimizerAloneWarnsOf) {
   ASSERT_OK(otr_context_create(&options, &context));
   const Owned<otr_context> owned(context);
   otr_optimizer* optimizer = nullptr;
-  ASSERT_OK(
-      otr_optimizer_create(context, R"({"type": "AdamW", "params": {"lr": "auto"}})", &optimizer));
+  ASSERT_OK(otr_optimizer_create(
+      context, R"({"type": "AdamW", "params": {"fp32_optimizer_states": true}, "states": {
+        "exp_avg": {"format": "bfloat16"}, "exp_avg_sq": {"format": "bfloat16"}}})",
+      &optimizer));
   otr_optimizer_destroy(optimizer);
   ASSERT_EQ(log.lines.size(), 1u);
-  EXPECT_NE(log.lines[0].second.find("auto"), std::string::npos) << log.lines[0].second;
+  EXPECT_NE(log.lines[0].second.find("fp32_optimizer_states"), std::string::npos)
+      << log.lines[0].second;
 }
 
 TEST(Context, LogsNothingAboveItsLevel) {

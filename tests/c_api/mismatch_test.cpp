@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that disagree: OTR_E_MISMATCH on all of them, naming the difference.
+#include <future>
+
 #include "support.h"
 
 namespace {
@@ -124,6 +126,7 @@ TEST_P(Mismatch, OfTheNumberOfPasses) {
 }
 
 TEST_P(Mismatch, OfTheNumberOfSteps) {
+  std::promise<void> stepping;  // rank 0 is about to step
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config_of(GetParam(), 2));
     engine.add("w", {600}, Values(600, 1));
@@ -134,10 +137,13 @@ TEST_P(Mismatch, OfTheNumberOfSteps) {
     if (rank == 1) {  // reads where rank 0 steps
       const Tensor out = Tensor::filled({600}, 0);
       const int32_t status = otr_engine_parameter_read(engine.get(), 0, OTR_VALUE_EXP_AVG, &out);
-      if (GetParam().stage == 0)
-        return;  // a whole copy is here: the read is local, and rank 0 is left alone
+      if (GetParam().stage == 0) {  // a whole copy is here: the read is local, rank 0 is left alone
+        stepping.get_future().wait();
+        return;
+      }
       EXPECT_FAILS(OTR_E_MISMATCH, status, "rank 0", "rank 1");
     } else {
+      stepping.set_value();
       const int32_t expected = GetParam().stage == 0 ? OTR_E_PEER_DEAD : OTR_E_MISMATCH;
       EXPECT_FAILS(expected, otr_engine_step(engine.get(), nullptr), "rank 1");
     }

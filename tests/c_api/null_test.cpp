@@ -176,6 +176,7 @@ TEST_F(WrongPointer, NullPassShardAndOptimizer) {
               ROW("pass", otr_pass_add_grad(nullptr, 0, &tensor_, nullptr)),
               ROW("grad", otr_pass_add_grad(pass_, 0, nullptr, nullptr)),
               ROW("pass", otr_pass_end(nullptr)),
+              ROW("pass", otr_pass_abandon(nullptr)),
               ROW("context", otr_shard_wrap(nullptr, &tensor_, &tensor_, nullptr, &out_shard_)),
               ROW("weights", otr_shard_wrap(context_, nullptr, &tensor_, nullptr, &out_shard_)),
               ROW("grads", otr_shard_wrap(context_, &tensor_, nullptr, nullptr, &out_shard_)),

@@ -177,6 +177,26 @@ TEST_P(Pass, AbandonedWithAGradientDiscardsTheWindow) {
   }
 }
 
+// By name, for a host whose collector keeps the handle: as if it had been destroyed.
+TEST_P(Pass, AbandonedByNameAndNotDestroyed) {
+  const auto solo = make();
+  const Tensor output({2}, {3, 4});
+  otr_pass* opened = nullptr;
+  ASSERT_OK(otr_pass_begin(solo->engine.get(), &output, 1, nullptr, &opened));
+  const Owned<otr_pass> pass(opened);
+  Engine::add(pass, 1, {600}, Values(600, 100));
+  EXPECT_OK(otr_pass_abandon(pass.get()));
+  EXPECT_OK(otr_pass_abandon(pass.get())) << "nothing is left to give up";
+  otr_tensor grad, slot;
+  EXPECT_OK(otr_pass_get_output_grad(pass.get(), 0, &grad));
+  EXPECT_EQ(values_of(grad), (Values{3, 4}));
+  EXPECT_FAILS(OTR_E_STATE, otr_pass_get_slot(pass.get(), 0, &slot), "ended");
+  EXPECT_FAILS(OTR_E_STATE, otr_pass_end(pass.get()), "ended");
+  EXPECT_EQ(solo->engine.step().reason, OTR_SKIP_ABANDONED);
+  solo->engine.pass({{0, Values(600, 1)}});
+  EXPECT_EQ(solo->engine.step().outcome, OTR_STEP_APPLIED);
+}
+
 TEST_P(Pass, AbandonedWhileASlotIsOut) {
   const auto solo = make();
   auto pass = solo->engine.begin();

@@ -81,6 +81,17 @@ TEST(Launch, ReturnsTheFirstFailureAndReportsEveryFate) {
   EXPECT_EQ(count(result.err, "ended with exit code 0"), 1) << result.err;
 }
 
+TEST(Launch, LosesMessagesThatCannotBeWrittenButNotTheJob) {
+  const std::string job = std::string(kTool) +
+                          " run -v -n 2 -- sh -c 'echo a line from $RANK >&2; sleep 0.2; "
+                          "[ $RANK = 1 ] || echo done'";
+  for (const char* const unwritable : {" 2>/dev/full", " 2>&-"}) {
+    const Result result = run({"sh", "-c", job + unwritable});
+    EXPECT_EQ(result.code, 0) << unwritable;
+    EXPECT_EQ(result.out, "done\n") << unwritable;
+  }
+}
+
 TEST(Launch, LetsTheOthersEndByThemselvesWithinTheGrace) {
   const Result result =
       run(shell({"-n", "2", "--grace", "20"},
@@ -92,9 +103,10 @@ TEST(Launch, LetsTheOthersEndByThemselvesWithinTheGrace) {
 }
 
 TEST(Launch, KillsAWorkerThatIgnoresTheRequestToEnd) {
-  const Result result = run(shell({"-n", "2", "--grace", "0"},
-                                  "trap '' TERM; [ $RANK = 1 ] && exit 4; i=0; while [ $i -lt 300 "
-                                  "]; do sleep 0.1; i=$((i+1)); done"));
+  const Result result =
+      run(shell({"-n", "2", "--grace", "0"},
+                "trap '' TERM; [ $RANK = 1 ] && sleep 1 && exit 4; i=0; while [ $i -lt 300 "
+                "]; do sleep 0.1; i=$((i+1)); done"));
   EXPECT_EQ(result.code, 4);
   EXPECT_LT(result.seconds, 15);
   EXPECT_EQ(count(result.err, "was killed by signal 9"), 1) << result.err;

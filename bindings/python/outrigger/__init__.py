@@ -241,6 +241,8 @@ class Pass(_Handle):
         try:
             if kind is None:
                 self.end()
+            else:
+                self.abandon()  # an array of it may live on in the traceback, and close() waits for that
         finally:
             self.close()
 
@@ -261,6 +263,10 @@ class Pass(_Handle):
 
     def end(self):
         lowlevel.pass_end(self.handle)
+
+    def abandon(self):
+        """Gives the pass up: the next step discards the window, unless nothing was added. After the end: nothing."""
+        lowlevel.pass_abandon(self.handle)
 
 
 class Shard(_Handle):

@@ -211,7 +211,7 @@ pub struct otr_comm_options {
     pub struct_size: u32,
     /// 0 .. world_size-1; otr_comm_from_env reads it from the environment
     pub rank: i32,
-    /// at least 1
+    /// 1 to 512
     pub world_size: i32,
     pub reserved0: i32,
     /// seconds that a collective call may wait for a silent rank, attach included;
@@ -478,6 +478,10 @@ extern "C" {
     /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
     /// out. Does not wait for other ranks. Local. Since: 0.1
     pub fn otr_pass_end(pass: *mut otr_pass) -> i32;
+    /// Gives the pass up, for a host that cannot complete it: the next step discards the accumulation
+    /// window on all ranks, unless nothing was added to it, and says so. Its slots are the library's
+    /// again; output gradients stay until destroy. After the pass ended: nothing. Local. Since: 0.1
+    pub fn otr_pass_abandon(pass: *mut otr_pass) -> i32;
     /// A pass that was not ended is abandoned: the next step discards the accumulation window on all
     /// ranks, unless nothing was added to it, and says so. Local. Since: 0.1
     pub fn otr_pass_destroy(pass: *mut otr_pass);

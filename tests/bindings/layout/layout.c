@@ -55,6 +55,7 @@ static int32_t (*const is_otr_pass_get_scale)(const otr_pass *, double *) = otr_
 static int32_t (*const is_otr_pass_get_slot)(otr_pass *, int64_t, otr_tensor *) = otr_pass_get_slot;
 static int32_t (*const is_otr_pass_add_grad)(otr_pass *, int64_t, const otr_tensor *, const otr_call_info *) = otr_pass_add_grad;
 static int32_t (*const is_otr_pass_end)(otr_pass *) = otr_pass_end;
+static int32_t (*const is_otr_pass_abandon)(otr_pass *) = otr_pass_abandon;
 static void (*const is_otr_pass_destroy)(otr_pass *) = otr_pass_destroy;
 static int32_t (*const is_otr_engine_step)(otr_engine *, otr_step_report *) = otr_engine_step;
 static int32_t (*const is_otr_shard_options_init)(otr_shard_options *, size_t) = otr_shard_options_init;
@@ -424,6 +425,9 @@ void layout_print(FILE *out) {
   KIND(const otr_call_info *);
   END(int32_t);
   BEGIN(otr_pass_end);
+  KIND(otr_pass *);
+  END(int32_t);
+  BEGIN(otr_pass_abandon);
   KIND(otr_pass *);
   END(int32_t);
   BEGIN(otr_pass_destroy);
