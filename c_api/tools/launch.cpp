@@ -14,9 +14,11 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 
+#include "orphans.h"
 #include "say.h"
 #include "worker.h"
 
@@ -86,17 +88,36 @@ class Run {
 
   int execute() {
     start();
-    while (any_running()) {
-      wait();
-      handle_signals();
-      reap();
-      escalate();
-    }
+    while (any_running()) look();
+    if (first_failed_ != nullptr || ended_by_ != 0) end_orphans();
     for (Worker& worker : workers_) pump(worker);
     return report();
   }
 
  private:
+  void look() {
+    wait();
+    handle_signals();
+    reap();
+    escalate();
+  }
+
+  // What the workers of a failed run left behind holds memory and cores; after a good run it is
+  // meant to stay. Bounded: a process that even SIGKILL does not end is left to the system.
+  void end_orphans() {
+    const double begin = seconds();
+    end_others_at_ = begin;
+    asked_to_end_ = false;
+    while (!orphans_.running(worker_test()).empty() && seconds() < begin + 2 * kKillAfter) look();
+  }
+
+  [[nodiscard]] std::function<bool(pid_t)> worker_test() const {
+    return [this](pid_t pid) {
+      return std::any_of(workers_.begin(), workers_.end(),
+                         [&](const Worker& w) { return w.running() && w.pid() == pid; });
+    };
+  }
+
   void start() {
     const std::string run_id =
         fmt::format("outrigger-{}-{}", getpid(), begin_.time_since_epoch().count());
@@ -160,6 +181,7 @@ class Run {
       // that said so.
       if (failed == nullptr || (worker.was_killed() && !failed->was_killed())) failed = &worker;
     }
+    orphans_.reap(worker_test());
     if (failed == nullptr || first_failed_ != nullptr) return;
     first_failed_ = failed;
     if (ended_by_ != 0 || !any_running()) return;
@@ -171,17 +193,17 @@ class Run {
   // After the grace: SIGTERM, and two seconds later SIGKILL.
   void escalate() {
     if (end_others_at_ < 0 || seconds() < end_others_at_) return;
-    const double kill_after = 2;
     if (!asked_to_end_) {
       signal_all(SIGTERM);
       asked_to_end_ = true;
-    } else if (seconds() > end_others_at_ + kill_after) {
+    } else if (seconds() > end_others_at_ + kKillAfter) {
       signal_all(SIGKILL);
     }
   }
 
   void signal_all(int number) const {
     for (const Worker& worker : workers_) worker.signal(number);
+    for (const pid_t pid : orphans_.running(worker_test())) kill(pid, number);
   }
 
   [[nodiscard]] int report() const {
@@ -194,10 +216,13 @@ class Run {
     return ended_by_ != 0 ? 128 + ended_by_ : first_failed_->exit_code();
   }
 
+  static constexpr double kKillAfter = 2;  // seconds from SIGTERM to SIGKILL
+
   const LaunchOptions& options_;
   const Clock::time_point begin_ = Clock::now();
   ReservedPort port_;
   Signals signals_;
+  Orphans orphans_;
   std::deque<Worker> workers_;
   const Worker* first_failed_ = nullptr;
   int ended_by_ = 0;           // signal that this command got

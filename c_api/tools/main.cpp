@@ -46,7 +46,9 @@ CLI::App* add_run(CLI::App& app, LaunchOptions& options, std::string& cores) {
       "Workers get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and\n"
       "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS (unless set) for their share of the cores. Rank 0 "
       "has\n"
-      "the terminal; the others' output goes to standard error, each line marked [rank k].\n"
+      "the terminal; the others' output goes to standard error, each line marked [rank k], in "
+      "pieces of 64 KiB if "
+      "longer.\n"
       "The exit code is that of the first worker that failed (128 + number, if by a signal).");
   return run;
 }
@@ -76,6 +78,12 @@ int run_command(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    outrigger::tools::say(
+        "outrigger: unknown command \"{}\"; there are run and config; see outrigger --help\n",
+        argv[1]);
+    return 2;
+  }
   // What stands after -- is the program's, whatever it looks like.
   char** const separator = std::find(argv, argv + argc, std::string_view("--"));
   try {

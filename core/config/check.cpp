@@ -97,17 +97,21 @@ class Checker {
 
   // Where a key of exactly this name is at home, if it is in one other place only.
   [[nodiscard]] std::string other_home(const std::string& name, const std::string& section) const {
-    std::string home;
+    std::string home, alias;
     if (form_ == Form::optimizer || known_here(name, section)) return home;
     for (const Key& key : keys()) {
       const size_t dot = key.path.rfind('.');
       const std::string_view leaf =
           dot == std::string_view::npos ? key.path : key.path.substr(dot + 1);
-      if (leaf != name || !key.alias_of.empty()) continue;
+      if (leaf != name) continue;
+      if (!key.alias_of.empty()) {
+        alias = key.path;
+        continue;
+      }
       if (!home.empty()) return {};
       home = dot == std::string_view::npos ? "the top level" : std::string(key.path);
     }
-    return home;
+    return home.empty() ? alias : home;
   }
 
   [[nodiscard]] bool known_here(const std::string& name, const std::string& section) const {

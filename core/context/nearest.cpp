@@ -35,7 +35,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   constexpr size_t kLongest = 200;  // bounds the work for hostile names
   if (word.empty() || word.size() > kLongest) return {};
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  const size_t most = word.size() <= 3 ? 1 : std::max<size_t>(2, word.size() / 3);
+  size_t best_distance = most + 1;
   for (const std::string& candidate : candidates) {
     const size_t d = distance(word, candidate);
     if (d < best_distance && d < candidate.size()) {

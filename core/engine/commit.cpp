@@ -3,10 +3,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
+#include "core/comm/free_memory.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
 
@@ -65,6 +67,7 @@ void Engine::commit() {
     reducer_ = make_reducer({&model_, layout_.get(), &config_, &ledger_, workers_.get()},
                             comm_->duplicate("gradients"));
     gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, ledger_, *workers_);
+    require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();
     distribute_initial_values();
   });
@@ -109,6 +112,42 @@ void Engine::compare_over_ranks() {
        "and "
        "declares the same parameters in the same order",
        text_of(0), found.rank, text_of(found.rank));
+}
+
+// Shared windows are touched when they are made; private blocks only by the first steps, when a
+// shortage would be the kernel's to settle. So what all ranks of the host will touch has to be
+// there now. Every rank decides alike.
+void Engine::require_memory() {
+  constexpr int64_t kLeaveFree = int64_t{64} << 20;  // for everybody else
+  const comm::FreeMemory free = comm::free_memory();
+  const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  const int64_t initial =
+      ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
+  const std::vector<int64_t> all =
+      gather(*control_,
+             std::vector<int64_t>{ledger_.on_touch() - initial, initial,
+                                  static_cast<int64_t>(std::min(free.bytes, most))},
+             "compare memory");
+  int64_t needed = kLeaveFree, given_back = 0, left = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < all.size(); i += 3) {
+    needed += all[i];
+    given_back += all[i + 1];  // the initial values, before the first step
+    left = std::min(left, all[i + 2]);
+  }
+  if (needed - given_back <= left) return;
+  std::string parts;
+  const auto entries = ledger_.entries();
+  for (size_t i = 0; i < memory::kPurposes; ++i) {
+    const auto purpose = static_cast<memory::Purpose>(i);
+    if (entries.at(i).resident == 0 || purpose == memory::Purpose::initial) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory::name_of(purpose),
+                         comm::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
+  }
+  fail(OTR_E_OUT_OF_MEMORY,
+       "the {} ranks of this host will touch {} more, and {} are free ({}). This rank's plan: {}. "
+       "Use lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
+       comm_->size(), comm::memory_text(static_cast<uint64_t>(needed - given_back)),
+       comm::memory_text(static_cast<uint64_t>(left)), free.source, parts);
 }
 
 void Engine::compare_initial_values() {

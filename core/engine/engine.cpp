@@ -4,9 +4,33 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
+
+namespace {
+
+// XXH3_64bits over so many float32 zeros, which is what a parameter without a value begins with.
+uint64_t hash_of_zeros(int64_t count) {
+  static constexpr std::array<float, 1024> kZeros{};
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  if (!state) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  for (int64_t left = count; left > 0;) {
+    const int64_t n = std::min<int64_t>(left, kZeros.size());
+    XXH3_64bits_update(state.get(), kZeros.data(), static_cast<size_t>(n) * sizeof(float));
+    left -= n;
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
 
 Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communicator> comm,
                std::string_view config_json)
@@ -23,7 +47,7 @@ void Engine::require_healthy(const char* call) const {
   const std::lock_guard lock(failure_mutex_);
   if (failure_) {
     fail(OTR_E_POISONED,
-         "{}: this engine cannot go on after: {} Destroy it and restart from a checkpoint", call,
+         "{}: this engine cannot go on after: {}. Destroy it and restart from a checkpoint", call,
          failure_->what());
   }
 }
@@ -83,6 +107,8 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
     tensor::read(values.data(), kernels::Format::float32, view);
     initial_values.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
     if (comm_->rank() == 0) initial_values.values = std::move(values);
+  } else if (options.alias_of < 0 && verify) {
+    initial_values.hash = hash_of_zeros(view.count);
   }
   const std::unique_lock lock(life_mutex_);
   initial_.push_back(std::move(initial_values));

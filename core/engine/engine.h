@@ -102,6 +102,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // commit.cpp
   void compare_over_ranks();
+  void require_memory();
   void compare_initial_values();
   void distribute_initial_values();
   // values.cpp: from `values` (all of root's elements, float32) to the master and published

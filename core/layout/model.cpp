@@ -85,7 +85,14 @@ int64_t Model::id_of(std::string_view name) const {
 int32_t Model::group_of(std::string_view name) const {
   const auto found = std::find(groups_.begin(), groups_.end(), name);
   if (found != groups_.end()) return static_cast<int32_t>(found - groups_.begin());
-  fail(OTR_E_NOT_FOUND, "no parameter group is named \"{}\"{}", name, did_you_mean(name, groups_));
+  constexpr size_t kListed = 8;
+  std::string known;
+  for (size_t i = 0; i < std::min(kListed, groups_.size()); ++i) {
+    known += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", groups_[i]);
+  }
+  if (groups_.size() > kListed) known += fmt::format(" and {} more", groups_.size() - kListed);
+  fail(OTR_E_NOT_FOUND, "no parameter group is named \"{}\"; known groups: {}", name,
+       known.empty() ? "none" : known);
 }
 
 std::vector<std::string> Model::lines() const {

@@ -42,6 +42,8 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes) {
     data_ = static_cast<std::byte*>(memory);
   }
   bytes_ = size;
+  ledger_ = &ledger;
+  ledger.charge_on_touch(bytes);
   charge_ = Charge(ledger, purpose, bytes);
 }
 
@@ -50,6 +52,7 @@ Block& Block::operator=(Block&& other) noexcept {
     release();
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
+    ledger_ = std::exchange(other.ledger_, nullptr);
     charge_ = std::move(other.charge_);
   }
   return *this;
@@ -57,6 +60,7 @@ Block& Block::operator=(Block&& other) noexcept {
 
 void Block::release() noexcept {
   if (data_ == nullptr) return;
+  ledger_->charge_on_touch(-static_cast<int64_t>(bytes_));
   if (bytes_ >= kOwnPages) {
     munmap(data_, bytes_);
   } else {

@@ -27,6 +27,7 @@ class Block {
   void release() noexcept;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+  Ledger* ledger_ = nullptr;
   Charge charge_;
 };
 

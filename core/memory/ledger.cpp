@@ -34,6 +34,16 @@ std::array<Entry, kPurposes + 1> Ledger::entries() const {
   return entries_;
 }
 
+void Ledger::charge_on_touch(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  on_touch_ += bytes;
+}
+
+int64_t Ledger::on_touch() const {
+  const std::lock_guard lock(mutex_);
+  return on_touch_;
+}
+
 void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) entry.peak = entry.resident;

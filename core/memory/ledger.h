@@ -36,9 +36,14 @@ class Ledger {
   [[nodiscard]] std::array<Entry, kPurposes + 1> entries() const;  // the last is the total
   void reset_peaks();
 
+  // The part of the total in private blocks, whose pages the system hands out at first touch.
+  void charge_on_touch(int64_t bytes);
+  [[nodiscard]] int64_t on_touch() const;
+
  private:
   mutable std::mutex mutex_;
   std::array<Entry, kPurposes + 1> entries_{};
+  int64_t on_touch_ = 0;
 };
 
 // A charge that is given back on destruction.

@@ -4,7 +4,7 @@
  * framework.
  *
  * This file is the whole public contract; what is not in it is private. It is C99 and also compiles
- * as C++.
+ * as C++11 and later.
  *
  * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
  * code. Outputs come last and are named out_*; on failure they hold NULL or 0.
@@ -220,11 +220,11 @@ typedef struct otr_comm_options {
   int32_t rank;       /* 0 .. world_size-1; otr_comm_from_env reads it from the environment */
   int32_t world_size; /* 1 to 512 */
   int32_t reserved0;
-  double timeout; /* seconds that a collective call may wait for a silent rank, attach included;
-                     default 300 */
-  const char
-      *job; /* ranks of one job give the same text, no other job of this user on this host does;
-               default: made of MASTER_ADDR, MASTER_PORT and the run's id and restart count */
+  double timeout;  /* seconds that a collective call may wait for a silent rank, attach included;
+                      default 300 */
+  const char *job; /* ranks of one job give the same text, no other job of this user on this host
+                      does; default of otr_comm_from_env: OTR_JOB, else made of MASTER_ADDR,
+                      MASTER_PORT and the run's id and restart count */
   uint64_t reserved[6];
 } otr_comm_options;
 
@@ -250,7 +250,8 @@ OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options
 /* The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
  * MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
  * such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
- * and job. Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1 */
+ * and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
+ * the environment. Since: 0.1 */
 OTR_API int32_t otr_comm_from_env(otr_context *context, const otr_comm_options *options,
                                   otr_comm **out_comm) OTR_NOEXCEPT;
 

@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include "support.h"
 
@@ -112,6 +114,28 @@ TEST_P(Limits, AModelLargerThanAnyNumber) {
                otr_engine_add_parameter(solo.engine.get(), "c", &huge, nullptr, &id), "\"c\"",
                "2^56");
   EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(solo.engine.get()), "bytes");
+}
+
+// Each rank's part would fit, and its pages are touched late: the sum is what commit looks at.
+TEST(LimitsOfMemory, AModelThatTheRanksTogetherCannotHold) {
+  std::ifstream memory("/proc/meminfo");
+  std::string word;
+  int64_t kib = 0;
+  while (memory >> word && word != "MemAvailable:") {
+  }
+  ASSERT_TRUE(memory >> kib);
+  run_ranks(2, [&](int32_t, otr_comm* comm) {
+    Engine engine(comm, "");  // stage 0: every rank has a copy
+    int64_t shape[1] = {kib * 1024 / 4 * 6 / 10};
+    otr_tensor large;
+    ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &large));
+    otr_param_options options = param_options();
+    options.trainable = 0;
+    int64_t id = -1;
+    ASSERT_OK(otr_engine_add_parameter(engine.get(), "w", &large, &options, &id));
+    EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(engine.get()), "2 ranks",
+                 "published parameters", "free");
+  });
 }
 
 TEST(LimitsOfShapes, EmptyWhateverTheOtherExtents) {

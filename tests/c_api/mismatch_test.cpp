@@ -99,6 +99,23 @@ TEST_P(Mismatch, OfInitialValuesWhereTheyAreVerified) {
   });
 }
 
+TEST_P(Mismatch, NoneBetweenZerosAndNothing) {
+  run_ranks(2, [&](int32_t rank, otr_comm* comm) {
+    Engine engine(comm, config_of(GetParam(), 1, "", R"("initial_values": "verify")"));
+    const Values zeros(3000, 0);
+    int64_t shape[1] = {3000};
+    otr_tensor nothing;
+    ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &nothing));
+    int64_t id = -1;
+    if (rank == 0) {
+      engine.add("w", {3000}, zeros);
+    } else {
+      ASSERT_OK(otr_engine_add_parameter(engine.get(), "w", &nothing, nullptr, &id));
+    }
+    engine.commit();
+  });
+}
+
 TEST_P(Mismatch, OfGroupValues) {
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config_of(GetParam()));

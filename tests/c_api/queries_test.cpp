@@ -66,7 +66,7 @@ TEST_F(Groups, RefuseUnknownNames) {
                "slow");
   EXPECT_EQ(value, 0);
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_group_value(solo_.engine.get(), "slwo", "lr", 1),
-               "slwo", "slow");
+               "slwo", "known groups", "slow");
   EXPECT_FAILS(OTR_E_NOT_FOUND,
                otr_engine_get_group_value(solo_.engine.get(), nullptr, "weight_decy", &value),
                "weight_decy", "\"weight_decay\"");

@@ -21,6 +21,12 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
       {"{\"zero_optimization\": {\"aio\": {}}}",
        "line 1, column 24: unknown key \"aio\" in zero_optimization; this key belongs at the top "
        "level"},
+      {"{\"fp16_master_weights_and_gradients\": true}",
+       "line 1, column 2: unknown key \"fp16_master_weights_and_gradients\" at the top level; this "
+       "key belongs at fp16.fp16_master_weights_and_gradients"},
+      {"{\"a\": true}",
+       "line 1, column 2: unknown key \"a\" at the top level; remove it (docs/configuration.md "
+       "lists all keys)"},
       {"{\"zero_optimization.stage\": 3}",
        "line 1, column 2: unknown key \"zero_optimization.stage\" at the top level; write sections "
        "as objects in objects, not with dots"},

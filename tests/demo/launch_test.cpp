@@ -112,6 +112,35 @@ TEST(Launch, KillsAWorkerThatIgnoresTheRequestToEnd) {
   EXPECT_EQ(count(result.err, "was killed by signal 9"), 1) << result.err;
 }
 
+// The trainer behind a wrapper script: its shell ends or is ended, the trainer must follow.
+TEST(Launch, EndsWhatTheWorkersOfAFailedRunLeftBehind) {
+  const Result result =
+      run(shell({"-n", "2", "--grace", "0.2"},
+                "sleep 4711 & echo child $!; [ $RANK = 1 ] && kill -9 $$; wait; true"));
+  EXPECT_EQ(result.code, 128 + 9);
+  EXPECT_LT(result.seconds, 10);
+  int seen = 0;
+  const std::string all = result.out + result.err;
+  for (size_t at = 0; (at = all.find("child ", at)) != std::string::npos; ++at, ++seen) {
+    const int pid = std::stoi(all.substr(at + 6));
+    EXPECT_NE(kill(pid, 0), 0) << "process " << pid << " is still there";
+  }
+  EXPECT_EQ(seen, 2) << all;
+}
+
+TEST(Launch, LeavesTheBackgroundOfAGoodRunAlone) {
+  const Result result = run(shell({}, "sleep 20 >/dev/null 2>&1 & echo $!"));
+  EXPECT_EQ(result.code, 0);
+  const int pid = std::stoi(result.out);
+  EXPECT_EQ(kill(pid, SIGKILL), 0) << "process " << pid << " was ended";
+}
+
+TEST(Launch, NamesAnUnknownCommand) {
+  const Result result = run({kTool, "frob", "-n", "2"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("\"frob\""), std::string::npos) << result.err;
+}
+
 TEST(Launch, ForwardsSignalsAndEndsAll) {
   Process process(shell({"-n", "2", "-v"}, "exec sleep 30"));
   ASSERT_TRUE(process.wait_for_error_text("rank 1 is process", 10));

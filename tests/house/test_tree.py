@@ -44,6 +44,17 @@ class Rules(unittest.TestCase):
                 self.assertEqual(rule("core/x.cpp", good), [])
 
 
+class Environment(unittest.TestCase):
+    def test_every_variable_of_ours_is_in_the_contract(self):
+        contract = tree.text_of("docs/contract.md")
+        read = set()
+        for path in tree.files():
+            if path.parts[0] in ("core", "kernels", "c_api") and path.suffix in (".c", ".cpp", ".h"):
+                read.update(re.findall(r'(?:getenv|lookup|present)\("(OTR_\w+)"\)', tree.text_of(path)))
+        self.assertGreaterEqual(len(read), 3)
+        self.assertEqual([name for name in sorted(read) if f"`{name}`" not in contract], [])
+
+
 class Coverage(unittest.TestCase):
     # Lists of all functions, which name a function without testing it.
     LISTS = ("abi", "bindings", "bench", "house")

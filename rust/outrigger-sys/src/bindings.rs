@@ -217,8 +217,9 @@ pub struct otr_comm_options {
     /// seconds that a collective call may wait for a silent rank, attach included;
     /// default 300
     pub timeout: f64,
-    /// ranks of one job give the same text, no other job of this user on this host does;
-    /// default: made of MASTER_ADDR, MASTER_PORT and the run's id and restart count
+    /// ranks of one job give the same text, no other job of this user on this host
+    /// does; default of otr_comm_from_env: OTR_JOB, else made of MASTER_ADDR,
+    /// MASTER_PORT and the run's id and restart count
     pub job: *const c_char,
     pub reserved: [u64; 6],
 }
@@ -351,7 +352,8 @@ extern "C" {
     /// The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
     /// MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
     /// such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
-    /// and job. Collective. OTR_E_CONFIG lists what was found in the environment. Since: 0.1
+    /// and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
+    /// the environment. Since: 0.1
     pub fn otr_comm_from_env(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;
