@@ -78,12 +78,15 @@ int run_command(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  const std::string_view word = argc > 1 ? argv[1] : "-";
+  const auto named = [&](const CLI::App* command) { return command->get_name() == word; };
+  if (!word.starts_with('-') && app.get_subcommands(named).empty()) {
     outrigger::tools::say(
         "outrigger: unknown command \"{}\"; there are run and config; see outrigger --help\n",
-        argv[1]);
+        word);
     return 2;
   }
+
   // What stands after -- is the program's, whatever it looks like.
   char** const separator = std::find(argv, argv + argc, std::string_view("--"));
   try {
