@@ -16,7 +16,7 @@ namespace outrigger::kernels {
 // norms and quantisation blocks never straddle a cut.
 inline constexpr int64_t kLeaf = 256;
 
-// Storage formats. float16 and float64 are for conversion only.
+// Storage formats. float64 is for conversion only; moments are never float16.
 enum class Format : uint8_t { float32, bfloat16, float16, float64 };
 [[nodiscard]] constexpr size_t size_of(Format f) {
   return f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
@@ -102,7 +102,7 @@ struct RandomStream {
 
 struct Adam {
   const void* grad = nullptr;
-  Format grad_format = Format::float32;  // float32, bfloat16
+  Format grad_format = Format::float32;  // float32, bfloat16, float16
   void* weight = nullptr;
   Format weight_format = Format::float32;
   void* exp_avg = nullptr;
@@ -110,8 +110,10 @@ struct Adam {
   Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
   Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
            exp_avg_sq_rounding = Rounding::nearest;  // matter for bfloat16 states only
-  void* published = nullptr;  // bfloat16 copy of a float32 weight, nearest even; may be null
-  int64_t count = 0;          // any
+  // 16-bit copy of a float32 weight, nearest even; may be null.
+  void* published = nullptr;
+  Format published_format = Format::bfloat16;
+  int64_t count = 0;  // any
   AdamScalars scalars;
   RandomStream random;
 };

@@ -24,7 +24,7 @@ def generate(header):
         return f"[{text}; {variable.length}]" if variable.length else text
 
     def signature(function):
-        parameters = ", ".join(f"{p.name}: {rust(p.type)}" for p in function.parameters)
+        parameters = ", ".join(f"{p.name}: {field_type(p)}" for p in function.parameters)
         result = "" if function.result.c == "void" else f" -> {rust(function.result)}"
         return f"({parameters}){result}"
 

@@ -129,6 +129,10 @@ OTR_OPTIONS(call_info, CallInfo, , )
 %exception otr_step_report::~otr_step_report "$action"
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 
+// ---- A callback of the target language would need its lock; over the pass it is two lines there ----
+%ignore otr_engine_backward;
+%ignore otr_vjp_callback;
+
 // ---- Asked in two calls in C, in one here ----
 %ignore otr_engine_config;
 %ignore otr_config_check;

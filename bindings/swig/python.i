@@ -46,6 +46,8 @@ OTR_NUMBER(replicated)
 OTR_NUMBER(outcome)
 OTR_NUMBER(reason)
 OTR_NUMBER(nonfinite_rank)
+OTR_NUMBER(accumulation)
+OTR_NUMBER(ranks)
 
 // ---- Numbers and texts ----
 %define OTR_OUT_NUMBER(type, name, from)
@@ -54,6 +56,9 @@ OTR_NUMBER(nonfinite_rank)
 %enddef
 OTR_OUT_NUMBER(int32_t, out_rank, PyLong_FromLong)
 OTR_OUT_NUMBER(int32_t, out_world_size, PyLong_FromLong)
+OTR_OUT_NUMBER(int32_t, out_is_boundary, PyBool_FromLong)
+OTR_OUT_NUMBER(int64_t, out_first, PyLong_FromLongLong)
+OTR_OUT_NUMBER(int64_t, out_index, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_id, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_count, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_bytes, PyLong_FromLongLong)
@@ -97,6 +102,24 @@ OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
   *copy = *$1;
   %append_output(SWIG_NewPointerObj(copy, $1_descriptor, SWIG_POINTER_OWN));
 }
+
+%typemap(in, numinputs=0) otr_step_report *reports "$1 = NULL;"
+%typemap(check) otr_step_report *reports {  /* otr_step_many: arg2 is the number of engines */
+  $1 = (otr_step_report *)calloc((size_t)arg2 + 1, sizeof *$1);
+  for (int64_t i = 0; $1 && i < arg2; i++) $1[i].struct_size = (uint32_t)sizeof *$1;
+}
+%typemap(argout) otr_step_report *reports {
+  PyObject *list = PyList_New((Py_ssize_t)arg2);
+  for (int64_t i = 0; list && i < arg2; i++) {
+    otr_step_report *copy = (otr_step_report *)malloc(sizeof *copy);
+    if (copy) *copy = $1[i];
+    PyObject *item = copy ? SWIG_NewPointerObj(copy, $1_descriptor, SWIG_POINTER_OWN) : PyErr_NoMemory();
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
+  }
+  if (!list) SWIG_fail;
+  %append_output(list);
+}
+%typemap(freearg) otr_step_report *reports { free($1); }
 
 %typemap(in, numinputs=0) (otr_memory_entry **out_entries, size_t *out_entry_count)
     (otr_memory_entry *entries = NULL, size_t count = 0) "$1 = &entries; $2 = &count;"
@@ -175,15 +198,23 @@ OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
 OTR_SEQUENCE((const int64_t *ids, int64_t count), otr_python_item_id)
 OTR_SEQUENCE((const otr_tensor *output_grads, int64_t count), otr_python_item_tensor)
 OTR_SEQUENCE((otr_shard *const *shards, int64_t count), otr_python_item_shard)
+OTR_SEQUENCE((otr_engine *const *engines, int64_t count), otr_python_item_engine)
 %{
-static int otr_python_item_shard(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+static int otr_python_item_handle(PyObject *item, otr_python_list *list, Py_ssize_t index, swig_type_info *type,
+                                  const char *name) {
   void *pointer = NULL;
-  if (!SWIG_IsOK(SWIG_ConvertPtr(item, &pointer, SWIGTYPE_p_otr_shard, 0)) || !pointer) {
-    PyErr_Format(PyExc_TypeError, "item %zd is no Shard", index);
+  if (!SWIG_IsOK(SWIG_ConvertPtr(item, &pointer, type, 0)) || !pointer) {
+    PyErr_Format(PyExc_TypeError, "item %zd is no %s", index, name);
     return -1;
   }
-  ((otr_shard **)list->items)[index] = (otr_shard *)pointer;
+  ((void **)list->items)[index] = pointer;
   return 0;
+}
+static int otr_python_item_shard(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+  return otr_python_item_handle(item, list, index, SWIGTYPE_p_otr_shard, "Shard");
+}
+static int otr_python_item_engine(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+  return otr_python_item_handle(item, list, index, SWIGTYPE_p_otr_engine, "Engine");
 }
 %}
 

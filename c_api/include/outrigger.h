@@ -93,6 +93,7 @@ enum {
   OTR_E_ABI = -18,           /* a struct_size or version this library does not know */
   OTR_E_HOST = -19,          /* a callback of the host reported failure */
   OTR_E_INTERRUPTED = -20,   /* the host asked a waiting call to end */
+  OTR_E_LOSS_SCALE = -21,    /* gradients overflow at the smallest loss scale */
   OTR_E_INTERNAL = -99       /* a fault of this library; please report it with the text */
 };
 
@@ -158,19 +159,28 @@ OTR_API int32_t otr_tensor_init(void *data, const char *dtype, int32_t ndim, int
                                 otr_tensor *out_tensor) OTR_NOEXCEPT;
 
 enum {
-  OTR_ACQUIRE_FLOAT32 = 1u /* acquire: a float32 copy whatever the stored format (read-only) */
+  OTR_ACQUIRE_FLOAT32 = 1u, /* acquire: a float32 copy whatever the stored format (read-only) */
+  OTR_PASS_KEEP_DTYPE = 2u  /* pass begin: scaled output gradients in the dtype that they came in
+                               (float64: float32), not in float32 */
 };
 
 /* What a call needs beyond its tensors; NULL means all defaults, which is right on a CPU.
- * Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_init. */
+ * Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_init.
+ * loss_scale, accumulation and ranks are the tag of gradients that come from another engine or
+ * scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
+ * in. */
 typedef struct otr_call_info {
   uint32_t struct_size;
-  uint32_t flags;  /* the OTR_ flags that the function names; 0 for none */
-  uint64_t stream; /* the stream in whose order the tensors are used, numbered as DLPack does; 0 on
-                      a CPU */
-  double scale;    /* factor that the tensors already carry (loss scale × 1/accumulation); 0 means
-                      "the engine's own". Must be 0 or 1 in this version */
-  uint64_t reserved[4];
+  uint32_t flags;    /* the OTR_ flags that the function names; 0 for none */
+  uint64_t stream;   /* the stream in whose order the tensors are used, numbered as DLPack does; 0
+                        on a CPU */
+  double loss_scale; /* multiplied into the gradients; 1: none; 0: no tag, the gradients are the
+                        caller's own */
+  int32_t accumulation; /* with a tag: number of accumulation steps they were divided by; 0: they
+                           are still to be divided */
+  int32_t ranks; /* with a tag: number of ranks that their sum is still to be divided by; 0: as
+                    many as in this engine */
+  uint64_t reserved[3];
 } otr_call_info;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
@@ -391,10 +401,12 @@ OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int6
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
 enum {
-  OTR_VALUE_MASTER = 0,    /* the weight that the optimizer updates */
-  OTR_VALUE_PUBLISHED = 1, /* the weight that acquire shows */
-  OTR_VALUE_EXP_AVG = 2,   /* Adam's first moment */
-  OTR_VALUE_EXP_AVG_SQ = 3 /* Adam's second moment */
+  OTR_VALUE_MASTER = 0,     /* the weight that the optimizer updates */
+  OTR_VALUE_PUBLISHED = 1,  /* the weight that acquire shows */
+  OTR_VALUE_EXP_AVG = 2,    /* Adam's first moment */
+  OTR_VALUE_EXP_AVG_SQ = 3, /* Adam's second moment */
+  OTR_VALUE_GRAD = 4        /* the window's mean gradient, unscaled and not clipped; between
+                               otr_engine_reduce and otr_engine_step */
 };
 
 /* Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
@@ -403,11 +415,35 @@ enum {
 OTR_API int32_t otr_engine_parameter_read(otr_engine *engine, int64_t id, int32_t value,
                                           const otr_tensor *out) OTR_NOEXCEPT;
 
-/* Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the
- * published value. Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1
- */
-OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id,
-                                           const otr_tensor *value) OTR_NOEXCEPT;
+/* Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
+ * OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
+ * parameter, the published value. Weights and moments not between a pass and its step. Gradients:
+ * norm, Inf/NaN and clipping are found again in the step. Collective. OTR_E_NOT_FOUND: the
+ * parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which follows the master.
+ * Since: 0.1 */
+OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id, int32_t value,
+                                           const otr_tensor *source) OTR_NOEXCEPT;
+
+/* The elements of a parameter that this rank updates: *out_count from *out_first on, in row-major
+ * order; count 0: none. The same for master, moments and gradient. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_local_range(const otr_engine *engine, int64_t id, int64_t *out_first,
+                                       int64_t *out_count) OTR_NOEXCEPT;
+
+/* Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
+ * with that count. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t value,
+                                      const otr_tensor *out) OTR_NOEXCEPT;
+
+/* Like otr_engine_parameter_write, each rank for its own elements. A weight is seen by other ranks
+ * without further ado: let none read it before all have written it. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
+                                       const otr_tensor *source) OTR_NOEXCEPT;
+
+/* Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
+ * frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
+ * and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1 */
+OTR_API int32_t otr_engine_set_trainable(otr_engine *engine, int64_t id,
+                                         int32_t trainable) OTR_NOEXCEPT;
 
 /* ---- Engine: hyperparameters, configuration, memory ---------------------------------------------
  */
@@ -461,20 +497,39 @@ typedef struct otr_pass otr_pass;
 /* Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
  * the host's backward runs. output_grads: count tensors of any shape and strides, float32,
  * bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
- * output_grads then NULL. They are copied. One pass of an engine is open at a time. Local.
- * OTR_E_STATE: not committed, or a pass is open. Since: 0.1 */
+ * output_grads then NULL. They are copied. info: with a tag, the gradients come from another engine
+ * and are multiplied by what they lack only; flags: OTR_PASS_KEEP_DTYPE. Several passes may be open
+ * at a time, and passes over the same outputs add; every rank begins them in the same order. Local.
+ * OTR_E_STATE: not committed, or otr_engine_reduce has closed the window. Since: 0.1 */
 OTR_API int32_t otr_pass_begin(otr_engine *engine, const otr_tensor *output_grads, int64_t count,
                                const otr_call_info *info, otr_pass **out_pass) OTR_NOEXCEPT;
 
-/* The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the
- * pass; its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since:
- * 0.1 */
+/* The index-th output's gradient, scaled: float32 (or as OTR_PASS_KEEP_DTYPE says), row-major,
+ * shape as given to begin. Owned by the pass; its memory stays until otr_pass_destroy, and the host
+ * may overwrite it. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_output_grad(otr_pass *pass, int64_t index,
                                          otr_tensor *out_tensor) OTR_NOEXCEPT;
 
 /* The factor that begin applied (loss scale / accumulation steps), for a host that folds it into a
  * computation of its own. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_scale(const otr_pass *pass, double *out_scale) OTR_NOEXCEPT;
+
+/* Fills the tag of *info with what the gradients of this pass carry, the gradients of its inputs
+ * included: given with them to otr_pass_begin of the engine (or process, or cluster) that made the
+ * inputs, the chain goes on as if all were one engine. info: struct_size set; the rest of it is
+ * left alone. Any thread. Since: 0.1 */
+OTR_API int32_t otr_pass_get_tag(const otr_pass *pass, otr_call_info *info) OTR_NOEXCEPT;
+
+/* out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
+ * host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
+ * Any thread. Since: 0.1 */
+OTR_API int32_t otr_pass_unscale(const otr_pass *pass, const otr_tensor *grad,
+                                 const otr_tensor *out) OTR_NOEXCEPT;
+
+/* The first output whose gradient was finite and is not after scaling, -1 for none: the step will
+ * be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
+ * backward. Any thread. Since: 0.1 */
+OTR_API int32_t otr_pass_get_seed_overflow(const otr_pass *pass, int64_t *out_index) OTR_NOEXCEPT;
 
 /* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
  * by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
@@ -486,8 +541,9 @@ OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_sl
 /* Adds a gradient, from the scaled output gradients, to a parameter: the slot that
  * otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
  * shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
- * the call. Contributions add, in the order of calls. Any thread. OTR_E_STATE: the parameter is
- * frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1 */
+ * the call. info: with a tag, the gradient is multiplied by what it lacks first. Contributions add,
+ * in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended;
+ * OTR_E_SHAPE: another shape. Since: 0.1 */
 OTR_API int32_t otr_pass_add_grad(otr_pass *pass, int64_t id, const otr_tensor *grad,
                                   const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -504,18 +560,34 @@ OTR_API int32_t otr_pass_abandon(otr_pass *pass) OTR_NOEXCEPT;
  * ranks, unless nothing was added to it, and says so. Local. Since: 0.1 */
 OTR_API void otr_pass_destroy(otr_pass *pass) OTR_NOEXCEPT;
 
+/* The host's backward: computes gradients from the `count` scaled output gradients and hands them
+ * over with otr_pass_add_grad on `pass`, which it neither ends nor destroys. Returns 0, or any
+ * other number to give the pass up. */
+typedef int32_t (*otr_vjp_callback)(otr_pass *pass, const otr_tensor *output_grads, int64_t count,
+                                    void *user_data);
+
+/* One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
+ * another number than 0; the pass is then abandoned. Since: 0.1 */
+OTR_API int32_t otr_engine_backward(otr_engine *engine, const otr_tensor *output_grads,
+                                    int64_t count, const otr_call_info *info, otr_vjp_callback vjp,
+                                    void *user_data) OTR_NOEXCEPT;
+
 /* ---- Step ---------------------------------------------------------------------------------------
  */
 
 enum {
   OTR_STEP_ACCUMULATED = 1, /* not a boundary: gradients are kept, nothing was updated */
   OTR_STEP_APPLIED = 2,     /* parameters were updated and published */
-  OTR_STEP_SKIPPED = 3      /* nothing was updated, the gradients are gone; reason says why */
+  OTR_STEP_SKIPPED = 3,     /* nothing was updated, the gradients are gone; reason says why */
+  OTR_STEP_REDUCED = 4      /* otr_engine_reduce: gradients are summed, nothing was updated */
 };
 enum {
   OTR_SKIP_NONE = 0,
-  OTR_SKIP_NONFINITE = 1, /* a gradient is Inf or NaN; see nonfinite_* */
-  OTR_SKIP_ABANDONED = 2  /* a rank abandoned a pass of this window */
+  OTR_SKIP_NONFINITE = 1,     /* a gradient is Inf or NaN; see nonfinite_* */
+  OTR_SKIP_ABANDONED = 2,     /* a rank abandoned a pass of this window */
+  OTR_SKIP_SEED_OVERFLOW = 3, /* an output's gradient overflowed when it was scaled, on rank
+                                 nonfinite_rank */
+  OTR_SKIP_JOINT = 4          /* another engine of the joint step was skipped */
 };
 
 typedef struct otr_step_report {
@@ -545,8 +617,45 @@ typedef struct otr_step_report {
  * the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
  * struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
  * On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
- * a pass is open, or none was made. Since: 0.1 */
+ * a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
+ * scale; the window was skipped, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
+
+/* The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
+ * and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
+ * says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+ * Collective. OTR_E_STATE: a pass is open, none was made, or the next step ends no window. Since:
+ * 0.1 */
+OTR_API int32_t otr_engine_reduce(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
+
+/* One step of several engines, all or none: they agree on skipping, on one norm (the root of the
+ * sum of their squared norms) and so on one clip coefficient. reports: NULL, or count structs with
+ * struct_size set in each. joint: NULL if every rank has all the engines, in the same order; else a
+ * group of the ranks of all of them, each with the engines it has (count 0 and engines NULL where
+ * it has none). The next step of each engine ends its window, and they have the same
+ * gradient_clipping. Collective over all of them. OTR_E_ABORTED: a rank could not take part;
+ * nothing was updated. Since: 0.1 */
+OTR_API int32_t otr_step_many(otr_engine *const *engines, int64_t count, otr_comm *joint,
+                              otr_step_report *reports) OTR_NOEXCEPT;
+
+enum {
+  OTR_BOUNDARY_CONFIGURED = 0, /* every gradient_accumulation_steps-th step ends a window */
+  OTR_BOUNDARY_NO = 1,         /* steps accumulate */
+  OTR_BOUNDARY_YES = 2         /* every step ends its window */
+};
+
+/* Who ends an accumulation window, from the next step on until this is called again. Gradients are
+ * divided by gradient_accumulation_steps all the same, or by the number of steps that the window
+ * had
+ * ("outrigger": {"accumulation_divisor": "counted"}). Every rank alike. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_set_boundary(otr_engine *engine, int32_t boundary) OTR_NOEXCEPT;
+
+/* Whether the next step ends the window. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_get_boundary(const otr_engine *engine,
+                                        int32_t *out_is_boundary) OTR_NOEXCEPT;
+
+/* The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_get_loss_scale(const otr_engine *engine, double *out_scale) OTR_NOEXCEPT;
 
 /* ---- Optimizer and shard, without an engine
  * ------------------------------------------------------ */
@@ -561,18 +670,18 @@ typedef struct otr_optimizer otr_optimizer;
 typedef struct otr_shard_options {
   uint32_t struct_size;
   uint32_t reserved0;
-  const char *name;      /* names the random stream of stochastic rounding; default "shard" */
-  int64_t first_element; /* index of the first element in the whole parameter: the same bits
-                            however it is cut, if cuts are multiples of 256; default 0 */
-  const otr_tensor
-      *published; /* bfloat16, 1-D, same count: receives the updated weights; default NULL */
+  const char *name;            /* names the random stream of stochastic rounding; default "shard" */
+  int64_t first_element;       /* index of the first element in the whole parameter: the same bits
+                                  however it is cut, if cuts are multiples of 256; default 0 */
+  const otr_tensor *published; /* bfloat16 or float16, 1-D, same count: receives the updated float32
+                                  weights; default NULL */
   uint64_t reserved[6];
 } otr_shard_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_shard_options_init(otr_shard_options *options, size_t size) OTR_NOEXCEPT;
 
-/* Wraps caller's memory: weights (float32 or bfloat16) and grads (float32 or bfloat16), both 1-D,
+/* Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
  * contiguous, of the same count. The memory of weights, grads and published is used until destroy;
  * the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
  * Local. Since: 0.1 */

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+
 #include "c_api/src/guard.h"
+#include "core/engine/pass.h"
 #include "outrigger.h"
 
 namespace outrigger::c_api {
@@ -19,11 +22,24 @@ inline otr_call_info read_call_info(const otr_call_info* info, uint32_t flags) {
     fail(OTR_E_UNSUPPORTED, "info.stream = {}; CPU tensors have no stream: it must be 0",
          read.stream);
   }
-  if (read.scale != 0 && read.scale != 1) {
-    fail(OTR_E_UNSUPPORTED, "info.scale = {}; scale tags are not built yet: it must be 0 or 1",
-         read.scale);
+  const bool tagged = read.loss_scale != 0;
+  if (tagged && !(read.loss_scale > 0 && std::isfinite(read.loss_scale))) {
+    fail(OTR_E_ARGUMENT, "info.loss_scale = {}; legal is a finite number above 0, or 0 for no tag",
+         read.loss_scale);
+  }
+  if (read.accumulation < 0 || read.ranks < 0 ||
+      (!tagged && (read.accumulation > 0 || read.ranks > 0))) {
+    fail(
+        OTR_E_ARGUMENT,
+        "info has loss_scale {}, accumulation {}, ranks {}; the last two are 0 or more, and belong "
+        "to a tag, whose loss_scale is 1 if there is none",
+        read.loss_scale, read.accumulation, read.ranks);
   }
   return read;
+}
+
+inline engine::Tag tag_of(const otr_call_info& info) {
+  return {info.loss_scale, info.accumulation, info.ranks};
 }
 
 }  // namespace outrigger::c_api

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/engine.h"
 
+#include <vector>
+
 #include "c_api/src/handles.h"
 #include "outrigger.h"
 
@@ -103,6 +105,58 @@ int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
     otr_step_report full{};
     e.step(full);
     write_output(report, full);
+    e.require_scalable();
+  });
+}
+
+int32_t otr_engine_reduce(otr_engine* engine, otr_step_report* report) noexcept {
+  return guard([&] {
+    engine::Engine& e = engine_of(engine);
+    check_output(report, "report");
+    otr_step_report full{};
+    e.reduce(full);
+    write_output(report, full);
+  });
+}
+
+int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint,
+                      otr_step_report* reports) noexcept {
+  return guard([&] {
+    required_count(count, engines, "engines");
+    std::vector<engine::Engine*> list;
+    for (int64_t i = 0; i < count; ++i) {
+      list.push_back(&engine_of(engines[i]));
+      if (reports != nullptr) check_output(&reports[i], "reports[i]");
+    }
+    comm::Communicator* group =
+        joint == nullptr ? nullptr : get(joint, "joint")->communicator.get();
+    if (list.empty() && group == nullptr) {
+      fail(OTR_E_ARGUMENT, "count is 0 without a joint group: there is nothing to step");
+    }
+    std::vector<otr_step_report> full(list.size());
+    engine::Engine::step_many(list, group, full);
+    for (size_t i = 0; i < full.size() && reports != nullptr; ++i) {
+      write_output(&reports[i], full[i]);
+    }
+    for (engine::Engine* e : list) e->require_scalable();
+  });
+}
+
+int32_t otr_engine_set_boundary(otr_engine* engine, int32_t boundary) noexcept {
+  return guard([&] { engine_of(engine).set_boundary(boundary); });
+}
+
+int32_t otr_engine_get_boundary(const otr_engine* engine, int32_t* out_is_boundary) noexcept {
+  return guard([&] {
+    required(out_is_boundary, "out_is_boundary") = 0;
+    *out_is_boundary = engine_of(engine).at_boundary() ? 1 : 0;
+  });
+}
+
+int32_t otr_engine_get_loss_scale(const otr_engine* engine, double* out_scale) noexcept {
+  return guard([&] {
+    required(out_scale, "out_scale") = 0;
+    *out_scale = engine_of(engine).loss_scale();
   });
 }
 

@@ -73,6 +73,7 @@ const char* otr_status_name(int32_t status) noexcept {
     OTR_NAME(OTR_E_ABI);
     OTR_NAME(OTR_E_HOST);
     OTR_NAME(OTR_E_INTERRUPTED);
+    OTR_NAME(OTR_E_LOSS_SCALE);
     OTR_NAME(OTR_E_INTERNAL);
 #undef OTR_NAME
     default:

@@ -84,7 +84,42 @@ int32_t otr_engine_parameter_read(otr_engine* engine, int64_t id, int32_t value,
   return guard([&] { get(engine, "engine")->read_value(id, value, required(out, "out")); });
 }
 
-int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id,
-                                   const otr_tensor* value) noexcept {
-  return guard([&] { get(engine, "engine")->write_value(id, required(value, "value")); });
+int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id, int32_t value,
+                                   const otr_tensor* source) noexcept {
+  return guard([&] { get(engine, "engine")->write_value(id, value, required(source, "source")); });
+}
+
+int32_t otr_engine_local_range(const otr_engine* engine, int64_t id, int64_t* out_first,
+                               int64_t* out_count) noexcept {
+  return guard([&] {
+    if (out_first != nullptr) *out_first = 0;
+    required(out_count, "out_count") = 0;
+    get(engine, "engine")->local_range(id, required(out_first, "out_first"), *out_count);
+  });
+}
+
+int32_t otr_engine_local_read(otr_engine* engine, int64_t id, int32_t value,
+                              const otr_tensor* out) noexcept {
+  return guard([&] {
+    get(engine, "engine")
+        ->local_value(id, value, required(out, "out"), false, "otr_engine_local_read");
+  });
+}
+
+int32_t otr_engine_local_write(otr_engine* engine, int64_t id, int32_t value,
+                               const otr_tensor* source) noexcept {
+  return guard([&] {
+    get(engine, "engine")
+        ->local_value(id, value, required(source, "source"), true, "otr_engine_local_write");
+  });
+}
+
+int32_t otr_engine_set_trainable(otr_engine* engine, int64_t id, int32_t trainable) noexcept {
+  return guard([&] {
+    const auto& e = get(engine, "engine");
+    if (trainable != 0 && trainable != 1) {
+      fail(OTR_E_ARGUMENT, "trainable = {}; legal is 1, or 0 for frozen", trainable);
+    }
+    e->set_trainable(id, trainable != 0);
+  });
 }

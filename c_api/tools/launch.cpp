@@ -109,6 +109,7 @@ class Run {
     end_others_at_ = begin;
     asked_to_end_ = false;
     while (!orphans_.running(worker_test()).empty() && seconds() < begin + 2 * kKillAfter) look();
+    orphans_.reap(worker_test());
   }
 
   [[nodiscard]] std::function<bool(pid_t)> worker_test() const {

@@ -38,12 +38,23 @@ struct OptimizerConfig {
   std::vector<std::string> warnings;  // parse_optimizer's; in an engine they stand in EngineConfig
 };
 
+// DeepSpeed's rules; see core/optimizer/loss_scaler.h.
+struct LossScaling {
+  double initial = 1;  // the loss scale of the first window, and of all if it is not dynamic
+  bool dynamic = false;
+  int64_t window = 1000, hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double minimum = 1, maximum = 0x1p126;
+};
+
 struct EngineConfig {
   int32_t stage = 0;
   Format compute = Format::float32;      // published parameters, slots, buckets
   Format accumulator = Format::float32;  // data_types.grad_accum_dtype
   OptimizerConfig optimizer;
+  LossScaling loss_scaling;
   int32_t accumulation_steps = 1;  // gradient_accumulation_steps
+  bool divide_at_step = false;     // by the number of steps counted, not by accumulation_steps
   bool average = true;             // gradient_allreduce_op: mean
   Order order = Order::boundary;
   int64_t bucket_elements = 0;  // reduce_bucket_size

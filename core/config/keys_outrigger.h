@@ -7,9 +7,11 @@
 namespace outrigger::config::rows {
 
 inline constexpr Words kFormatNote =
-    "default: what the bf16 section asks for, else float32; a contradiction with it is an error";
+    "default: what the bf16 or fp16 section asks for, else float32; a contradiction with it is an "
+    "error";
 inline constexpr Words kRoundingNote =
-    "default: nearest where a DeepSpeed key asks for bfloat16, stochastic where this section does";
+    "default: nearest where a DeepSpeed key asks for bfloat16, stochastic where this section does; "
+    "float16 is rounded to nearest only";
 
 inline constexpr Key kOutrigger[] = {
     section("outrigger", "keys that DeepSpeed does not have"),
@@ -19,18 +21,18 @@ inline constexpr Key kOutrigger[] = {
           "seed of stochastic rounding"),
     section("outrigger.states", "storage of the master weights and of the moments"),
     section("outrigger.states.master", "the weights that the optimizer updates"),
-    choice("outrigger.states.master.format", "null", "float32|bfloat16", "float16|block8|split",
+    choice("outrigger.states.master.format", "null", "float32|bfloat16|float16", "block8|split",
            Status::judged, "storage format", kFormatNote),
     choice("outrigger.states.master.rounding", "null", "nearest|stochastic", "", Status::supported,
            "rounding of bfloat16 stores", kRoundingNote),
     section("outrigger.states.exp_avg", "Adam's first moment"),
-    choice("outrigger.states.exp_avg.format", "null", "float32|bfloat16", "float16|block8|split",
-           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.exp_avg.format", "null", "float32|bfloat16|float16", "block8|split",
+           Status::judged, "storage format; float16 is never legal", kFormatNote),
     choice("outrigger.states.exp_avg.rounding", "null", "nearest|stochastic", "", Status::supported,
            "rounding of bfloat16 stores", kRoundingNote),
     section("outrigger.states.exp_avg_sq", "Adam's second moment"),
-    choice("outrigger.states.exp_avg_sq.format", "null", "float32|bfloat16", "float16|block8|split",
-           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.exp_avg_sq.format", "null", "float32|bfloat16|float16", "block8|split",
+           Status::judged, "storage format; float16 is never legal", kFormatNote),
     choice("outrigger.states.exp_avg_sq.rounding", "null", "nearest|stochastic", "",
            Status::supported, "rounding of bfloat16 stores", kRoundingNote),
     choice(
@@ -42,11 +44,18 @@ inline constexpr Key kOutrigger[] = {
           "gradient buckets that may be on their way at a time"),
     count("outrigger.workers", "0", 0, 4096, Status::supported,
           "threads for updates and reductions; 0: the context's number"),
+    choice("outrigger.accumulation_divisor", "\"configured\"", "configured|counted", "",
+           Status::supported,
+           "gradients of a window are divided by gradient_accumulation_steps as the outputs' "
+           "gradients are scaled, or by the number of steps that the window had",
+           "counted is for windows that the caller ends (otr_engine_set_boundary)"),
     choice("outrigger.unused_parameters", "\"skip\"", "skip|zero", "", Status::supported,
            "a parameter without a gradient on any rank: left alone, or updated with zero",
            "skip is PyTorch's meaning, zero is DeepSpeed's: the moments decay"),
     choice("outrigger.initial_values", "\"rank0\"", "rank0|verify", "", Status::supported,
            "at commit rank 0's values win, or must equal everyone's"),
+    real("outrigger.max_loss_scale", "null", 1, 0x1p126, Status::supported,
+         "largest dynamic loss scale", "default: 2^126; matters where the loss is scaled"),
     flag("outrigger.share_parameters", "true", Status::not_built,
          "ranks of one host share one copy of the parameters", "leave it true"),
 };

@@ -9,7 +9,6 @@ namespace {
 constexpr uint8_t kStage0 = 0b0001, kStages12 = 0b0110, kStages012 = 0b0111;
 constexpr uint8_t kNone = 0b001, kNvme = 0b100, kNoneOrCpu = 0b011, kOffloaded = 0b110;
 constexpr uint8_t kOnDevice = 0b10;
-constexpr uint8_t kAutocastFp16 = 0b100;
 
 // Illegal rows come first, then what is not built, then the legal ones.
 constexpr Rule kRules[] = {
@@ -24,7 +23,8 @@ constexpr Rule kRules[] = {
      .reason = "moments in float16 are excluded on purpose: float16's smallest positive value is "
                "6e-8, so the second moment of a gradient of 1e-4 is 0, and the update then divides "
                "by eps",
-     .ways_out = "remove fp16_optimizer_states, or use bf16 with bf16_optimizer_states",
+     .ways_out = "keep float32 moments, or use bfloat16 ones (bf16 with bf16_optimizer_states, or "
+                 "outrigger.states)",
      .fp16_states = Need::yes},
     {.name = "two low-precision masters",
      .verdict = Verdict::illegal,
@@ -106,16 +106,6 @@ constexpr Rule kRules[] = {
      .fp16_master = Need::yes,
      .offload_optimizer = kNone},
 
-    {.name = "fp16",
-     .verdict = Verdict::not_built,
-     .reason = "float16 compute (fp16.enabled) needs the loss scaler",
-     .ways_out = "use bf16.enabled, which needs none",
-     .fp16 = Need::yes},
-    {.name = "float16 autocast",
-     .verdict = Verdict::not_built,
-     .reason = "torch_autocast with dtype float16 brings a loss scaler of its own",
-     .ways_out = "use dtype \"bfloat16\"",
-     .autocast = kAutocastFp16},
     {.name = "optimizer on nvme",
      .verdict = Verdict::not_built,
      .reason = "optimizer states on nvme",
@@ -129,9 +119,23 @@ constexpr Rule kRules[] = {
 
     {.name = "float32",
      .verdict = Verdict::legal,
-     .reason = "float32 compute, master and states",
+     .reason = "float32 compute, master and states; the loss is scaled if autocast computes in "
+               "float16",
      .ways_out = "",
-     .bf16 = Need::no},
+     .bf16 = Need::no,
+     .fp16 = Need::no},
+    {.name = "float16, float32 master",
+     .verdict = Verdict::legal,
+     .reason = "float16 compute with loss scaling, float32 master and states",
+     .ways_out = "",
+     .fp16 = Need::yes,
+     .fp16_master = Need::no},
+    {.name = "float16 master",
+     .verdict = Verdict::legal,
+     .reason = "float16 compute and master with loss scaling, float32 states",
+     .ways_out = "",
+     .fp16 = Need::yes,
+     .offload_optimizer = kNoneOrCpu},
     {.name = "float32 master",
      .verdict = Verdict::legal,
      .reason = "bfloat16 compute, float32 master and states",
@@ -162,8 +166,7 @@ bool meets(const Rule& rule, const Combination& c, EngineKind engine) {
          meets(rule.fp16_master, c.fp16_master) && meets(rule.bf16_states, c.bf16_states) &&
          meets(rule.fp16_states, c.fp16_states) &&
          has(rule.offload_optimizer, static_cast<uint32_t>(c.offload_optimizer)) &&
-         has(rule.offload_param, static_cast<uint32_t>(c.offload_param)) &&
-         has(rule.autocast, static_cast<uint32_t>(c.autocast));
+         has(rule.offload_param, static_cast<uint32_t>(c.offload_param));
 }
 
 }  // namespace

@@ -40,7 +40,6 @@ struct Rule {
   Need bf16_master = Need::any, fp16_master = Need::any;
   Need bf16_states = Need::any, fp16_states = Need::any;
   uint8_t offload_optimizer = 0b111, offload_param = 0b111;  // bit of Device
-  uint8_t autocast = 0b111;                                  // bit of Autocast
 };
 
 [[nodiscard]] std::span<const Rule> rules();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From text to a configuration: read, check each key, check keys together, fill in the structs.
 #include <algorithm>
+#include <cmath>
 
 #include "core/config/config.h"
 #include "core/config/document.h"
@@ -38,6 +39,34 @@ int64_t bucket_elements(Values& values) {
   return whole;
 }
 
+Format format_of(std::string_view dtype) {
+  return dtype == "bf16" ? Format::bfloat16 : dtype == "fp16" ? Format::float16 : Format::float32;
+}
+
+// With float16 compute, or where the host computes in float16 by autocast.
+LossScaling loss_scaling(const Values& values) {
+  LossScaling scaling;
+  if (!values.flag("fp16.enabled") && combination_of(values).autocast != Autocast::float16) {
+    return scaling;
+  }
+  scaling.dynamic = values.number("fp16.loss_scale") == 0;
+  scaling.initial =
+      scaling.dynamic ? std::ldexp(1.0, static_cast<int>(values.count("fp16.initial_scale_power")))
+                      : values.number("fp16.loss_scale");
+  scaling.window = values.count("fp16.loss_scale_window");
+  scaling.hysteresis = values.count("fp16.hysteresis");
+  scaling.consecutive_hysteresis = values.flag("fp16.consecutive_hysteresis");
+  scaling.minimum = values.number("fp16.min_loss_scale");
+  if (!values.is_null("outrigger.max_loss_scale")) {
+    scaling.maximum = values.number("outrigger.max_loss_scale");
+  }
+  if (scaling.dynamic && scaling.initial > scaling.maximum) {
+    fail(OTR_E_CONFIG, "{} is less than the first scale, 2^{}; lower fp16.initial_scale_power, too",
+         values.lead("outrigger.max_loss_scale"), values.count("fp16.initial_scale_power"));
+  }
+  return scaling;
+}
+
 // One warning each for what was accepted without being acted on.
 void report_accepted(Values& values) {
   if (!values.dropped_auto.empty()) {
@@ -69,10 +98,11 @@ EngineConfig parse_engine(std::string_view json, int32_t world) {
 
   config.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));
   default_order(values, config.stage);
-  config.compute = values.flag("bf16.enabled") ? Format::bfloat16 : Format::float32;
-  config.accumulator =
-      values.text("data_types.grad_accum_dtype") == "bf16" ? Format::bfloat16 : Format::float32;
+  config.compute = format_of(values.text("data_types.param_dtype"));
+  config.accumulator = format_of(values.text("data_types.grad_accum_dtype"));
+  config.loss_scaling = loss_scaling(values);
   config.accumulation_steps = static_cast<int32_t>(values.count("gradient_accumulation_steps"));
+  config.divide_at_step = values.text("outrigger.accumulation_divisor") == "counted";
   config.average = values.text("gradient_allreduce_op") == "mean";
   config.order =
       values.text("outrigger.reduction_order") == "boundary" ? Order::boundary : Order::micro_step;
@@ -83,7 +113,8 @@ EngineConfig parse_engine(std::string_view json, int32_t world) {
       values.text("outrigger.unused_parameters") == "zero" ? Unused::zero : Unused::skip;
   config.initial =
       values.text("outrigger.initial_values") == "verify" ? Initial::verify : Initial::rank0;
-  config.check_overflow = values.flag("bf16.check_grad_overflow");
+  config.check_overflow = values.flag("bf16.check_grad_overflow") ||
+                          config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);
   config.effective_json = effective_json(values);
   config.warnings = std::move(values.warnings);

@@ -114,9 +114,14 @@ Combination combination_of(const Values& values) {
   c.fp16 = values.flag("fp16.enabled");
   c.bf16_master = values.flag("bf16.bf16_master_weights_and_grads") ||
                   (!values.is_null(kMaster) && values.text(kMaster) == "bfloat16");
-  c.fp16_master = values.flag("fp16.fp16_master_weights_and_grads");
+  c.fp16_master = values.flag("fp16.fp16_master_weights_and_grads") ||
+                  (!values.is_null(kMaster) && values.text(kMaster) == "float16");
   c.bf16_states = values.flag("bf16.bf16_optimizer_states");
   c.fp16_states = values.flag("fp16.fp16_optimizer_states");
+  for (const std::string_view moment :
+       {"outrigger.states.exp_avg.format", "outrigger.states.exp_avg_sq.format"}) {
+    if (!values.is_null(moment) && values.text(moment) == "float16") c.fp16_states = true;
+  }
   c.offload_optimizer = device_of(values, kOptimizerDevice);
   c.offload_param = device_of(values, kParamDevice);
   constexpr std::string_view kDtype = "torch_autocast.dtype";
@@ -136,15 +141,17 @@ std::string place_of(const Values& values, const Rule& rule) {
     std::string_view key;
   } kParts[] = {
       {rule.fp16_states == Need::yes, "fp16.fp16_optimizer_states"},
+      {rule.fp16_states == Need::yes, "outrigger.states.exp_avg.format"},
+      {rule.fp16_states == Need::yes, "outrigger.states.exp_avg_sq.format"},
       {rule.bf16_states == Need::yes, "bf16.bf16_optimizer_states"},
       {rule.bf16_master == Need::yes, "bf16.bf16_master_weights_and_grads"},
       {rule.bf16_master == Need::yes, "outrigger.states.master.format"},
       {rule.fp16_master == Need::yes, "fp16.fp16_master_weights_and_grads"},
+      {rule.fp16_master == Need::yes, "outrigger.states.master.format"},
       {rule.offload_optimizer != Rule{}.offload_optimizer, kOptimizerDevice},
       {rule.offload_optimizer != Rule{}.offload_optimizer, "zero_optimization.cpu_offload"},
       {rule.offload_param != Rule{}.offload_param, kParamDevice},
       {rule.offload_param != Rule{}.offload_param, "zero_optimization.cpu_offload_param"},
-      {rule.autocast != Rule{}.autocast, "torch_autocast.dtype"},
       {rule.fp16 == Need::yes, "fp16.enabled"},
   };
   for (const auto& [in_rule, key] : kParts) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats and roundings of the master weights and of the two moments.
+#include <algorithm>
+
+#include "core/config/legality.h"
 #include "core/config/relations.h"
 #include "core/context/error.h"
 
@@ -7,15 +10,19 @@ namespace outrigger::config {
 namespace {
 
 struct State {
-  std::string_view name;           // as in outrigger.states
-  std::string_view deepspeed_key;  // the key of DeepSpeed that chooses bfloat16 for it
+  std::string_view name;      // as in outrigger.states
+  std::string_view bf16_key;  // the key of DeepSpeed that chooses bfloat16 for it
+  std::string_view fp16_key;  // float16
   StateFormat OptimizerConfig::* member;
 };
 
 constexpr State kStates[] = {
-    {"master", "bf16.bf16_master_weights_and_grads", &OptimizerConfig::master},
-    {"exp_avg", "bf16.bf16_optimizer_states", &OptimizerConfig::exp_avg},
-    {"exp_avg_sq", "bf16.bf16_optimizer_states", &OptimizerConfig::exp_avg_sq},
+    {"master", "bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads",
+     &OptimizerConfig::master},
+    {"exp_avg", "bf16.bf16_optimizer_states", "fp16.fp16_optimizer_states",
+     &OptimizerConfig::exp_avg},
+    {"exp_avg_sq", "bf16.bf16_optimizer_states", "fp16.fp16_optimizer_states",
+     &OptimizerConfig::exp_avg_sq},
 };
 
 std::string key_of(const State& state, std::string_view leaf) {
@@ -24,44 +31,56 @@ std::string key_of(const State& state, std::string_view leaf) {
 
 // A format that is not built yet was noted by the check and is refused in the end.
 Format format_named(std::string_view word) {
-  return word == "float32" ? Format::float32 : Format::bfloat16;
+  return word == "float32"   ? Format::float32
+         : word == "float16" ? Format::float16
+                             : Format::bfloat16;
+}
+
+std::string_view name_of(Format format) {
+  return format == Format::float32 ? "float32" : format == Format::float16 ? "float16" : "bfloat16";
+}
+
+// What DeepSpeed's keys ask for; the legality table lets at most one of them be true.
+Format deepspeed_format(const Values& values, const State& state) {
+  return values.flag(state.bf16_key)   ? Format::bfloat16
+         : values.flag(state.fp16_key) ? Format::float16
+                                       : Format::float32;
 }
 
 // Decides one state. `open`: the format is unknown until the weights come, so any rounding is
 // legal.
-StateFormat resolve(Values& values, const State& state, bool deepspeed_asks, bool open) {
+StateFormat resolve(Values& values, const State& state, Format deepspeed, bool open) {
   const std::string format_key = key_of(state, "format"), rounding_key = key_of(state, "rounding");
   const bool own = !values.is_null(format_key);
   StateFormat result;
-  if (own) {
-    result.format = format_named(values.text(format_key));
-  } else {
-    result.format = deepspeed_asks ? Format::bfloat16 : Format::float32;
-    if (!open) {
-      values.set(format_key, deepspeed_asks ? "bfloat16" : "float32",
-                 deepspeed_asks ? Origin::derived : Origin::fallback);
-    }
+  result.format = own ? format_named(values.text(format_key)) : deepspeed;
+  if (!own && !open) {
+    values.set(format_key, std::string(name_of(deepspeed)),
+               deepspeed == Format::float32 ? Origin::fallback : Origin::derived);
   }
   const bool built =
       own && !match_choice(find_key(format_key)->choices, values.text(format_key)).empty();
-  if (built && values.from_user(state.deepspeed_key) &&
-      deepspeed_asks != (result.format == Format::bfloat16)) {
-    fail(OTR_E_CONFIG, "{} contradicts {}; keep one of the two keys, or change one of them",
-         values.lead(format_key), values.name(state.deepspeed_key));
+  for (const std::string_view key : {state.bf16_key, state.fp16_key}) {
+    const Format asked = key == state.bf16_key ? Format::bfloat16 : Format::float16;
+    if (built && values.from_user(key) && values.flag(key) != (result.format == asked)) {
+      fail(OTR_E_CONFIG, "{} contradicts {}; keep one of the two keys, or change one of them",
+           values.lead(format_key), values.name(key));
+    }
   }
-  const bool low = result.format == Format::bfloat16 || open;
+  const bool bfloat16 = result.format == Format::bfloat16 || open;
   if (!values.is_null(rounding_key)) {
     result.rounding =
         values.text(rounding_key) == "stochastic" ? Rounding::stochastic : Rounding::nearest;
-    if (!low && result.rounding == Rounding::stochastic) {
+    if (!bfloat16 && result.rounding == Rounding::stochastic) {
       fail(OTR_E_CONFIG,
-           "{} has nothing to round, as the format is float32; set {} to \"bfloat16\", or leave "
-           "the rounding out",
-           values.lead(rounding_key), format_key);
+           "{} {}, as the format is {}; set {} to \"bfloat16\", or leave the rounding out",
+           values.lead(rounding_key),
+           result.format == Format::float32 ? "has nothing to round" : "is for bfloat16",
+           name_of(result.format), format_key);
     }
   } else {
     // Parity with DeepSpeed where its key asks, else the rounding that loses nothing on average.
-    const bool stochastic = low && (own || open);
+    const bool stochastic = bfloat16 && (own || open);
     result.rounding = stochastic ? Rounding::stochastic : Rounding::nearest;
     values.set(rounding_key, stochastic ? "stochastic" : "nearest", Origin::derived);
   }
@@ -118,7 +137,7 @@ void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
 void resolve_states(Values& values, OptimizerConfig& optimizer) {
   for (const State& state : kStates) {
     StateFormat& chosen = optimizer.*state.member;
-    chosen = resolve(values, state, values.flag(state.deepspeed_key), false);
+    chosen = resolve(values, state, deepspeed_format(values, state), false);
     warn_of_nearest(values, state, chosen, optimizer.beta2);
   }
   optimizer.master_given = true;
@@ -126,10 +145,17 @@ void resolve_states(Values& values, OptimizerConfig& optimizer) {
 }
 
 void resolve_shard_states(Values& values, OptimizerConfig& optimizer) {
+  const auto excluded = std::ranges::find(rules(), "float16 moments", &Rule::name);
   for (const State& state : kStates) {
+    const std::string key = key_of(state, "format");
+    if (state.member != &OptimizerConfig::master && !values.is_null(key) &&
+        values.text(key) == "float16") {
+      fail(OTR_E_CONFIG, "{} is illegal: {}; {}", values.lead(key), excluded->reason,
+           excluded->ways_out);
+    }
     const bool open =
         state.member == &OptimizerConfig::master && values.is_null(key_of(state, "format"));
-    optimizer.*state.member = resolve(values, state, false, open);
+    optimizer.*state.member = resolve(values, state, Format::float32, open);
     if (state.member == &OptimizerConfig::master) optimizer.master_given = !open;
   }
   check_fp32_states(values, optimizer);

@@ -64,8 +64,9 @@ void Engine::commit() {
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
     storage_ = std::make_unique<Storage>(*control_, model_, *layout_, config_, ledger_);
-    reducer_ = make_reducer({&model_, layout_.get(), &config_, &ledger_, workers_.get()},
-                            comm_->duplicate("gradients"));
+    reducer_ =
+        make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &ledger_, workers_.get()},
+                     comm_->duplicate("gradients"));
     gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, ledger_, *workers_);
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "core/engine/step.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
@@ -37,7 +38,8 @@ Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communica
     : context_(std::move(context)),
       comm_(std::move(comm)),
       config_(config::parse_engine(config_json, comm_->size())),
-      groups_{config_.optimizer} {
+      groups_{config_.optimizer},
+      scaler_(config_.loss_scaling) {
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
 }
 
@@ -61,12 +63,42 @@ void Engine::require(State state, const char* call) const {
 }
 
 void Engine::require_no_pass(const char* call) const {
-  if (pass_open_) {
+  if (open_passes_ > 0) {
     fail(OTR_E_STATE,
          "{}: a backward pass is open; end it with otr_pass_end (or give it up with "
          "otr_pass_destroy) first",
          call);
   }
+}
+
+void Engine::set_boundary(int32_t boundary) {
+  require_healthy("otr_engine_set_boundary");
+  if (boundary < OTR_BOUNDARY_CONFIGURED || boundary > OTR_BOUNDARY_YES) {
+    fail(OTR_E_ARGUMENT,
+         "boundary = {}; legal is OTR_BOUNDARY_CONFIGURED ({}), OTR_BOUNDARY_NO ({}) or "
+         "OTR_BOUNDARY_YES ({})",
+         boundary, static_cast<int>(OTR_BOUNDARY_CONFIGURED), static_cast<int>(OTR_BOUNDARY_NO),
+         static_cast<int>(OTR_BOUNDARY_YES));
+  }
+  boundary_ = boundary;
+}
+
+void Engine::set_trainable(int64_t id, bool trainable) {
+  require_healthy("otr_engine_set_trainable");
+  const layout::Parameter& root = model_.root(id);
+  if (!root.trainable) {
+    fail(OTR_E_STATE,
+         "parameter \"{}\" was declared frozen and has no master and no states: declare it with "
+         "trainable = 1 and freeze it with otr_engine_set_trainable",
+         model_.at(id).name);
+  }
+  if (passes_in_window_ > 0) {
+    fail(OTR_E_STATE,
+         "otr_engine_set_trainable: gradients of this window were taken already; call "
+         "otr_engine_step first");
+  }
+  const std::unique_lock lock(life_mutex_);
+  model_.set_frozen(root.root, !trainable);
 }
 
 void Engine::poison(const Error& error) noexcept {
@@ -148,7 +180,7 @@ void Engine::abort(const std::string& reason) noexcept {
 }
 
 void Engine::leave() noexcept {
-  if (pass_open_) return;  // the pass takes the engine with it
+  if (open_passes_ > 0) return;  // the pass takes the engine with it
   if (reducer_) reducer_->stop();
   const std::unique_lock lock(life_mutex_);
   gather_.reset();

@@ -4,8 +4,9 @@
 //   gather.cpp   parameters for the host: acquire, release
 //   pass.h       backward: scaled output gradients out, parameter gradients in
 //   reduce*.cpp  sum over ranks and passes
-//   step.cpp     agree on Inf/NaN and norm; update.cpp: clip, update, make the new parameters
-//   visible values.cpp   reading and writing whole parameters and states
+//   step.cpp     agree on Inf/NaN and norm; joint.cpp: several engines as one
+//   update.cpp   clip, update, make the new parameters visible
+//   values.cpp   reading and writing parameters, states and gradients
 #pragma once
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,10 +30,12 @@
 #include "core/layout/layout.h"
 #include "core/layout/model.h"
 #include "core/memory/ledger.h"
+#include "core/optimizer/loss_scaler.h"
 
 namespace outrigger::engine {
 
 class Pass;
+struct Tag;
 
 struct ParameterOptions {
   bool trainable = true;
@@ -68,7 +72,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void release(const int64_t* ids, int64_t count);
   void prefetch(const int64_t* ids, int64_t count);
   void read_value(int64_t id, int32_t value, const otr_tensor& out);
-  void write_value(int64_t id, const otr_tensor& value);
+  void write_value(int64_t id, int32_t value, const otr_tensor& source);
+  // The elements of a parameter whose states lie on this rank, and their values.
+  void local_range(int64_t id, int64_t& first, int64_t& count) const;
+  void local_value(int64_t id, int32_t value, const otr_tensor& t, bool write, const char* call);
 
   // Hyperparameters, configuration, memory. group empty: all (set), "default" (get).
   void set_group_value(const std::string& group, const std::string& name, double value);
@@ -78,8 +85,20 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const memory::Ledger& ledger() const { return ledger_; }
 
   // Backward and step.
-  std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count);
+  std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count, const Tag& tag,
+                                   bool keep_dtype);
+  void reduce(otr_step_report& report);
   void step(otr_step_report& report);
+  // One step of all of them, or of none; joint: a group of the ranks of all engines, or null if
+  // every rank has them all.
+  static void step_many(std::span<Engine* const> engines, comm::Communicator* joint,
+                        std::span<otr_step_report> reports);
+  // Throws OTR_E_LOSS_SCALE, once, after a step that overflowed at the smallest scale.
+  void require_scalable();
+  void set_boundary(int32_t boundary);
+  [[nodiscard]] bool at_boundary() const;  // the next step ends the window
+  [[nodiscard]] double loss_scale() const { return scaler_.scale(); }
+  void set_trainable(int64_t id, bool trainable);
 
   [[nodiscard]] int64_t live_passes() const { return live_passes_; }
 
@@ -105,14 +124,31 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_memory();
   void compare_initial_values();
   void distribute_initial_values();
-  // values.cpp: from `values` (all of root's elements, float32) to the master and published
+  // values.cpp
+  struct Place;
+  [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
+  void require_writable(int32_t value, const char* call) const;
+  void write_pieces(const layout::Parameter& root, const Place& place, const float* values,
+                    int64_t first, int64_t count);
+  void replaced_gradient(const layout::Parameter& root);
+  // From `values` (all of root's elements, float32) to the master and published
   // elements here.
   void store(int64_t root, const float* values);
 
+  // pass.cpp: what turns gradients with this tag into gradients of a pass of this engine.
+  [[nodiscard]] double factor_for(const Tag& tag) const;
+
   // step.cpp
   struct Decision;
+  struct Reduced;
+  [[nodiscard]] int32_t mean_ranks() const;  // that the sum over ranks is divided by
+  void require_step(const char* call);
   void agree_on_window();
   [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
+  const Decision& reduce_window();
+  void finish_step(otr_step_report& report, const Decision& decision);
+  void report_decision(otr_step_report& report, const Decision& decision) const;
+  void report_counts(otr_step_report& report) const;
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
@@ -137,8 +173,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<kernels::RandomStream> streams_;  // by root
   std::vector<int64_t> updates_;                // updates of each root so far
 
-  std::atomic<bool> pass_open_{false};
-  int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0;
+  std::atomic<int64_t> open_passes_{0};
+  int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0, steps_in_window_ = 0;
+  int32_t boundary_ = OTR_BOUNDARY_CONFIGURED;
+  optimizer::LossScaler scaler_;
+  bool seed_overflow_ = false;  // in this window, on this rank
+  bool stuck_at_minimum_ = false;
+  std::unique_ptr<Reduced> reduced_;  // between otr_engine_reduce and the step
   int64_t micro_steps_ = 0, applied_steps_ = 0, skipped_steps_ = 0;
   std::atomic<int64_t> live_passes_{0};
 

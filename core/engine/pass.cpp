@@ -6,28 +6,76 @@
 
 namespace outrigger::engine {
 
-std::shared_ptr<Pass> Engine::begin_pass(const otr_tensor* output_grads, int64_t count) {
+std::shared_ptr<Pass> Engine::begin_pass(const otr_tensor* output_grads, int64_t count,
+                                         const Tag& tag, bool keep_dtype) {
   require(State::committed, "otr_pass_begin");
-  require_no_pass("otr_pass_begin");
+  if (reduced_) {
+    fail(OTR_E_STATE,
+         "otr_pass_begin: otr_engine_reduce has closed this window; call otr_engine_step first");
+  }
   check();
-  auto pass = std::make_shared<Pass>(shared_from_this(), output_grads, count);
-  return pass;
+  return std::make_shared<Pass>(shared_from_this(), output_grads, count, tag, keep_dtype);
 }
 
-Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count)
-    : engine_(std::move(engine)), scale_(1.0 / engine_->config_.accumulation_steps) {
-  for (int64_t i = 0; i < count; ++i) {
-    const tensor::View view = tensor::check(output_grads[i], fmt::format("output gradient {}", i));
-    Output output{view.shape,
-                  memory::Block(engine_->ledger_, memory::Purpose::outputs, view.count * 4)};
-    tensor::read(output.values.data(), kernels::Format::float32, view, static_cast<float>(scale_));
-    outputs_.push_back(std::move(output));
+double Engine::factor_for(const Tag& tag) const {
+  const double accumulation = config_.divide_at_step ? 1 : 1.0 / config_.accumulation_steps;
+  if (tag.loss_scale == 0) return scaler_.scale() * accumulation;
+  if (tag.accumulation > 0 && config_.divide_at_step) {
+    fail(OTR_E_STATE,
+         "these gradients were divided by {} accumulation steps already, and this engine divides "
+         "at the step (outrigger.accumulation_divisor \"counted\"): use \"configured\" here, or "
+         "\"counted\" in the engine they come from, too",
+         tag.accumulation);
   }
-  engine_->reducer_->begin_pass();
-  engine_->pass_open_ = true;
+  const double ranks = tag.ranks == 0 ? 1 : static_cast<double>(mean_ranks()) / tag.ranks;
+  return scaler_.scale() / tag.loss_scale * (tag.accumulation > 0 ? 1 : accumulation) * ranks;
+}
+
+Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count,
+           const Tag& tag, bool keep_dtype)
+    : engine_(std::move(engine)), scale_(engine_->factor_for(tag)) {
+  const int32_t own = engine_->config_.divide_at_step ? 0 : engine_->config_.accumulation_steps;
+  tag_ = {engine_->scaler_.scale(), tag.accumulation > 0 ? tag.accumulation : own,
+          engine_->mean_ranks()};
+  for (int64_t i = 0; i < count; ++i) add_output(output_grads[i], keep_dtype);
+  sink_ = engine_->reducer_->begin_pass();
+  if (seed_overflow_ >= 0) engine_->seed_overflow_ = true;
+  ++engine_->open_passes_;
   ++engine_->passes_in_micro_step_;
   ++engine_->passes_in_window_;
   ++engine_->live_passes_;
+}
+
+void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
+  using kernels::Format;
+  const auto index = static_cast<int64_t>(outputs_.size());
+  const tensor::View view = tensor::check(grad, fmt::format("output gradient {}", index));
+  const bool keep = keep_dtype && view.format != Format::float64;
+  Output output{view.shape, keep ? view.format : Format::float32, {}};
+  const auto bytes = view.count * static_cast<int64_t>(kernels::size_of(output.format));
+  output.values = memory::Block(engine_->ledger_, memory::Purpose::outputs, bytes);
+  tensor::read(output.values.data(), output.format, view, static_cast<float>(scale_));
+  if (scale_ > 1 && seed_overflow_ < 0) {
+    const auto nonfinite = [&](const void* values) {
+      kernels::NormSum sum;
+      kernels::sum_of_squares(sum, values, output.format, view.count, 0);
+      return sum.nonfinite;
+    };
+    const int64_t scaled = nonfinite(output.values.data());
+    if (scaled > 0) {
+      const memory::Block unscaled(engine_->ledger_, memory::Purpose::scratch, bytes);
+      tensor::read(unscaled.data(), output.format, view);
+      if (nonfinite(unscaled.data()) < scaled) {
+        seed_overflow_ = index;
+        engine_->context_->log(
+            OTR_LOG_WARNING,
+            fmt::format("output gradient {} is finite, but not in {} after it is multiplied by {} "
+                        "(loss scale {}): this window will be skipped",
+                        index, tensor::name_of(output.format), scale_, engine_->scaler_.scale()));
+      }
+    }
+  }
+  outputs_.push_back(std::move(output));
 }
 
 Pass::~Pass() {
@@ -45,7 +93,19 @@ otr_tensor Pass::output_grad(int64_t index) const {
          outputs_.size());
   }
   const Output& output = outputs_[static_cast<size_t>(index)];
-  return tensor::make(output.values.data(), kernels::Format::float32, output.shape);
+  return tensor::make(output.values.data(), output.format, output.shape);
+}
+
+void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
+  const tensor::View source = tensor::check(from, "the scaled gradient");
+  const tensor::View target = tensor::check(to, "the output tensor");
+  if (source.shape != target.shape) {
+    fail(OTR_E_SHAPE, "the scaled gradient has shape {}, the output tensor {}: they must be equal",
+         tensor::text_of(source.shape), tensor::text_of(target.shape));
+  }
+  const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4);
+  tensor::read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_));
+  tensor::write(target, values.data(), kernels::Format::float32);
 }
 
 const layout::Parameter& Pass::target(int64_t id) const {
@@ -56,6 +116,12 @@ const layout::Parameter& Pass::target(int64_t id) const {
          "with trainable = 1",
          engine_->model_.at(id).name, id);
   }
+  if (root.frozen) {
+    fail(OTR_E_STATE,
+         "parameter \"{}\" (id {}) is frozen for now and takes no gradient: leave it out, or call "
+         "otr_engine_set_trainable before the window",
+         engine_->model_.at(id).name, id);
+  }
   return root;
 }
 
@@ -63,11 +129,11 @@ otr_tensor Pass::slot(int64_t id) {
   const std::shared_lock lock(mutex_);
   require_open("otr_pass_get_slot");
   const layout::Parameter& root = target(id);
-  void* place = root.count == 0 ? nullptr : engine_->reducer_->slot(root.root);
+  void* place = root.count == 0 ? nullptr : sink_->slot(root.root);
   return tensor::make(place, engine_->config_.compute, engine_->model_.at(id).shape);
 }
 
-void Pass::add_grad(int64_t id, const otr_tensor& grad) {
+void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag) {
   const std::shared_lock lock(mutex_);
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
@@ -78,16 +144,17 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
-  if (root.count > 0) engine_->reducer_->add(root.root, view);
+  const double factor = tag.loss_scale == 0 ? 1 : engine_->factor_for(tag);
+  if (root.count > 0) sink_->add(root.root, view, static_cast<float>(factor));
 }
 
 void Pass::end() {
   const std::unique_lock lock(mutex_);
   require_open("otr_pass_end");
   open_ = false;
-  engine_->reducer_->end_pass(false);
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
-  const std::shared_ptr<void> closed(nullptr, [this](void*) { engine_->pass_open_ = false; });
+  const std::shared_ptr<void> closed(nullptr, [this](void*) { --engine_->open_passes_; });
+  sink_->end(false);
   engine_->reducer_->check();
 }
 
@@ -96,11 +163,11 @@ void Pass::abandon() noexcept {
   if (!open_) return;
   open_ = false;
   try {
-    engine_->reducer_->end_pass(true);
+    sink_->end(true);
   } catch (const std::exception& error) {
     engine_->poison(Error(OTR_E_INTERNAL, error.what()));
   }
-  engine_->pass_open_ = false;
+  --engine_->open_passes_;
 }
 
 }  // namespace outrigger::engine

@@ -11,33 +11,55 @@
 
 namespace outrigger::engine {
 
+// What gradients carry: which factors were multiplied into them and which are still to come. Zeros:
+// nothing is known, the gradients are the caller's own.
+struct Tag {
+  double loss_scale = 0;     // multiplied in
+  int32_t accumulation = 0;  // number of steps they were divided by; 0: not yet
+  int32_t ranks = 0;         // number of ranks that their sum will be divided by; 0: as here
+};
+
 class Pass {
  public:
-  // Copies the outputs' gradients, multiplied by the engine's scale.
-  Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count);
+  // Copies the outputs' gradients, multiplied by the engine's scale. keep_dtype: in their own dtype
+  // instead of float32.
+  Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count,
+       const Tag& tag, bool keep_dtype);
   ~Pass();  // a pass that was not ended is abandoned
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
+  [[nodiscard]] int64_t outputs() const { return static_cast<int64_t>(outputs_.size()); }
   [[nodiscard]] otr_tensor output_grad(int64_t index) const;
   [[nodiscard]] double scale() const { return scale_; }
-  otr_tensor slot(int64_t id);                        // any thread
-  void add_grad(int64_t id, const otr_tensor& grad);  // any thread
+  // Of the gradients that come out of this pass.
+  [[nodiscard]] const Tag& tag() const { return tag_; }
+  // The first output whose finite gradient is not finite any more once scaled; −1: none.
+  [[nodiscard]] int64_t seed_overflow() const { return seed_overflow_; }
+  // to = from / scale().
+  void unscale(const otr_tensor& from, const otr_tensor& to) const;
+  otr_tensor slot(int64_t id);                                        // any thread
+  void add_grad(int64_t id, const otr_tensor& grad, const Tag& tag);  // any thread
   void end();
   void abandon() noexcept;
 
  private:
   struct Output {
     std::vector<int64_t> shape;
-    memory::Block values;  // float32
+    kernels::Format format;
+    memory::Block values;
   };
+  void add_output(const otr_tensor& grad, bool keep_dtype);
   void require_open(const char* call) const;
   // The root that takes this id's gradient; throws for frozen parameters.
   [[nodiscard]] const layout::Parameter& target(int64_t id) const;
 
   std::shared_ptr<Engine> engine_;
+  Tag tag_;
   double scale_;
   std::vector<Output> outputs_;
+  int64_t seed_overflow_ = -1;
+  std::unique_ptr<GradientSink> sink_;
   mutable std::shared_mutex mutex_;  // shared: slots and gradients; unique: the end
   bool open_ = true;                 // guarded by mutex_
 };

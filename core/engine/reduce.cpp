@@ -36,18 +36,19 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
   }
 }
 
-void Reducer::deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad) {
+void Reducer::deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad,
+                      float factor) {
   const kernels::Format compute = context_.config->compute;
   if (first && to == compute) {
-    tensor::read(destination, to, grad);
+    tensor::read(destination, to, grad, factor);
     return;
   }
   const void* source = grad.data;
   memory::Block rounded;
-  if (!grad.contiguous || grad.format != compute) {
+  if (!grad.contiguous || grad.format != compute || factor != 1) {
     rounded = memory::Block(*context_.ledger, memory::Purpose::scratch,
                             grad.count * static_cast<int64_t>(kernels::size_of(compute)));
-    tensor::read(rounded.data(), compute, grad);
+    tensor::read(rounded.data(), compute, grad, factor);
     source = rounded.data();
   }
   if (first) {
@@ -55,6 +56,22 @@ void Reducer::deposit(void* destination, kernels::Format to, bool first, const t
   } else {
     kernels::add(destination, to, source, compute, grad.count);
   }
+}
+
+void Reducer::rescale(void* slot, int64_t count, float factor) const {
+  const kernels::Format compute = context_.config->compute;
+  if (factor != 1) kernels::scale(slot, compute, slot, compute, factor, count);
+}
+
+kernels::NormSum Reducer::norm() const {
+  kernels::NormSum sum;
+  const kernels::Format format = context_.config->accumulator;
+  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    const int64_t flat = bucket.begin + context_.rank * bucket.slice;
+    const layout::Piece slice{-1, 0, bucket.slice, flat, bucket.shard};
+    kernels::sum_of_squares(sum, gradient(slice), format, bucket.slice, flat);
+  }
+  return sum;
 }
 
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,

@@ -8,6 +8,7 @@
 // A window is what lies between two updates: one pass or several.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -30,11 +31,25 @@ struct Summed {
 
 // What all reducers work on.
 struct ReduceContext {
+  int32_t rank;
   const layout::Model* model;
   const layout::Layout* layout;
   const config::EngineConfig* config;
   memory::Ledger* ledger;
   Workers* workers;
+};
+
+// One pass's way into a reducer, which has to outlive it.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any
+  // thread.
+  virtual void* slot(int64_t root) = 0;
+  // Adds a gradient × factor: the slot itself (same address) or any tensor. Any thread.
+  virtual void add(int64_t root, const tensor::View& grad, float factor) = 0;
+  // The last call.
+  virtual void end(bool abandoned) = 0;
 };
 
 class Reducer {
@@ -45,18 +60,15 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  virtual void begin_pass() = 0;
-  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any
-  // thread.
-  virtual void* slot(int64_t root) = 0;
-  // Adds a gradient: the slot itself (same address) or any tensor. Any thread.
-  virtual void add(int64_t root, const tensor::View& grad) = 0;
-  virtual void end_pass(bool abandoned) = 0;
+  // Several may be open; every rank begins them in the same order.
+  [[nodiscard]] virtual std::unique_ptr<GradientSink> begin_pass() = 0;
 
   // Completes the window's sums. Collective.
   virtual Summed finish() = 0;
   // The summed gradient of a piece, in the accumulator's format; valid between finish and clear.
-  [[nodiscard]] virtual const void* gradient(const layout::Piece& piece) const = 0;
+  [[nodiscard]] virtual std::byte* gradient(const layout::Piece& piece) const = 0;
+  // The norm of this rank's slices as they are now: between finish and clear, after a change.
+  [[nodiscard]] kernels::NormSum norm() const;
   // Begins a new window; every rank has finished the last one.
   void clear();
   // Throws the first failure of background work.
@@ -68,13 +80,18 @@ class Reducer {
 
   // One byte for each parameter: whether this rank has a gradient for it in this window.
   [[nodiscard]] const std::vector<uint8_t>& present() const { return present_; }
+  void mark_present(int64_t root) {  // passes beside each other may
+    std::atomic_ref(present_[static_cast<size_t>(root)]).store(1, std::memory_order_relaxed);
+  }
 
  protected:
   virtual void on_clear() = 0;
-  void mark_present(int64_t root) { present_[static_cast<size_t>(root)] = 1; }
-  // destination = grad, or destination += grad in float32. A gradient counts in the compute dtype:
-  // any other is rounded to that first.
-  void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad);
+  // destination = grad × factor, or destination += grad × factor in float32. A gradient counts in
+  // the compute dtype: it is rounded to that first.
+  void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad,
+               float factor);
+  // A slot that was filled in place, × factor.
+  void rescale(void* slot, int64_t count, float factor) const;
   [[nodiscard]] memory::Block scratch_for(int64_t root) const;  // compute dtype
   // A slot comes back as it went out: row-major, compute dtype. Throws OTR_E_SHAPE, OTR_E_DTYPE.
   void check_slot(int64_t root, const tensor::View& grad) const;

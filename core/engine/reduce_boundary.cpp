@@ -24,66 +24,82 @@ std::byte* BoundaryReducer::at(int64_t flat) const {
   return window_->block(comm_->rank()) + flat * static_cast<int64_t>(kernels::size_of(format_));
 }
 
-void* BoundaryReducer::slot(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
-  const std::lock_guard lock(entry.mutex);
-  if (entry.slot != nullptr) slot_is_out(root);
-  if (!entry.filled && format_ == context_.config->compute) {
-    entry.slot = at(context_.layout->place(root).flat);
-  } else {
-    entry.scratch = scratch_for(root);
-    entry.slot = entry.scratch.data();
+class BoundaryReducer::Sink final : public GradientSink {
+ public:
+  explicit Sink(BoundaryReducer& reducer) : reducer_(reducer), slots_(reducer.entries_.size()) {}
+  void* slot(int64_t root) override {
+    return reducer_.slot(slots_[static_cast<size_t>(root)], root);
   }
-  return entry.slot;
+  void add(int64_t root, const tensor::View& grad, float factor) override {
+    reducer_.add(slots_[static_cast<size_t>(root)], root, grad, factor);
+    contributed_ = true;
+  }
+  void end(bool abandoned) override { reducer_.end(slots_, abandoned && contributed_); }
+
+ private:
+  BoundaryReducer& reducer_;
+  std::vector<Slot> slots_;
+  std::atomic<bool> contributed_{false};
+};
+
+std::unique_ptr<GradientSink> BoundaryReducer::begin_pass() {
+  return std::make_unique<Sink>(*this);
 }
 
-void BoundaryReducer::add(int64_t root, const tensor::View& grad) {
+void* BoundaryReducer::slot(Slot& slot, int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
-  std::byte* place = at(context_.layout->place(root).flat);
   const std::lock_guard lock(entry.mutex);
-  const bool is_slot = grad.data == entry.slot;
-  if (is_slot) check_slot(root, grad);
-  if (entry.slot == place) {
-    if (is_slot) {
-      settle(entry, place, grad.count);
-    } else {
-      const bool first = !entry.waiting;
-      if (first) entry.waiting = scratch_for(root);
-      deposit(entry.waiting.data(), format_, first, grad);
-    }
+  if (slot.data != nullptr) slot_is_out(root);
+  if (!entry.filled && !entry.lent && format_ == context_.config->compute) {
+    entry.lent = true;
+    slot.data = at(context_.layout->place(root).flat);
   } else {
-    deposit(place, format_, !entry.filled, grad);
+    slot.scratch = scratch_for(root);
+    slot.data = slot.scratch.data();
+  }
+  return slot.data;
+}
+
+void BoundaryReducer::add(Slot& slot, int64_t root, const tensor::View& grad, float factor) {
+  Entry& entry = entries_[static_cast<size_t>(root)];
+  const std::lock_guard lock(entry.mutex);
+  const bool is_slot = grad.data == slot.data;
+  if (is_slot) check_slot(root, grad);
+  if (is_slot && !slot.scratch) {
+    rescale(slot.data, grad.count, factor);
+    settle(entry, root, true);
+  } else if (entry.lent) {
+    const bool first = !entry.waiting;
+    if (first) entry.waiting = scratch_for(root);
+    deposit(entry.waiting.data(), format_, first, grad, factor);
+  } else {
+    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, grad, factor);
     entry.filled = true;
   }
-  if (is_slot) {
-    entry.slot = nullptr;
-    entry.scratch = {};
-  }
+  if (is_slot) slot = {};
   mark_present(root);
-  contributed_ = true;
 }
 
-// The slot in the accumulator holds a gradient now; adds what waited for it.
-void BoundaryReducer::settle(Entry& entry, std::byte* place, int64_t count) {
-  if (entry.waiting) kernels::add(place, format_, entry.waiting.data(), format_, count);
+void BoundaryReducer::settle(Entry& entry, int64_t root, bool filled) {
+  std::byte* place = at(context_.layout->place(root).flat);
+  const int64_t count = context_.model->at(root).count;
+  if (entry.waiting && filled) {
+    kernels::add(place, format_, entry.waiting.data(), format_, count);
+  } else if (entry.waiting) {
+    kernels::convert(place, format_, entry.waiting.data(), format_, count);
+  }
+  entry.filled = filled || entry.waiting;
   entry.waiting = {};
-  entry.filled = true;
+  entry.lent = false;
 }
 
-void BoundaryReducer::end_pass(bool abandoned) {
-  if (abandoned && contributed_) discard_ = true;
-  for (size_t id = 0; id < entries_.size(); ++id) {
-    Entry& entry = entries_[id];
-    const std::lock_guard lock(entry.mutex);
-    if (entry.waiting) {  // the slot never came back
-      const auto root = static_cast<int64_t>(id);
-      kernels::convert(at(context_.layout->place(root).flat), format_, entry.waiting.data(),
-                       format_, context_.model->at(root).count);
-      entry.waiting = {};
-      entry.filled = true;
-    }
-    entry.slot = nullptr;
-    entry.scratch = {};
+void BoundaryReducer::end(std::vector<Slot>& slots, bool discard) {
+  if (discard) discard_ = true;
+  for (size_t id = 0; id < slots.size(); ++id) {
+    if (slots[id].data == nullptr) continue;
+    const std::lock_guard lock(entries_[id].mutex);
+    if (!slots[id].scratch) settle(entries_[id], static_cast<int64_t>(id), false);
+    slots[id] = {};
   }
 }
 
@@ -121,7 +137,7 @@ Summed BoundaryReducer::finish() {
   return summed;
 }
 
-const void* BoundaryReducer::gradient(const layout::Piece& piece) const { return at(piece.flat); }
+std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return at(piece.flat); }
 
 void BoundaryReducer::on_clear() {
   for (Entry& entry : entries_) entry.filled = false;

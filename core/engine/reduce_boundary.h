@@ -15,24 +15,31 @@ class BoundaryReducer final : public Reducer {
  public:
   BoundaryReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm);
 
-  void begin_pass() override { contributed_ = false; }
-  void* slot(int64_t root) override;
-  void add(int64_t root, const tensor::View& grad) override;
-  void end_pass(bool abandoned) override;
+  std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
-  [[nodiscard]] const void* gradient(const layout::Piece& piece) const override;
+  [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
 
  private:
+  // One parameter in one window.
   struct Entry {
-    std::mutex mutex;
-    void* slot = nullptr;   // handed out, not handed back
-    memory::Block scratch;  // the slot's memory, where its place was taken
-    memory::Block waiting;  // what came while the slot in the accumulator was out
-    bool filled = false;    // in this window
+    std::mutex mutex;       // of the slots of this parameter, too
+    bool filled = false;    // the accumulator holds a sum
+    bool lent = false;      // a slot in the accumulator is out
+    memory::Block waiting;  // what came meanwhile
   };
+  // One parameter's slot in one pass.
+  struct Slot {
+    std::byte* data = nullptr;  // handed out, not handed back
+    memory::Block scratch;      // its memory, where the accumulator was taken
+  };
+  class Sink;
   void on_clear() override;
+  void* slot(Slot& slot, int64_t root);
+  void add(Slot& slot, int64_t root, const tensor::View& grad, float factor);
+  void end(std::vector<Slot>& slots, bool discard);
   [[nodiscard]] std::byte* at(int64_t flat) const;
-  void settle(Entry& entry, std::byte* place, int64_t count);
+  // The slot in the accumulator came back, filled, or will not any more: adds what waited for it.
+  void settle(Entry& entry, int64_t root, bool filled);
   void zero_missing();
 
   std::unique_ptr<comm::Communicator> comm_;
@@ -40,8 +47,7 @@ class BoundaryReducer final : public Reducer {
   std::shared_ptr<comm::Window> window_;  // every rank's accumulator of the whole flat space
   memory::Charge charge_;
   std::deque<Entry> entries_;
-  std::atomic<bool> contributed_{false};
-  bool discard_ = false;
+  std::atomic<bool> discard_{false};
 };
 
 }  // namespace outrigger::engine

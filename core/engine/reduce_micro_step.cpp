@@ -72,26 +72,48 @@ std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
   return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));
 }
 
-void MicroStepReducer::begin_pass() {
+class MicroStepReducer::Sink final : public GradientSink {
+ public:
+  Sink(MicroStepReducer& reducer, std::shared_ptr<Pass> pass)
+      : reducer_(reducer), pass_(std::move(pass)) {}
+  void* slot(int64_t root) override { return reducer_.slot(*pass_, root); }
+  void add(int64_t root, const tensor::View& grad, float factor) override {
+    reducer_.add(*pass_, root, grad, factor);
+  }
+  void end(bool abandoned) override { reducer_.end(*pass_, abandoned); }
+
+ private:
+  MicroStepReducer& reducer_;
+  std::shared_ptr<Pass> pass_;
+};
+
+std::unique_ptr<GradientSink> MicroStepReducer::begin_pass() {
   check();
   const auto& buckets = context_.layout->buckets();
   auto pass = std::make_shared<Pass>(static_cast<size_t>(context_.model->size()), buckets.size());
   for (size_t b = 0; b < buckets.size(); ++b) {
-    pass->missing[b] = static_cast<int64_t>(buckets[b].parameters.size());
+    for (const int64_t root : buckets[b].parameters) {
+      if (!context_.model->at(root).frozen) ++pass->missing[b];
+    }
   }
+  auto sink = std::make_unique<Sink>(*this, pass);
   pass->first_turn = next_turn_;
-  pass->first_of_window = passes_in_window_++ == 0;
+  pass->first_of_window = passes_in_window_ == 0;
+  {
+    const std::lock_guard lock(launch_mutex_);
+    passes_.push_back(std::move(pass));
+  }
+  ++passes_in_window_;
   next_turn_ += buckets.size();
-  const std::lock_guard lock(launch_mutex_);
-  next_bucket_ = 0;
-  pass_ = std::move(pass);
+  launch_complete();  // buckets whose parameters are all frozen
+  return sink;
 }
 
-void* MicroStepReducer::slot(int64_t root) {
-  Entry& entry = pass_->entries[static_cast<size_t>(root)];
+void* MicroStepReducer::slot(Pass& pass, int64_t root) {
+  Entry& entry = pass.entries[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (entry.slot != nullptr) slot_is_out(root);
-  entry.slot = entry.value == nullptr ? free_place(*pass_, root) : nullptr;
+  entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
   if (entry.slot == nullptr) {
     entry.slot_scratch = scratch_for(root);
     entry.slot = entry.slot_scratch.data();
@@ -99,8 +121,7 @@ void* MicroStepReducer::slot(int64_t root) {
   return entry.slot;
 }
 
-void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
-  Pass& pass = *pass_;
+void MicroStepReducer::add(Pass& pass, int64_t root, const tensor::View& grad, float factor) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   const layout::Parameter& parameter = context_.model->at(root);
   bool complete = false;
@@ -110,8 +131,9 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
     if (is_slot) check_slot(root, grad);
     ++entry.contributions;
     if (entry.contributions > parameter.contributions) {
-      add_late(entry, root, grad);
+      add_late(entry, root, grad, factor);
     } else if (entry.value == nullptr && is_slot) {
+      rescale(entry.slot, grad.count, factor);
       entry.value = entry.slot;
       entry.scratch = std::move(entry.slot_scratch);
     } else if (entry.value == nullptr) {
@@ -122,9 +144,9 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
         entry.scratch = scratch_for(root);
         entry.value = entry.scratch.data();
       }
-      deposit(entry.value, compute_, true, grad);
+      deposit(entry.value, compute_, true, grad, factor);
     } else {
-      deposit(entry.value, compute_, false, grad);
+      deposit(entry.value, compute_, false, grad, factor);
     }
     if (is_slot) {
       entry.slot = nullptr;
@@ -141,26 +163,36 @@ void MicroStepReducer::add(int64_t root, const tensor::View& grad) {
   if (complete && --pass.missing[bucket] == 0) launch_complete();
 }
 
-void MicroStepReducer::add_late(Entry& entry, int64_t root, const tensor::View& grad) {
+void MicroStepReducer::add_late(Entry& entry, int64_t root, const tensor::View& grad,
+                                float factor) {
   const bool first = !entry.late;
   if (first) entry.late = scratch_for(root);
-  deposit(entry.late.data(), compute_, first, grad);
+  deposit(entry.late.data(), compute_, first, grad, factor);
 }
 
 void MicroStepReducer::launch_complete() {
   const std::lock_guard lock(launch_mutex_);
   const auto buckets = static_cast<int64_t>(context_.layout->buckets().size());
-  while (next_bucket_ < buckets && pass_->missing[static_cast<size_t>(next_bucket_)] == 0) {
-    enqueue({pass_, next_bucket_++});
+  while (!passes_.empty()) {
+    const std::shared_ptr<Pass> pass = passes_.front();
+    while (next_bucket_ < buckets &&
+           (pass->ended || pass->missing[static_cast<size_t>(next_bucket_)] == 0)) {
+      enqueue({pass, next_bucket_++});
+    }
+    if (!pass->ended) return;
+    enqueue({pass, -1});
+    passes_.pop_front();
+    next_bucket_ = 0;
   }
 }
 
-void MicroStepReducer::end_pass(bool abandoned) {
-  pass_->abandoned = abandoned;
-  for (auto& missing : pass_->missing) missing = 0;
+void MicroStepReducer::end(Pass& pass, bool abandoned) {
+  {
+    const std::lock_guard lock(launch_mutex_);
+    pass.ended = true;
+    pass.abandoned = abandoned;
+  }
   launch_complete();
-  enqueue({pass_, -1});
-  pass_ = nullptr;
 }
 
 void MicroStepReducer::enqueue(Item item) {
@@ -193,7 +225,7 @@ Summed MicroStepReducer::finish() {
   return summed;
 }
 
-const void* MicroStepReducer::gradient(const layout::Piece& piece) const {
+std::byte* MicroStepReducer::gradient(const layout::Piece& piece) const {
   return accumulator(piece.flat, piece.shard);
 }
 

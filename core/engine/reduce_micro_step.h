@@ -25,12 +25,9 @@ class MicroStepReducer final : public Reducer {
   MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm);
   ~MicroStepReducer() override { stop(); }
 
-  void begin_pass() override;
-  void* slot(int64_t root) override;
-  void add(int64_t root, const tensor::View& grad) override;
-  void end_pass(bool abandoned) override;
+  std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
-  [[nodiscard]] const void* gradient(const layout::Piece& piece) const override;
+  [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
   void check() override;
   void wait_idle() override;
   void stop() noexcept override;
@@ -54,9 +51,10 @@ class MicroStepReducer final : public Reducer {
     std::vector<std::atomic<int64_t>> missing;  // parameters of a bucket that are not complete
     uint64_t first_turn = 0;                    // turn of bucket 0
     bool first_of_window = false;
-    bool abandoned = false;
     std::atomic<bool> contributed{false};
+    bool ended = false, abandoned = false;  // guarded by launch_mutex_ until the end is enqueued
   };
+  class Sink;
   // Work of the background thread: a bucket, the end of a pass, or (no pass) its own end.
   struct Item {
     std::shared_ptr<Pass> pass;
@@ -64,11 +62,15 @@ class MicroStepReducer final : public Reducer {
   };
 
   void on_clear() override;
+  void* slot(Pass& pass, int64_t root);
+  void add(Pass& pass, int64_t root, const tensor::View& grad, float factor);
+  void end(Pass& pass, bool abandoned);
   void enqueue(Item item);
+  // Sends out what is complete, strictly in order: a pass that began later waits.
   void launch_complete();
   // The parameter's place in its bucket's buffer, or null if that is still in use.
   [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
-  void add_late(Entry& entry, int64_t root, const tensor::View& grad);
+  void add_late(Entry& entry, int64_t root, const tensor::View& grad, float factor);
 
   void serve() noexcept;
   void process(const Item& item);
@@ -91,9 +93,10 @@ class MicroStepReducer final : public Reducer {
   memory::Block shard_;
 
   // Host side.
-  std::shared_ptr<Pass> pass_;  // open
   std::mutex launch_mutex_;
-  int64_t next_bucket_ = 0;  // guarded by launch_mutex_
+  std::deque<std::shared_ptr<Pass>>
+      passes_;               // whose end is not on its way; guarded, as is the next
+  int64_t next_bucket_ = 0;  // of the first of them
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
 

@@ -17,15 +17,15 @@ namespace {
 // What every rank must have done alike since the last update.
 struct WindowFacts {
   int64_t passes;
-  int64_t micro_steps;
-  uint64_t hyperparameters;  // hash
+  int64_t step;
+  uint64_t hyperparameters, frozen;  // hashes
 };
 
 // What one rank's slices say about the window's gradient.
 struct GradientFacts {
   kernels::NormSum norm;
   Nonfinite origin;
-  int64_t discard;
+  int32_t discard, seed_overflow;
 };
 
 template <typename T>
@@ -35,22 +35,32 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 }  // namespace
 
+int32_t Engine::mean_ranks() const { return config_.average ? control_->size() : 1; }
+
+bool Engine::at_boundary() const {
+  if (boundary_ != OTR_BOUNDARY_CONFIGURED) return boundary_ == OTR_BOUNDARY_YES;
+  return steps_in_window_ + 1 >= config_.accumulation_steps;
+}
+
 void Engine::agree_on_window() {
   std::vector<double> values;
   for (const config::OptimizerConfig& g : groups_) {
     values.insert(values.end(), {g.lr, g.beta1, g.beta2, g.eps, g.weight_decay});
   }
-  const WindowFacts mine{passes_in_window_, micro_steps_,
-                         XXH3_64bits(values.data(), values.size() * sizeof(double))};
+  std::vector<uint8_t> frozen;
+  for (int64_t id = 0; id < model_.size(); ++id) frozen.push_back(model_.at(id).frozen ? 1 : 0);
+  const WindowFacts mine{passes_in_window_, micro_steps_ + 1,
+                         XXH3_64bits(values.data(), values.size() * sizeof(double)),
+                         XXH3_64bits(frozen.data(), frozen.size())};
   std::vector<WindowFacts> all(static_cast<size_t>(control_->size()));
   control_->all_gather(bytes_of(mine), std::as_writable_bytes(std::span(all)), "begin a step");
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank].micro_steps != all[0].micro_steps || all[rank].passes != all[0].passes) {
+    if (all[rank].step != all[0].step || all[rank].passes != all[0].passes) {
       fail(OTR_E_MISMATCH,
            "rank {} made {} backward passes before step {}, rank 0 made {} before step {}: every "
            "rank makes "
            "the same number of passes and steps; one without data begins and ends an empty pass",
-           rank, all[rank].passes, all[rank].micro_steps, all[0].passes, all[0].micro_steps);
+           rank, all[rank].passes, all[rank].step, all[0].passes, all[0].step);
     }
     if (all[rank].hyperparameters != all[0].hyperparameters) {
       fail(OTR_E_MISMATCH,
@@ -58,11 +68,18 @@ void Engine::agree_on_window() {
            "weight_decay): set the same values on every rank",
            rank);
     }
+    if (all[rank].frozen != all[0].frozen) {
+      fail(OTR_E_MISMATCH,
+           "rank {} and rank 0 have frozen different parameters: call otr_engine_set_trainable "
+           "alike on every rank",
+           rank);
+    }
   }
 }
 
 Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
-  const GradientFacts mine{summed.norm, summed.origin, summed.discard ? 1 : 0};
+  const GradientFacts mine{summed.norm, summed.origin, summed.discard ? 1 : 0,
+                           seed_overflow_ ? 1 : 0};
   std::vector<std::byte> message(bytes_of(mine).begin(), bytes_of(mine).end());
   const auto present = std::as_bytes(std::span(reducer_->present()));
   message.insert(message.end(), present.begin(), present.end());
@@ -73,6 +90,7 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   kernels::NormSum norm;
   Nonfinite origin;
   bool discard = false;
+  int32_t seed_rank = -1;
   d.present.assign(present.size(), 0);
   for (size_t at = 0; at < all.size(); at += message.size()) {
     GradientFacts facts;
@@ -80,6 +98,9 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
     kernels::merge(norm, facts.norm);
     keep_first(origin, facts.origin);
     discard = discard || facts.discard != 0;
+    if (facts.seed_overflow != 0 && seed_rank < 0) {
+      seed_rank = static_cast<int32_t>(at / message.size());
+    }
     for (size_t i = 0; i < present.size(); ++i) {
       d.present[i] |= static_cast<uint8_t>(all[at + sizeof facts + i]);
     }
@@ -89,64 +110,139 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
     d.nonfinite_param = layout_->parameter_at(origin.flat);
     d.nonfinite_rank = origin.rank;
   }
-  // Gradients are sums over ranks; the mean divides by their number here, once, in double.
-  const double mean = config_.average ? 1.0 / control_->size() : 1.0;
-  const double clip = config_.optimizer.gradient_clipping;
-  d.norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm)) * mean;
-  d.clip = norm.nonfinite > 0 ? 1 : optimizer::clip_coefficient(d.norm, clip);
-  d.gradient_factor = mean * d.clip;
+  // Gradients are sums over ranks of scaled gradients; both factors go here, once, in double. The
+  // scale is that of the window's passes: it changes only once the window is over.
+  const double steps = config_.divide_at_step ? static_cast<double>(steps_in_window_ + 1) : 1;
+  d.mean = 1.0 / mean_ranks() / steps / scaler_.scale();
+  d.norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm)) * d.mean;
   if (discard) {
     d.skip = OTR_SKIP_ABANDONED;
-  } else if (norm.nonfinite > 0 && (config_.check_overflow || clip > 0)) {
+  } else if (seed_rank >= 0) {
+    d.skip = OTR_SKIP_SEED_OVERFLOW;
+    d.nonfinite_rank = seed_rank;
+  } else if (norm.nonfinite > 0 &&
+             (config_.check_overflow || config_.optimizer.gradient_clipping > 0)) {
     d.skip = OTR_SKIP_NONFINITE;
+  }
+  if (norm.nonfinite == 0) {
+    d.clip = optimizer::clip_coefficient(d.norm, config_.optimizer.gradient_clipping);
   }
   return d;
 }
 
-void Engine::step(otr_step_report& report) {
-  require(State::committed, "otr_engine_step");
-  require_no_pass("otr_engine_step");
+void Engine::require_step(const char* call) {
+  require(State::committed, call);
+  require_no_pass(call);
   check();
   if (passes_in_micro_step_ == 0) {
     fail(OTR_E_STATE,
-         "otr_engine_step: no backward pass was made since the last step; a rank without data "
-         "begins and ends an empty pass");
+         "{}: no backward pass was made since the last step; a rank without data begins and ends "
+         "an empty pass",
+         call);
   }
-  passes_in_micro_step_ = 0;
-  ++micro_steps_;
-  report.loss_scale = 1;
+}
+
+// Phase 1. What otr_engine_reduce found before is agreed on again: it may have been replaced since.
+const Engine::Decision& Engine::reduce_window() {
+  if (!reduced_) {
+    agree_on_window();
+    gather_->end_all();
+    reduced_ = std::make_unique<Reduced>();
+    reduced_->mine = reducer_->finish();
+  } else if (reduced_->replaced) {
+    reduced_->mine.norm = reducer_->norm();
+    reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
+    reduced_->replaced = false;
+  }
+  reduced_->decision = agree_on_gradients(reduced_->mine);
+  return reduced_->decision;
+}
+
+void Engine::report_decision(otr_step_report& report, const Decision& decision) const {
+  report.reason = decision.skip;
+  report.grad_norm = decision.norm;
+  report.clip_coefficient = decision.clip;
+  report.nonfinite_param = decision.nonfinite_param;
+  report.nonfinite_rank = decision.nonfinite_rank;
+  report.nonfinite_count = decision.nonfinite_count;
+}
+
+void Engine::report_counts(otr_step_report& report) const {
+  report.loss_scale = scaler_.scale();
   report.lr = groups_[0].lr;
-  report.clip_coefficient = 1;
-  report.nonfinite_param = report.nonfinite_rank = -1;
-  report.outcome = OTR_STEP_ACCUMULATED;
-  if (micro_steps_ % config_.accumulation_steps == 0) {
-    collective([&] {
-      agree_on_window();
-      gather_->end_all();
-      const Decision decision = agree_on_gradients(reducer_->finish());
-      report.reason = decision.skip;
-      report.grad_norm = decision.norm;
-      report.clip_coefficient = decision.clip;
-      report.nonfinite_param = decision.nonfinite_param;
-      report.nonfinite_rank = decision.nonfinite_rank;
-      report.nonfinite_count = decision.nonfinite_count;
-      if (decision.skip == OTR_SKIP_NONE) {
-        const kernels::UpdateCount counts = publish(update(decision));
-        report.updates = counts.updates;
-        report.vanished = counts.vanished;
-        report.outcome = OTR_STEP_APPLIED;
-        ++applied_steps_;
-      } else {
-        report.outcome = OTR_STEP_SKIPPED;
-        ++skipped_steps_;
-      }
-      reducer_->clear();
-      passes_in_window_ = 0;
-    });
-  }
   report.micro_steps = micro_steps_;
   report.applied_steps = applied_steps_;
   report.skipped_steps = skipped_steps_;
+}
+
+void Engine::reduce(otr_step_report& report) {
+  require_step("otr_engine_reduce");
+  if (!at_boundary()) {
+    fail(OTR_E_STATE,
+         "otr_engine_reduce: the next step is number {} of {} in its accumulation window, and "
+         "gradients are complete at the last: call otr_engine_step",
+         steps_in_window_ + 1, config_.accumulation_steps);
+  }
+  collective([&] { report_decision(report, reduce_window()); });
+  report.outcome = OTR_STEP_REDUCED;
+  report_counts(report);
+}
+
+// Phase 2, and the end of the window.
+void Engine::finish_step(otr_step_report& report, const Decision& decision) {
+  report_decision(report, decision);
+  report_counts(report);  // the loss scale of this window
+  bool scalable = true;
+  if (decision.skip == OTR_SKIP_NONE) {
+    const kernels::UpdateCount counts = publish(update(decision));
+    report.updates = counts.updates;
+    report.vanished = counts.vanished;
+    report.outcome = OTR_STEP_APPLIED;
+    ++applied_steps_;
+    scalable = scaler_.update(false);
+  } else {
+    report.outcome = OTR_STEP_SKIPPED;
+    ++skipped_steps_;
+    const bool overflow =
+        decision.skip == OTR_SKIP_NONFINITE || decision.skip == OTR_SKIP_SEED_OVERFLOW;
+    if (overflow) scalable = scaler_.update(true);
+  }
+  reducer_->clear();
+  reduced_.reset();
+  seed_overflow_ = false;
+  passes_in_window_ = steps_in_window_ = passes_in_micro_step_ = 0;
+  ++micro_steps_;
+  report.micro_steps = micro_steps_;
+  report.applied_steps = applied_steps_;
+  report.skipped_steps = skipped_steps_;
+  if (!scalable) stuck_at_minimum_ = true;
+}
+
+void Engine::require_scalable() {
+  if (!std::exchange(stuck_at_minimum_, false)) return;
+  fail(OTR_E_LOSS_SCALE,
+       "gradients overflow at the smallest loss scale, {}: a smaller one is not allowed "
+       "(fp16.min_loss_scale). The window was skipped and the engine can go on; look for the Inf "
+       "or NaN in the model, lower the learning rate, or use bf16",
+       scaler_.scale());
+}
+
+void Engine::step(otr_step_report& report) {
+  require_step("otr_engine_step");
+  if (!at_boundary()) {
+    passes_in_micro_step_ = 0;
+    ++steps_in_window_;
+    ++micro_steps_;
+    report.outcome = OTR_STEP_ACCUMULATED;
+    report.clip_coefficient = 1;
+    report.nonfinite_param = report.nonfinite_rank = -1;
+    report_counts(report);
+    return;
+  }
+  collective([&] {
+    const Decision decision = reduce_window();
+    finish_step(report, decision);
+  });
 }
 
 }  // namespace outrigger::engine

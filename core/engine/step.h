@@ -10,13 +10,20 @@ namespace outrigger::engine {
 
 struct Engine::Decision {
   int32_t skip = OTR_SKIP_NONE;
-  double norm = 0;             // of the mean gradient
-  double clip = 1;             // coefficient
-  double gradient_factor = 1;  // multiplies the summed gradient
+  double mean = 1;  // turns the accumulated sum into the mean gradient, unscaled
+  double norm = 0;  // of the mean gradient
+  double clip = 1;  // coefficient
   int32_t nonfinite_rank = -1;
   int64_t nonfinite_param = -1;
   int64_t nonfinite_count = 0;
   std::vector<uint8_t> present;  // by root: some rank has a gradient
+};
+
+// A window whose gradients are summed and agreed on, and which takes no more.
+struct Engine::Reduced {
+  Summed mine;
+  bool replaced = false;  // a gradient was written here since
+  Decision decision;
 };
 
 }  // namespace outrigger::engine

@@ -30,19 +30,22 @@ T* advance(T* pointer, int64_t elements, kernels::Format format) {
 kernels::UpdateCount Engine::update(const Decision& decision) {
   // Parameters of one group with the same number of updates share their scalars.
   std::map<std::pair<int32_t, int64_t>, kernels::AdamScalars> scalars;
-  const bool skip_unused = config_.unused == config::Unused::skip;
+  const auto is_updated = [&](size_t root) {
+    if (model_.at(static_cast<int64_t>(root)).frozen) return false;
+    return config_.unused == config::Unused::zero || decision.present[root] != 0;
+  };
   std::vector<Task> tasks;
   int64_t last_root = -1;
   const kernels::AdamScalars* last = nullptr;
   for (const layout::Piece& piece : storage_->pieces()) {
     const auto root = static_cast<size_t>(piece.parameter);
-    if (skip_unused && decision.present[root] == 0) continue;
+    if (!is_updated(root)) continue;
     if (piece.parameter != last_root) {
       const int32_t group = model_.at(piece.parameter).group;
       auto [entry, added] = scalars.try_emplace({group, updates_[root]});
       if (added) {
         entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)],
-                                                updates_[root] + 1, decision.gradient_factor);
+                                                updates_[root] + 1, decision.mean * decision.clip);
       }
       last = &entry->second;
       last_root = piece.parameter;
@@ -57,8 +60,7 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
     const layout::Piece& piece = *task.piece;
     kernels::Adam a;
     a.grad_format = config_.accumulator;
-    a.grad = advance(static_cast<const std::byte*>(reducer_->gradient(piece)), task.first,
-                     a.grad_format);
+    a.grad = advance(reducer_->gradient(piece), task.first, a.grad_format);
     a.weight_format = storage_->master_format();
     a.weight = advance(storage_->master(piece), task.first, a.weight_format);
     a.exp_avg_format = storage_->exp_avg_format();
@@ -69,7 +71,8 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
     a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
     if (storage_->has_separate_master()) {
-      a.published = advance(storage_->published(piece.flat), task.first, storage_->compute());
+      a.published_format = storage_->compute();
+      a.published = advance(storage_->published(piece.flat), task.first, a.published_format);
     }
     a.count = task.count;
     a.scalars = *task.scalars;
@@ -82,7 +85,7 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
   });
   for (int64_t id = 0; id < model_.size(); ++id) {
     const auto root = static_cast<size_t>(id);
-    if (model_.at(id).root == id && (!skip_unused || decision.present[root] != 0)) ++updates_[root];
+    if (model_.at(id).root == id && is_updated(root)) ++updates_[root];
   }
   for (size_t w = 1; w < counts.size(); ++w) {
     counts[0].updates += counts[w].updates;

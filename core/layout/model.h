@@ -18,6 +18,7 @@ struct Parameter {
   int64_t root = 0;   // own id, or the id whose storage this name shares
   int32_t group = 0;  // index into Model::groups
   bool trainable = true;
+  bool frozen = false;        // trainable, but left alone for now; a root's holds for its aliases
   int32_t declared = 1;       // contributions of this name in one pass
   int32_t contributions = 1;  // expected in one pass: a root's includes its aliases'
 };
@@ -31,6 +32,10 @@ class Model {
   [[nodiscard]] const Parameter& at(int64_t id) const;       // throws OTR_E_NOT_FOUND
   [[nodiscard]] int64_t id_of(std::string_view name) const;  // throws, with the nearest name
   [[nodiscard]] const Parameter& root(int64_t id) const { return at(at(id).root); }
+
+  void set_frozen(int64_t root, bool frozen) {
+    parameters_.at(static_cast<size_t>(root)).frozen = frozen;
+  }
 
   [[nodiscard]] const std::vector<std::string>& groups() const { return groups_; }
   [[nodiscard]] int32_t group_of(std::string_view name) const;  // throws OTR_E_NOT_FOUND

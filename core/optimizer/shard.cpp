@@ -21,8 +21,8 @@ tensor::View flat_view(const otr_tensor& t, const char* what) {
     fail(OTR_E_SHAPE, "{} has shape {}{}; a shard takes contiguous 1-D tensors", what,
          tensor::text_of(view.shape), view.contiguous ? "" : " with gaps");
   }
-  if (view.format != Format::float32 && view.format != Format::bfloat16) {
-    fail(OTR_E_DTYPE, "{} is {}; a shard takes float32 or bfloat16", what,
+  if (view.format == Format::float64) {
+    fail(OTR_E_DTYPE, "{} is {}; a shard takes float32, bfloat16 or float16", what,
          tensor::name_of(view.format));
   }
   return view;
@@ -47,9 +47,10 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
   }
   if (options.published != nullptr) {
     shard->published = flat_view(*options.published, "published");
-    if (shard->published->format != Format::bfloat16 || shard->weights.format != Format::float32) {
+    if (shard->published->format == Format::float32 || shard->weights.format != Format::float32) {
       fail(OTR_E_DTYPE,
-           "published is {} beside {} weights; it is the bfloat16 copy of float32 weights",
+           "published is {} beside {} weights; it is the bfloat16 or float16 copy of float32 "
+           "weights",
            tensor::name_of(shard->published->format), tensor::name_of(shard->weights.format));
     }
     if (shard->published->count != shard->weights.count) {
@@ -177,7 +178,10 @@ kernels::UpdateCount Optimizer::update(Shard& shard, double gradient_factor) {
     a.weight_rounding = config_.master.rounding;
     a.exp_avg_rounding = config_.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
-    if (shard.published) a.published = advance(shard.published->data, begin, Format::bfloat16);
+    if (shard.published) {
+      a.published_format = shard.published->format;
+      a.published = advance(shard.published->data, begin, a.published_format);
+    }
     a.count = std::min(kTask, count - begin);
     a.scalars = scalars;
     a.random = stream;

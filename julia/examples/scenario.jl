@@ -134,6 +134,53 @@ function print_values(engine, out)
     end
 end
 
+# ---- Two engines in a chain: h = front(x), y = back(h) ----
+const AUTOCAST = """{"torch_autocast": {"enabled": true, "dtype": "fp16"}, "gradient_clipping": 1, """
+const CHAIN = [
+    "front" => AUTOCAST * """"fp16": {"loss_scale": 4}, "optimizer": {"type": "AdamW", "params": {"lr": 0.25}}}""",
+    "back" => AUTOCAST * """"fp16": {"loss_scale": 64}, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
+              "zero_optimization": {"stage": 2}}"""]
+
+function make_engine(comm, config, name)
+    engine = Engine(comm, config)
+    add_parameter!(engine, name, Float32[0.5 -1; 1 0.25])
+    commit!(engine)
+    engine
+end
+
+function chain(comm, out)
+    names = first.(CHAIN)
+    front, back = engines = [make_engine(comm, config, name) for (name, config) in CHAIN]
+    for window in 0:1
+        dy = Float32[1 -0.5; 0.25 2]
+        if window == 1 && rank(comm) == world_size(comm) - 1
+            dy[2, 1] = Inf32
+        end
+        backward(back, dy) do behind, at_back
+            tensor(out, at_back, "chain back scaled")
+            dh = 2 * at_back[[2, 1], :]  # the gradient of the input
+            tensor(out, unscale(behind, dh), "chain input gradient")
+            carried = tag(behind)
+            line(out, "chain tag", hex(carried.loss_scale), carried.accumulation, carried.ranks)
+            backward(front, dh; tag = carried) do before, at_front
+                tensor(out, at_front, "chain front scaled")
+                add_grad!(before, 0, at_front)
+            end
+            add_grad!(behind, 0, at_back)
+        end
+        for (name, r) in zip(names, step_many!(engines))
+            report(out, r, "chain", name, "step")
+        end
+    end
+    for (name, engine) in zip(names, engines)
+        for value in 0:3
+            tensor(out, read(engine, 0, value), "chain", name, "value", value)
+        end
+        finalize!(engine)
+        close(engine)
+    end
+end
+
 function shard_alone(context, out)
     weights, grads = Float32.(-2:2) / 4, Float32.(3:-1:-1) / 8
     published = Vector{BFloat16}(undef, 5)
@@ -173,6 +220,7 @@ function main(config, path)
         end
         line(out, "live_children", live_children(engine))
         finalize!(engine)
+        chain(comm, out)
         shard_alone(context, out)
         close(engine)
         line(out, "done")

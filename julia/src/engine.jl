@@ -107,25 +107,59 @@ function step!(engine::Engine)
     report[]
 end
 
+"""
+The first half of a step that ends a window: until the step, `OTR_VALUE_GRAD` can be read and written. Collective.
+"""
+function reduce!(engine::Engine)
+    report = step_report()
+    check(otr_engine_reduce(engine, report))
+    report[]
+end
+
+"""
+One step of several engines, all or none. joint: a group of the ranks of all, where they have different engines.
+Collective.
+"""
+function step_many!(engines; joint = nothing)
+    pointers = [engine.ptr for engine in engines]
+    reports = [step_report()[] for _ in engines]
+    GC.@preserve engines begin
+        check(otr_step_many(pointers, length(pointers), joint === nothing ? C_NULL : joint, reports))
+    end
+    reports
+end
+
+"""boundary: OTR_BOUNDARY_CONFIGURED, OTR_BOUNDARY_NO or OTR_BOUNDARY_YES."""
+set_boundary!(engine::Engine, boundary) = check(otr_engine_set_boundary(engine, boundary))
+is_boundary(engine::Engine) = out(reference -> otr_engine_get_boundary(engine, reference), Int32) != 0
+loss_scale(engine::Engine) = out(reference -> otr_engine_get_loss_scale(engine, reference), Float64)
+set_trainable!(engine::Engine, id, trainable) = check(otr_engine_set_trainable(engine, id, Int32(trainable)))
+
+"""Sets a value (OTR_VALUE_MASTER, …) of the whole parameter from rank 0's array. Collective."""
+write!(engine::Engine, id, source::AbstractArray, value = OTR_VALUE_MASTER) =
+    check(otr_engine_parameter_write(engine, id, value, source))
+
 # ---- Pass ----
 
-function Pass(engine::Engine, output_grads = ())
+"""tag: another pass's, if the gradients come from there."""
+function Pass(engine::Engine, output_grads = (); tag = nothing)
     arguments = [Base.cconvert(Ptr{otr_tensor}, gradient) for gradient in output_grads]
     tensors = otr_tensor[argument.tensor[] for argument in arguments]
+    info = tag === nothing ? C_NULL : Ref(tag)
     GC.@preserve arguments begin
-        ptr = out(reference -> otr_pass_begin(engine, tensors, length(tensors), C_NULL, reference), Ptr{otr_pass})
+        ptr = out(reference -> otr_pass_begin(engine, tensors, length(tensors), info, reference), Ptr{otr_pass})
     end
     Pass(ptr, engine)
 end
 
 """
-    backward(engine, ȳ...) do pass, ȳ... end
+    backward(engine, ȳ...; tag) do pass, ȳ... end
 
 One pass: the block gets the scaled gradients of the outputs, which are valid inside of it. It ends on a normal
 return and is abandoned on an exception.
 """
-function backward(body, engine::Engine, output_grads...)
-    pass = Pass(engine, output_grads)
+function backward(body, engine::Engine, output_grads...; tag = nothing)
+    pass = Pass(engine, output_grads; tag = tag)
     try
         GC.@preserve pass body(pass, (output_grad(pass, i - 1) for i in eachindex(output_grads))...)
         end!(pass)
@@ -135,6 +169,20 @@ function backward(body, engine::Engine, output_grads...)
     finally
         close(pass)
     end
+end
+
+"""What this pass's gradients carry, for the engine that made the inputs."""
+function tag(pass::Pass)
+    info = Options(otr_call_info, otr_call_info_init).value
+    check(otr_pass_get_tag(pass, info))
+    info[]
+end
+
+"""gradient without the factor that the pass applied, as a new array."""
+function unscale(pass::Pass, gradient::AbstractArray)
+    plain = Array{Float32}(undef, size(gradient))
+    check(otr_pass_unscale(pass, gradient, plain))
+    plain
 end
 
 scale(pass::Pass) = out(reference -> otr_pass_get_scale(pass, reference), Float64)

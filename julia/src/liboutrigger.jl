@@ -27,6 +27,7 @@ const OTR_E_SYSTEM = Int32(-17)
 const OTR_E_ABI = Int32(-18)
 const OTR_E_HOST = Int32(-19)
 const OTR_E_INTERRUPTED = Int32(-20)
+const OTR_E_LOSS_SCALE = Int32(-21)
 const OTR_E_INTERNAL = Int32(-99)
 const OTR_DEVICE_CPU = Int32(1)
 const OTR_DEVICE_CUDA = Int32(2)
@@ -36,6 +37,7 @@ const OTR_DTYPE_UINT = Int32(1)
 const OTR_DTYPE_FLOAT = Int32(2)
 const OTR_DTYPE_BFLOAT = Int32(4)
 const OTR_ACQUIRE_FLOAT32 = UInt32(1)
+const OTR_PASS_KEEP_DTYPE = UInt32(2)
 const OTR_LOG_ERROR = Int32(1)
 const OTR_LOG_WARNING = Int32(2)
 const OTR_LOG_INFO = Int32(3)
@@ -44,12 +46,19 @@ const OTR_VALUE_MASTER = Int32(0)
 const OTR_VALUE_PUBLISHED = Int32(1)
 const OTR_VALUE_EXP_AVG = Int32(2)
 const OTR_VALUE_EXP_AVG_SQ = Int32(3)
+const OTR_VALUE_GRAD = Int32(4)
 const OTR_STEP_ACCUMULATED = Int32(1)
 const OTR_STEP_APPLIED = Int32(2)
 const OTR_STEP_SKIPPED = Int32(3)
+const OTR_STEP_REDUCED = Int32(4)
 const OTR_SKIP_NONE = Int32(0)
 const OTR_SKIP_NONFINITE = Int32(1)
 const OTR_SKIP_ABANDONED = Int32(2)
+const OTR_SKIP_SEED_OVERFLOW = Int32(3)
+const OTR_SKIP_JOINT = Int32(4)
+const OTR_BOUNDARY_CONFIGURED = Int32(0)
+const OTR_BOUNDARY_NO = Int32(1)
+const OTR_BOUNDARY_YES = Int32(2)
 
 mutable struct otr_context end
 
@@ -88,8 +97,10 @@ struct otr_call_info
     struct_size::UInt32
     flags::UInt32
     stream::UInt64
-    scale::Float64
-    reserved::NTuple{4, UInt64}
+    loss_scale::Float64
+    accumulation::Int32
+    ranks::Int32
+    reserved::NTuple{3, UInt64}
 end
 
 struct otr_context_options
@@ -345,10 +356,30 @@ otr_engine_parameter_read(engine, id, value, out) =
         (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
         engine, id, value, out)
 
-otr_engine_parameter_write(engine, id, value) =
+otr_engine_parameter_write(engine, id, value, source) =
     @gcsafe ccall((:otr_engine_parameter_write, liboutrigger), Int32,
-        (Ptr{otr_engine}, Int64, Ptr{otr_tensor}),
-        engine, id, value)
+        (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
+        engine, id, value, source)
+
+otr_engine_local_range(engine, id, out_first, out_count) =
+    ccall((:otr_engine_local_range, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Ptr{Int64}, Ptr{Int64}),
+        engine, id, out_first, out_count)
+
+otr_engine_local_read(engine, id, value, out) =
+    ccall((:otr_engine_local_read, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
+        engine, id, value, out)
+
+otr_engine_local_write(engine, id, value, source) =
+    ccall((:otr_engine_local_write, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
+        engine, id, value, source)
+
+otr_engine_set_trainable(engine, id, trainable) =
+    ccall((:otr_engine_set_trainable, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Int32),
+        engine, id, trainable)
 
 otr_engine_set_group_value(engine, group, name, value) =
     ccall((:otr_engine_set_group_value, liboutrigger), Int32,
@@ -390,6 +421,21 @@ otr_pass_get_scale(pass, out_scale) =
         (Ptr{otr_pass}, Ptr{Float64}),
         pass, out_scale)
 
+otr_pass_get_tag(pass, info) =
+    ccall((:otr_pass_get_tag, liboutrigger), Int32,
+        (Ptr{otr_pass}, Ptr{otr_call_info}),
+        pass, info)
+
+otr_pass_unscale(pass, grad, out) =
+    ccall((:otr_pass_unscale, liboutrigger), Int32,
+        (Ptr{otr_pass}, Ptr{otr_tensor}, Ptr{otr_tensor}),
+        pass, grad, out)
+
+otr_pass_get_seed_overflow(pass, out_index) =
+    ccall((:otr_pass_get_seed_overflow, liboutrigger), Int32,
+        (Ptr{otr_pass}, Ptr{Int64}),
+        pass, out_index)
+
 otr_pass_get_slot(pass, id, out_slot) =
     ccall((:otr_pass_get_slot, liboutrigger), Int32,
         (Ptr{otr_pass}, Int64, Ptr{otr_tensor}),
@@ -415,10 +461,40 @@ otr_pass_destroy(pass) =
         (Ptr{otr_pass},),
         pass)
 
+otr_engine_backward(engine, output_grads, count, info, vjp, user_data) =
+    ccall((:otr_engine_backward, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_tensor}, Int64, Ptr{otr_call_info}, Ptr{Cvoid}, Ptr{Cvoid}),
+        engine, output_grads, count, info, vjp, user_data)
+
 otr_engine_step(engine, report) =
     @gcsafe ccall((:otr_engine_step, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_step_report}),
         engine, report)
+
+otr_engine_reduce(engine, report) =
+    @gcsafe ccall((:otr_engine_reduce, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_step_report}),
+        engine, report)
+
+otr_step_many(engines, count, joint, reports) =
+    ccall((:otr_step_many, liboutrigger), Int32,
+        (Ptr{Ptr{otr_engine}}, Int64, Ptr{otr_comm}, Ptr{otr_step_report}),
+        engines, count, joint, reports)
+
+otr_engine_set_boundary(engine, boundary) =
+    ccall((:otr_engine_set_boundary, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int32),
+        engine, boundary)
+
+otr_engine_get_boundary(engine, out_is_boundary) =
+    ccall((:otr_engine_get_boundary, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int32}),
+        engine, out_is_boundary)
+
+otr_engine_get_loss_scale(engine, out_scale) =
+    ccall((:otr_engine_get_loss_scale, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Float64}),
+        engine, out_scale)
 
 otr_shard_options_init(options, size) =
     ccall((:otr_shard_options_init, liboutrigger), Int32,

@@ -75,6 +75,9 @@ HWY_INLINE Pair store_state(Pair x, typename State::Storage* to,
   if constexpr (std::is_same_v<State, Float32>) {
     Float32::store(x, to);
     return x;
+  } else if constexpr (std::is_same_v<State, Float16>) {
+    Float16::store(x, to);
+    return Float16::rounded(x);
   } else {
     BitsPair bits = {bits_of(x.lo), bits_of(x.hi)};
     if (kStochastic && random != nullptr) {
@@ -164,6 +167,7 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
   auto* exp_avg_sq = static_cast<typename ExpAvgSq::Storage*>(a.exp_avg_sq);
   const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
   [[maybe_unused]] auto* published = static_cast<uint16_t*>(a.published);
+  [[maybe_unused]] const bool half = a.published_format == Format::float16;
   std::conditional_t<kStochastic, LeafRandom, NoRandom> random(a);
 
   const int64_t end = a.count - a.count % kPair;
@@ -192,7 +196,13 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
       store_state<ExpAvgSq, kStochastic>(v, exp_avg_sq + i, at(random.exp_avg_sq, r));
       const Pair stored = store_state<Weight, kStochastic>(p, weight + i, at(random.weight, r));
       if constexpr (std::is_same_v<Weight, Float32>) {
-        if (published != nullptr) BFloat16::store(p, published + i);
+        if (published != nullptr) {
+          if (half) {
+            Float16::store(p, published + i);
+          } else {
+            BFloat16::store(p, published + i);
+          }
+        }
       }
 
       count.add(idle_lo, idle_hi, stored, old);
@@ -202,19 +212,26 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
   return count.result(end);
 }
 
-// Calls f with the trait of a state's format.
+// Calls f with the trait of a moment's format.
 template <class Function>
-HWY_INLINE UpdateCount with_state(Format format, const Function& f) {
+HWY_INLINE UpdateCount with_moment(Format format, const Function& f) {
   if (format == Format::bfloat16) return f(BFloat16{});
   return f(Float32{});
 }
 
+// Of a weight's or gradient's.
+template <class Function>
+HWY_INLINE UpdateCount with_value(Format format, const Function& f) {
+  if (format == Format::float16) return f(Float16{});
+  return with_moment(format, f);
+}
+
 template <bool kStochastic>
 HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
-  return with_state(a.weight_format, [&](auto w) HWY_ATTR {
-    return with_state(a.exp_avg_format, [&](auto m) HWY_ATTR {
-      return with_state(a.exp_avg_sq_format, [&](auto v) HWY_ATTR {
-        return with_state(a.grad_format, [&](auto g) HWY_ATTR {
+  return with_value(a.weight_format, [&](auto w) HWY_ATTR {
+    return with_moment(a.exp_avg_format, [&](auto m) HWY_ATTR {
+      return with_moment(a.exp_avg_sq_format, [&](auto v) HWY_ATTR {
+        return with_value(a.grad_format, [&](auto g) HWY_ATTR {
           using W = decltype(w);
           using M = decltype(m);
           using V = decltype(v);
@@ -223,7 +240,12 @@ HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
                                      std::is_same_v<V, BFloat16>;
           constexpr bool kAll = std::is_same_v<W, BFloat16> && std::is_same_v<M, BFloat16> &&
                                 std::is_same_v<V, BFloat16> && std::is_same_v<G, BFloat16>;
-          if constexpr (kAll) {
+          // A bfloat16 beside a float16: nobody trains so, and the oracle can do it.
+          constexpr bool kMixed = (std::is_same_v<W, BFloat16> && std::is_same_v<G, Float16>) ||
+                                  (std::is_same_v<W, Float16> && std::is_same_v<G, BFloat16>);
+          if constexpr (kMixed) {
+            return UpdateCount{};
+          } else if constexpr (kAll) {
             using E = BFloat16EvenOdd;
             return adam_pairs<E, E, E, E, kStochastic>(a, done);
           } else {
@@ -245,7 +267,7 @@ UpdateCount adam_rest(Adam a, int64_t done) {
   advance(a.weight, a.weight_format);
   advance(a.exp_avg, a.exp_avg_format);
   advance(a.exp_avg_sq, a.exp_avg_sq_format);
-  advance(a.published, Format::bfloat16);
+  advance(a.published, a.published_format);
   a.grad = static_cast<const char*>(a.grad) + offset * size_of(a.grad_format);
   a.count -= done;
   a.random.first_element += static_cast<uint64_t>(done);

@@ -25,7 +25,10 @@ UpdateCount adam_elements(const Adam& a) {
     exp_avg_sq[i] = store_state<ExpAvgSq>(e.exp_avg_sq, a.exp_avg_sq_rounding,
                                           a.random.exp_avg_sq_key, element, a.random.step);
     if constexpr (std::is_same_v<Weight, Element<Format::float32>>) {
-      if (published != nullptr) published[i] = round_to_bfloat16(e.weight);
+      if (published != nullptr) {
+        published[i] = a.published_format == Format::float16 ? round_to_float16(e.weight)
+                                                             : round_to_bfloat16(e.weight);
+      }
     }
     count.updates += e.update ? 1 : 0;
     count.vanished += e.update && Weight::load(weight[i]) == old ? 1 : 0;
@@ -33,20 +36,27 @@ UpdateCount adam_elements(const Adam& a) {
   return count;
 }
 
-// Calls f with the trait of a state's format: float32 or bfloat16.
+// Calls f with the trait of a moment's format: float32 or bfloat16.
 template <class Function>
-UpdateCount with_state(Format format, Function&& f) {
+UpdateCount with_moment(Format format, Function&& f) {
   if (format == Format::bfloat16) return f(Element<Format::bfloat16>{});
   return f(Element<Format::float32>{});
+}
+
+// Of a weight's or gradient's: float16, too.
+template <class Function>
+UpdateCount with_value(Format format, Function&& f) {
+  if (format == Format::float16) return f(Element<Format::float16>{});
+  return with_moment(format, f);
 }
 
 }  // namespace
 
 UpdateCount adam(const Adam& a) {
-  return with_state(a.weight_format, [&](auto w) {
-    return with_state(a.exp_avg_format, [&](auto m) {
-      return with_state(a.exp_avg_sq_format, [&](auto v) {
-        return with_state(a.grad_format, [&](auto g) {
+  return with_value(a.weight_format, [&](auto w) {
+    return with_moment(a.exp_avg_format, [&](auto m) {
+      return with_moment(a.exp_avg_sq_format, [&](auto v) {
+        return with_value(a.grad_format, [&](auto g) {
           return adam_elements<decltype(w), decltype(m), decltype(v), decltype(g)>(a);
         });
       });

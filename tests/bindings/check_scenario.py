@@ -152,6 +152,30 @@ def check_shard(text):
     text.equal(text.take("shard", "state_bytes"), ["40"])
 
 
+def check_chain(text, rank, world):
+    chain = model.Chain()
+    for index in range(2):
+        dy = chain.window(index, rank == world - 1)
+        text.equal(text.tensor("chain", "back", "scaled").tolist(), (64 * dy).tolist())
+        text.equal(text.tensor("chain", "input", "gradient").tolist(), (2 * dy[::-1]).tolist())
+        scale, *rest = text.take("chain", "tag")
+        text.equal([double(scale), *map(int, rest)], [64.0, 1, world])
+        text.equal(text.tensor("chain", "front", "scaled").tolist(), (4 * 2 * dy[::-1]).tolist())
+        for name in ("front", "back"):
+            report = fields(text.take("chain", name, "step"))
+            text.equal((report["outcome"], report["reason"]), (2, 0) if index == 0 else (3, 1))
+            text.equal(report["loss_scale"], float(chain.SCALES[name]))
+            if index == 0:
+                text.close("chain", report["grad_norm"], chain.norm, 1e-13)
+                text.close("chain", report["clip_coefficient"], chain.clip, 1e-13)
+            else:
+                text.equal(report["nonfinite_rank"], world - 1)
+    for name in ("front", "back"):
+        for value, expected in enumerate(chain.values[name]):
+            text.close("chain", text.tensor("chain", name, "value", value), expected,
+                       bound(model.float32, VALUES[value], expected))
+
+
 def main(work):
     for config in CONFIGS:
         for world in WORLDS:
@@ -163,6 +187,7 @@ def main(work):
                 check_values(text, run)
                 check_memory(text)
                 text.equal(text.take("live_children"), ["0"])
+                check_chain(text, rank, world)
                 check_shard(text)
                 text.take("done")
                 worst = ", ".join(f"{kind} {share:.2f}" for kind, share in text.worst.items())

@@ -44,7 +44,9 @@ TEST_P(Acquire, ShowsThePublishedFormat) {
   const bool wide = std::string_view(compute_dtype(GetParam())) == "float32";
   const Shape shapes[3] = {{3, 4}, {0, 4}, {}};
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(out[i].dtype.code, wide ? OTR_DTYPE_FLOAT : OTR_DTYPE_BFLOAT);
+    EXPECT_EQ(out[i].dtype.code, std::string_view(compute_dtype(GetParam())) == "bfloat16"
+                                     ? OTR_DTYPE_BFLOAT
+                                     : OTR_DTYPE_FLOAT);
     EXPECT_EQ(out[i].dtype.bits, wide ? 32 : 16);
     EXPECT_EQ(out[i].dtype.lanes, 1);
     EXPECT_EQ(out[i].device.device_type, OTR_DEVICE_CPU);

@@ -161,7 +161,7 @@ TEST(Declare, WithoutDataTheValueIsZero) {
     EXPECT_EQ(solo.engine.read(0, OTR_VALUE_MASTER), Values(6, 0));
     EXPECT_EQ(solo.engine.read(0, OTR_VALUE_PUBLISHED), Values(6, 0));
     const Tensor value({3, 2}, {1, 2, 3, 4, 5, 6});
-    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, &value));
+    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, OTR_VALUE_MASTER, &value));
     EXPECT_EQ(solo.engine.read(0), value.values());
   }
 }
@@ -201,7 +201,7 @@ TEST(Declare, AnyStridesAndDtypes) {
       // The same tensors to write with, to read into, and as a gradient.
       const Values other = dyadic(count_of(layout.shape), 4);
       const Tensor next(layout.shape, other, dtype, layout.strides);
-      EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, &next));
+      EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, OTR_VALUE_MASTER, &next));
       EXPECT_OK(otr_engine_parameter_read(solo.engine.get(), 0, OTR_VALUE_PUBLISHED, &given));
       EXPECT_EQ(given.values(), other);
       const auto pass = solo.engine.begin();
@@ -285,7 +285,7 @@ TEST(Alias, SharesValueGradientAndStates) {
       EXPECT_EQ(solo.engine.read(0, value), solo.engine.read(tail, value));
     }
     const Tensor written = Tensor::filled({2, 3}, 0.5);
-    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), head, &written));
+    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), head, OTR_VALUE_MASTER, &written));
     EXPECT_EQ(solo.engine.read(0), Values(6, 0.5));
   }
 }
@@ -329,7 +329,7 @@ TEST(Frozen, IsStoredAndTakesNoGradient) {
     solo.engine.step();
     EXPECT_EQ(solo.engine.read(0, OTR_VALUE_PUBLISHED), (Values{1, 2, 3}));
     const Tensor written({3}, {4, 5, 6});
-    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, &written));
+    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, OTR_VALUE_MASTER, &written));
     EXPECT_EQ(solo.engine.read(0, OTR_VALUE_PUBLISHED), (Values{4, 5, 6}));
   }
 }

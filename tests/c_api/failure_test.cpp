@@ -58,7 +58,8 @@ class Failure : public testing::TestWithParam<Kind> {
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_prefetch(e, &id, 1, nullptr), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_pass_begin(e, nullptr, 0, nullptr, &pass), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_read(e, 0, 0, &value), "Destroy");
-    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_write(e, 0, &value), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_write(e, 0, OTR_VALUE_MASTER, &value),
+                 "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_finalize(e), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(e), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_group_value(e, nullptr, "lr", 1), "Destroy");

@@ -36,7 +36,7 @@ TEST_P(Ranks, RankZerosValuesWin) {
       EXPECT_EQ(engine.read(p, OTR_VALUE_PUBLISHED), dyadic(count_of(kShapes[p]), p));
     }
     const Tensor mine = Tensor::filled({2}, 0.25 * (rank + 1));
-    EXPECT_OK(otr_engine_parameter_write(engine.get(), 1, &mine));
+    EXPECT_OK(otr_engine_parameter_write(engine.get(), 1, OTR_VALUE_MASTER, &mine));
     EXPECT_EQ(engine.read(1), Values(2, 0.25)) << "from rank 0's tensor";
     EXPECT_OK(otr_engine_finalize(engine.get()));
   });
@@ -147,7 +147,8 @@ TEST_P(Ranks, NonfiniteOnSeveralRanksAgreesOnOne) {
 
 // Inf of rank 0 and -Inf of rank 1 make a NaN: the first of them is named.
 TEST_P(Ranks, OnlyTheSumIsNotFinite) {
-  const double most = std::string_view(compute_dtype(GetParam())) == "float32" ? 3e38 : 3.3e38;
+  const std::string_view dtype = compute_dtype(GetParam());
+  const double most = dtype == "float32" ? 3e38 : dtype == "float16" ? 6e4 : 3.3e38;
   run_ranks(2, [&](int32_t, otr_comm* comm) {
     Engine engine(comm, config_of(GetParam()));
     declare(engine, 0);
@@ -300,7 +301,7 @@ void leave_while_waiting(const Kind& kind, const std::function<void(Pair&)>& lea
   options.timeout = 60;
   otr_comm* comms[2];
   ASSERT_OK(otr_comm_create_threads(context.get(), 2, &options, comms));
-  std::promise<void> left;
+  std::promise<void> left, ended;  // rank 0 is done, rank 0's pass has ended
   std::thread other([&] {
     Pair one{Owned<otr_comm>(comms[1]), std::nullopt, {}};
     one.engine.emplace(one.comm.get(), config_of(kind));
@@ -308,6 +309,7 @@ void leave_while_waiting(const Kind& kind, const std::function<void(Pair&)>& lea
     one.engine->commit();
     one.ended = one.engine->begin();
     Engine::end(one.ended);
+    ended.get_future().wait();
     leave(one);
     left.get_future().wait();
   });
@@ -317,6 +319,7 @@ void leave_while_waiting(const Kind& kind, const std::function<void(Pair&)>& lea
   zero.engine->commit();
   zero.ended = zero.engine->begin();
   Engine::end(zero.ended);
+  ended.set_value();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(wait(zero), OTR_E_PEER_DEAD);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));

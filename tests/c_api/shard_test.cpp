@@ -70,7 +70,7 @@ TEST(Shard, RefusesWhatItCannotWrap) {
   expect(OTR_E_SHAPE, good, Tensor::filled({5}, 1), {"5", "4"});
   expect(OTR_E_SHAPE, Tensor({4}, Values(4, 1), "float32", {2}), good, {"weights"});
   expect(OTR_E_SHAPE, Tensor({4}, Values(4, 1), "float32", {-1}), good, {"weights"});
-  expect(OTR_E_DTYPE, Tensor::filled({4}, 1, "float16"), good, {"weights", "float16"});
+  expect(OTR_E_DTYPE, Tensor::filled({4}, 1, "float64"), good, {"weights", "float64"});
   expect(OTR_E_DTYPE, good, Tensor::filled({4}, 1, "float64"), {"grads", "float64"});
   Tensor device = Tensor::filled({4}, 1);
   device.get().device.device_type = OTR_DEVICE_CUDA;

@@ -31,6 +31,7 @@ TEST(Status, EveryCodeHasItsName) {
                                              {OTR_E_ABI, "OTR_E_ABI"},
                                              {OTR_E_HOST, "OTR_E_HOST"},
                                              {OTR_E_INTERRUPTED, "OTR_E_INTERRUPTED"},
+                                             {OTR_E_LOSS_SCALE, "OTR_E_LOSS_SCALE"},
                                              {OTR_E_INTERNAL, "OTR_E_INTERNAL"}};
   for (int32_t status = -200; status <= 200; ++status) {
     const auto found = names.find(status);

@@ -51,7 +51,9 @@ TEST(StructInit, CallInfo) {
   check_init<otr_call_info>(otr_call_info_init, [](const otr_call_info& i) {
     EXPECT_EQ(i.flags, 0U);
     EXPECT_EQ(i.stream, 0U);
-    EXPECT_EQ(i.scale, 0);
+    EXPECT_EQ(i.loss_scale, 0);
+    EXPECT_EQ(i.accumulation, 0);
+    EXPECT_EQ(i.ranks, 0);
     expect_reserved_zero(i);
   });
 }
@@ -242,11 +244,11 @@ TEST(CallInfo, RefusesWhatTheCallDoesNotKnow) {
   EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass),
                "stream", "9");
   info.stream = 0;
-  info.scale = 0.5;
-  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass),
-               "scale", "0.5");
+  info.loss_scale = -0.5;
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass),
+               "loss_scale", "-0.5");
   EXPECT_EQ(pass, nullptr);
-  info.scale = 1;
+  info.loss_scale = 1;
   EXPECT_OK(otr_pass_begin(solo.engine.get(), nullptr, 0, &info, &pass));
   otr_pass_destroy(pass);
 }

@@ -295,13 +295,15 @@ otr_step_report Engine::step() const {
 // ---- Configurations
 // -------------------------------------------------------------------------------
 
-const Kind kKinds[6] = {
+const Kind kKinds[8] = {
     {"float32_stage0_boundary", 0, "float32", "boundary"},
     {"float32_stage0_micro_step", 0, "float32", "micro_step"},
     {"float32_stage1_boundary", 1, "float32", "boundary"},
     {"float32_stage3_micro_step", 3, "float32", "micro_step"},
     {"bf16_stage2_micro_step", 2, "bf16", "micro_step"},
     {"bf16_states_stage3_boundary", 3, "bf16_states", "boundary"},
+    {"fp16_stage1_boundary", 1, "fp16", "boundary"},
+    {"fp16_master_stage2_micro_step", 2, "fp16_master", "micro_step"},
 };
 
 std::string config_of(const Kind& kind, int32_t accumulation, const std::string& extra,
@@ -316,6 +318,14 @@ std::string config_of(const Kind& kind, int32_t accumulation, const std::string&
   if (precision == "bf16_states") {
     text += R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, )"
             R"("bf16_optimizer_states": true}, )";
+  }
+  // The tests of loss scaling choose another scale.
+  if (precision == "fp16" && extra.find("\"fp16\"") == std::string::npos) {
+    text += R"("fp16": {"enabled": true, "loss_scale": 1}, )";
+  }
+  if (precision == "fp16_master" && extra.find("\"fp16\"") == std::string::npos) {
+    text +=
+        R"("fp16": {"enabled": true, "loss_scale": 1, "fp16_master_weights_and_grads": true}, )";
   }
   if (!extra.empty()) text += extra + ", ";
   text += R"("outrigger": {"reduction_order": ")" + std::string(kind.order) + '"';

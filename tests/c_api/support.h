@@ -141,10 +141,11 @@ struct Solo {
 struct Kind {
   const char* name;
   int32_t stage;
-  const char* precision;  // "float32", "bf16" (float32 master), "bf16_states"
+  const char* precision;  // "float32", "bf16" and "fp16" (float32 master), "bf16_states",
+                          // "fp16_master"
   const char* order;      // "boundary", "micro_step"
 };
-extern const Kind kKinds[6];
+extern const Kind kKinds[8];
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 inline std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
@@ -153,7 +154,10 @@ inline std::string name_of(const testing::TestParamInfo<Kind>& info) { return in
 std::string config_of(const Kind& kind, int32_t accumulation = 1, const std::string& extra = "",
                       const std::string& own = "");
 inline const char* compute_dtype(const Kind& kind) {
-  return std::string_view(kind.precision) == "float32" ? "float32" : "bfloat16";
+  const std::string_view precision = kind.precision;
+  return precision == "float32"             ? "float32"
+         : precision.substr(0, 4) == "fp16" ? "float16"
+                                            : "bfloat16";
 }
 
 }  // namespace otr_test

@@ -116,7 +116,8 @@ class GivenTensor : public testing::Test {
     EXPECT_TRUE(failed(status, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), parts));
     EXPECT_TRUE(failed(
         status, otr_engine_parameter_read(solo_.engine.get(), 0, OTR_VALUE_MASTER, &t), parts));
-    EXPECT_TRUE(failed(status, otr_engine_parameter_write(other_.engine.get(), 0, &t), parts));
+    EXPECT_TRUE(failed(
+        status, otr_engine_parameter_write(other_.engine.get(), 0, OTR_VALUE_MASTER, &t), parts));
     otr_pass* pass = nullptr;
     EXPECT_TRUE(failed(status, otr_pass_begin(other_.engine.get(), &t, 1, nullptr, &pass), parts));
     EXPECT_EQ(pass, nullptr);
@@ -188,7 +189,9 @@ TEST_F(GivenTensor, WithoutData) {
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), "NULL", "6");
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &t), "NULL",
                "6");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_write(other_.engine.get(), 0, &t), "NULL", "6");
+  EXPECT_FAILS(OTR_E_ARGUMENT,
+               otr_engine_parameter_write(other_.engine.get(), 0, OTR_VALUE_MASTER, &t), "NULL",
+               "6");
   otr_pass* pass = nullptr;
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_pass_begin(other_.engine.get(), &t, 1, nullptr, &pass), "NULL",
                "6");
@@ -201,8 +204,9 @@ TEST_F(GivenTensor, OfAnotherShape) {
                  "[2, 3]");
     EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_read(solo_.engine.get(), 0, 0, &other), "\"w\"",
                  "[2, 3]");
-    EXPECT_FAILS(OTR_E_SHAPE, otr_engine_parameter_write(other_.engine.get(), 0, &other), "\"w\"",
-                 "[2, 3]");
+    EXPECT_FAILS(OTR_E_SHAPE,
+                 otr_engine_parameter_write(other_.engine.get(), 0, OTR_VALUE_MASTER, &other),
+                 "\"w\"", "[2, 3]");
   }
 }
 

@@ -37,12 +37,13 @@ TEST_P(ParameterValues, StatesBeginAtZeroAndMove) {
 
 TEST_P(ParameterValues, OfAnUnknownKindOrParameter) {
   const Tensor out = Tensor::filled({7}, 5);
-  for (const int32_t value : {-1, 4, INT32_MAX}) {
+  for (const int32_t value : {-1, 5, INT32_MAX}) {
     EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_parameter_read(solo_.engine.get(), 0, value, &out),
                  std::to_string(value));
   }
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_read(solo_.engine.get(), 5, 0, &out), "5");
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_parameter_write(solo_.engine.get(), -5, &out), "-5");
+  EXPECT_FAILS(OTR_E_NOT_FOUND,
+               otr_engine_parameter_write(solo_.engine.get(), -5, OTR_VALUE_MASTER, &out), "-5");
   EXPECT_EQ(out.values(), Values(7, 5)) << "a failed read wrote";
 }
 
@@ -52,13 +53,13 @@ TEST_P(ParameterValues, OfAnEmptyParameter) {
     EXPECT_OK(otr_engine_parameter_read(solo_.engine.get(), 1, value, &out));
   }
   const Tensor given({0}, {});
-  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 1, &given));
+  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 1, OTR_VALUE_MASTER, &given));
 }
 
 TEST_P(ParameterValues, AreRoundedToTheOutputsDtype) {
   const double third = static_cast<double>(static_cast<float>(1.0 / 3));
   const Tensor given = Tensor::filled({7}, third);
-  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, &given));
+  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given));
   const double master = solo_.engine.read(0)[0];
   const bool low = std::string_view(GetParam().precision) == "bf16_states";
   EXPECT_EQ(master, low ? static_cast<double>(round_to("bfloat16", third)) : third);
@@ -75,7 +76,7 @@ TEST_P(ParameterValues, WriteKeepsTheStates) {
   const Values m = solo_.engine.read(0, OTR_VALUE_EXP_AVG);
   const Values v = solo_.engine.read(0, OTR_VALUE_EXP_AVG_SQ);
   const Tensor given({7}, dyadic(7, 9));
-  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, &given));
+  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given));
   EXPECT_EQ(solo_.engine.read(0, OTR_VALUE_EXP_AVG), m);
   EXPECT_EQ(solo_.engine.read(0, OTR_VALUE_EXP_AVG_SQ), v);
   EXPECT_EQ(solo_.engine.read(0, OTR_VALUE_MASTER), dyadic(7, 9));
@@ -85,10 +86,11 @@ TEST_P(ParameterValues, WriteKeepsTheStates) {
 TEST_P(ParameterValues, WriteIsRefusedBetweenAPassAndItsStep) {
   const Tensor given = Tensor::filled({7}, 9);
   solo_.engine.pass({{0, Values(7, 1)}});
-  EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_write(solo_.engine.get(), 0, &given), "step");
+  EXPECT_FAILS(OTR_E_STATE,
+               otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given), "step");
   EXPECT_EQ(solo_.engine.read(0), dyadic(7, 1));
   EXPECT_EQ(solo_.engine.step().outcome, OTR_STEP_APPLIED);
-  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, &given));
+  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given));
 }
 
 // Between the passes of a window, too.
@@ -101,10 +103,12 @@ TEST(ParameterWrite, IsRefusedInsideAWindow) {
     solo.engine.pass({{0, {1}}});
     EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_ACCUMULATED);
     const Tensor given = Tensor::filled({1}, 9);
-    EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_write(solo.engine.get(), 0, &given), "step");
+    EXPECT_FAILS(OTR_E_STATE,
+                 otr_engine_parameter_write(solo.engine.get(), 0, OTR_VALUE_MASTER, &given),
+                 "step");
     solo.engine.pass({{0, {1}}});
     EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
-    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, &given));
+    EXPECT_OK(otr_engine_parameter_write(solo.engine.get(), 0, OTR_VALUE_MASTER, &given));
     EXPECT_EQ(solo.engine.read(0), (Values{9}));
   }
 }
@@ -115,7 +119,7 @@ TEST_P(ParameterValues, WriteAndAcquire) {
   otr_tensor held;
   ASSERT_OK(otr_engine_acquire(solo_.engine.get(), &id, 1, nullptr, &held));
   const Tensor given({7}, dyadic(7, 9));
-  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, &given));
+  EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given));
   EXPECT_OK(otr_engine_release(solo_.engine.get(), &id, 1, nullptr))
       << "valid until the matching release or the next step, whichever comes first";
 }

@@ -129,7 +129,9 @@ constexpr std::string_view kLegalityIntro =
     "moments go with a float32 master at stages 0 to 3, float32 moments with a bfloat16 master at "
     "stages 1 "
     "to 3, and the two moments may differ.\n\n"
-    "`torch_autocast` with dtype bfloat16 goes with every row; it is the host framework's job.\n\n";
+    "`torch_autocast` goes with every row; it is the host framework's job. With dtype float16 the "
+    "loss is scaled, by the "
+    "keys of the fp16 section.\n\n";
 
 }  // namespace
 

@@ -7,6 +7,14 @@
 namespace outrigger::config {
 namespace {
 
+TEST(Optimizer, MomentsInFloat16AreExcludedWithTheReason) {
+  for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+    expect_fault_with(optimizer_fault(fmt::format(
+                          "{{\"states\": {{\"{}\": {{\"format\": \"float16\"}}}}}}", moment)),
+                      OTR_E_CONFIG, {moment, "excluded on purpose", "6e-8", "bfloat16"});
+  }
+}
+
 TEST(Optimizer, DefaultsAreAdamWWithFloat32MomentsAndAnOpenMaster) {
   const OptimizerConfig o = parse_optimizer("");
   EXPECT_EQ(o.type, "AdamW");

@@ -76,7 +76,7 @@ class GptThroughTheEngine : public testing::TestWithParam<int> {
   void write(int64_t id, std::vector<float> values) {
     otr_tensor tensor;
     describe(id, &values, &tensor);
-    OK(otr_engine_parameter_write(engine_, id, &tensor));
+    OK(otr_engine_parameter_write(engine_, id, OTR_VALUE_MASTER, &tensor));
   }
 
   double loss() {

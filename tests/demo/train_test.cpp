@@ -193,6 +193,12 @@ TEST(Quickstart, LearnsAloneAndOnTwoWorkers) {
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_QUICKSTART}).out, "W = 3.000 -2.000\n");
 }
 
+TEST(Chain, LearnsThroughTwoEnginesAloneAndOnTwoWorkers) {
+  const std::string expected = "root mean square error 0.000, loss scales 128 and 4096\n";
+  EXPECT_EQ(run({OTR_CHAIN}).out, expected);
+  EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_CHAIN}).out, expected);
+}
+
 TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   const Result result = run({OTR_OPTIMIZER_ONLY});
   EXPECT_EQ(result.code, 0) << result.err;

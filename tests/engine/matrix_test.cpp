@@ -19,6 +19,7 @@ const Bytes& expected_for(const Case& c) {
   plain.stage = 0;
   plain.bucket = plain.buffers = plain.workers = 0;
   plain.scramble = false;
+  plain.form = Form::pass;
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
   return entry->second;
@@ -52,6 +53,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world) {
               c.workers = 1 + 2 * (variant % 2);
               c.unused = variant % 5 == 0 ? "zero" : "skip";
               c.scramble = variant % 7 < 3;
+              c.form = static_cast<Form>(variant % 11 % 3);
               ++variant;
               if (legal(c)) expect_equal(c);
               if (testing::Test::HasFailure()) return;

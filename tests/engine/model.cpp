@@ -20,6 +20,7 @@ namespace {
 
 constexpr Format F32 = Format::float32;
 constexpr Format B16 = Format::bfloat16;
+constexpr Format F16 = Format::float16;
 const std::vector<Precision> kPrecisions{
     {"float32", F32, F32, F32, F32, F32, Rounding::nearest, ""},
     {"bf16, float32 master", B16, F32, F32, F32, B16, Rounding::nearest,
@@ -32,6 +33,14 @@ const std::vector<Precision> kPrecisions{
      R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
     {"bf16 stochastic", B16, B16, B16, B16, B16, Rounding::stochastic,
      R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
+    {"fp16, float32 master", F16, F32, F32, F32, F16, Rounding::nearest,
+     R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2},)"},
+    {"fp16, float32 master, float32 accumulator", F16, F32, F32, F32, F32, Rounding::nearest,
+     R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2},
+        "data_types": {"grad_accum_dtype": "fp32"},)"},
+    {"fp16 master", F16, F16, F32, F32, F16, Rounding::nearest,
+     R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2,
+                 "fp16_master_weights_and_gradients": true},)"},
 };
 uint32_t hash(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t x = a * 0x9E3779B97F4A7C15u ^ b * 0xC2B2AE3D27D4EB4Fu ^ c * 0x165667B19E3779F9u;
@@ -69,6 +78,11 @@ std::vector<std::string> precisions() {
   return names;
 }
 
+double loss_scale(const Case& c, int32_t window) {
+  // Windows 0, 1 and 2 are clean; the third one lets the scale double, after its own update.
+  return precision_of(c).compute != Format::float16 ? 1 : window < 3 ? 8 : 16;
+}
+
 bool legal(const Case& c) {
   const Precision& p = precision_of(c);
   if (c.stage == 0 && p.master != Format::float32) return false;
@@ -89,16 +103,19 @@ std::string config_of(const Case& c) {
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}"}}}})",
-      p.json, c.clip, c.accumulation, kLr, kDecay, c.stage, c.bucket, states, c.order, c.buffers,
-      c.workers, kSeed, c.unused);
+      p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, kLr, kDecay, c.stage, c.bucket,
+      states, c.order, c.buffers, c.workers, kSeed, c.unused);
 }
 
 std::string text_of(const Case& c) {
   return fmt::format(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}",
+      "{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
-      c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "");
+      c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
+      c.form == Form::callback  ? " callback"
+      : c.form == Form::at_once ? " at once"
+                                : "");
 }
 
 const std::vector<ModelParameter>& model_parameters() {
@@ -177,35 +194,76 @@ void declare(otr_engine* engine, int32_t rank) {
   NEED(otr_engine_commit(engine));
 }
 
+std::vector<Contribution> arriving(const Case& c, int32_t rank, int32_t window,
+                                   int32_t micro_step) {
+  std::vector<Contribution> all = contributions(rank, window, micro_step);
+  if (!c.scramble) return all;
+  // Contributions to one parameter keep their order: that is what bits depend on.
+  std::stable_sort(all.begin(), all.end(), [&](const Contribution& a, const Contribution& b) {
+    const auto salt = static_cast<uint64_t>(rank * 7 + window);
+    const auto key = [&](int64_t id) {
+      return hash(static_cast<uint64_t>(id == 8 ? 5 : id), salt, 3);
+    };
+    return key(a.id) < key(b.id);
+  });
+  return all;
+}
+
+void give(otr_pass* pass, const Contribution& contribution) {
+  const auto& p = model_parameters()[static_cast<size_t>(contribution.id)];
+  otr_tensor grad = tensor_of(p.shape, contribution.values);
+  if (contribution.id % 2 == 1 && p.count > 0) {  // half of them through slots
+    otr_tensor slot;
+    NEED(otr_pass_get_slot(pass, contribution.id, &slot));
+    const Format format = slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16
+                          : slot.dtype.bits == 16             ? Format::float16
+                                                              : Format::float32;
+    kernels::convert(slot.data, format, contribution.values.data(), Format::float32, p.count);
+    grad = slot;
+  }
+  NEED(otr_pass_add_grad(pass, contribution.id, &grad, nullptr));
+}
+
+int32_t give_all(otr_pass* pass, const otr_tensor*, int64_t, void* all) {
+  for (const Contribution& c : *static_cast<std::vector<Contribution>*>(all)) give(pass, c);
+  return 0;
+}
+
 void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, int32_t micro_step) {
+  std::vector<Contribution> all = arriving(c, rank, window, micro_step);
+  if (c.form == Form::callback) {
+    NEED(otr_engine_backward(engine, nullptr, 0, nullptr, give_all, &all));
+    return;
+  }
   otr_pass* pass = nullptr;
   NEED(otr_pass_begin(engine, nullptr, 0, nullptr, &pass));
-  std::vector<Contribution> all = contributions(rank, window, micro_step);
-  if (c.scramble) {
-    // Contributions to one parameter keep their order: that is what bits depend on.
-    std::stable_sort(all.begin(), all.end(), [&](const Contribution& a, const Contribution& b) {
-      const auto salt = static_cast<uint64_t>(rank * 7 + window);
-      const auto key = [&](int64_t id) {
-        return hash(static_cast<uint64_t>(id == 8 ? 5 : id), salt, 3);
-      };
-      return key(a.id) < key(b.id);
-    });
-  }
-  for (const Contribution& contribution : all) {
-    const auto& p = model_parameters()[static_cast<size_t>(contribution.id)];
-    otr_tensor grad = tensor_of(p.shape, contribution.values);
-    if (contribution.id % 2 == 1 && p.count > 0) {  // half of them through slots
-      otr_tensor slot;
-      NEED(otr_pass_get_slot(pass, contribution.id, &slot));
-      const Format format =
-          slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16 : Format::float32;
-      kernels::convert(slot.data, format, contribution.values.data(), Format::float32, p.count);
-      grad = slot;
-    }
-    NEED(otr_pass_add_grad(pass, contribution.id, &grad, nullptr));
-  }
+  give_all(pass, nullptr, 0, &all);
   NEED(otr_pass_end(pass));
   otr_pass_destroy(pass);
+}
+
+// All passes of a window open at a time. Where passes are added up as they come, contributions keep
+// the order of the passes; where each pass is summed by itself, they come from all in turn.
+void passes_at_once(otr_engine* engine, const Case& c, int32_t rank, int32_t window) {
+  std::vector<otr_pass*> passes(static_cast<size_t>(c.accumulation));
+  std::vector<std::vector<Contribution>> all;
+  for (int32_t i = 0; i < c.accumulation; ++i) {
+    NEED(otr_pass_begin(engine, nullptr, 0, nullptr, &passes[static_cast<size_t>(i)]));
+    all.push_back(arriving(c, rank, window, i));
+  }
+  if (c.order == "boundary") {
+    for (size_t i = 0; i < passes.size(); ++i) give_all(passes[i], nullptr, 0, &all[i]);
+  } else {
+    for (size_t k = 0; k < all[0].size() + 2; ++k) {
+      for (size_t i = passes.size(); i-- > 0;) {
+        if (k < all[i].size()) give(passes[i], all[i][k]);
+      }
+    }
+  }
+  for (size_t i = passes.size(); i-- > 0;) {  // the last one ends first
+    NEED(otr_pass_end(passes[i]));
+    otr_pass_destroy(passes[i]);
+  }
 }
 
 std::vector<float> read(otr_engine* engine, int64_t id, int32_t value) {
@@ -226,10 +284,13 @@ Trained train(const Case& c, int32_t rank, otr_comm* comm) {
   for (int32_t window = 0; window < kWindows; ++window) {
     otr_step_report report{};
     report.struct_size = sizeof report;
-    for (int32_t micro_step = 0; micro_step < c.accumulation; ++micro_step) {
+    const bool at_once = c.form == Form::at_once;
+    if (at_once) passes_at_once(owner.engine, c, rank, window);
+    for (int32_t micro_step = 0; !at_once && micro_step < c.accumulation; ++micro_step) {
       one_pass(owner.engine, c, rank, window, micro_step);
-      NEED(otr_engine_step(owner.engine, &report));
+      if (micro_step + 1 < c.accumulation) NEED(otr_engine_step(owner.engine, &report));
     }
+    NEED(otr_engine_step(owner.engine, &report));
     if (report.outcome != OTR_STEP_APPLIED) throw std::runtime_error("a step was not applied");
     trained.norms.push_back(report.grad_norm);
     trained.clips.push_back(report.clip_coefficient);

@@ -11,6 +11,8 @@
 
 namespace outrigger::test {
 
+enum class Form : uint8_t { pass, callback, at_once };
+
 struct Case {
   Provider provider = Provider::self;
   int32_t world = 1;
@@ -24,8 +26,10 @@ struct Case {
   int32_t workers = 1;
   std::string unused = "skip";
   bool scramble = false;  // gradients arrive in an order of their own on each rank
+  Form form = Form::pass;
 };
 [[nodiscard]] std::vector<std::string> precisions();
+[[nodiscard]] double loss_scale(const Case& c, int32_t window);
 [[nodiscard]] bool legal(const Case& c);
 [[nodiscard]] std::string config_of(const Case& c);
 [[nodiscard]] std::string text_of(const Case& c);

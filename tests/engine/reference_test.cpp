@@ -54,5 +54,14 @@ TEST(Reference, Bfloat16Everything) {
   EXPECT_LT(worst(c), 0.4) << text_of(c);
 }
 
+// The scale grows within the run: a step that divided by another scale than its passes had would be
+// off by a factor of two.
+TEST(Reference, Float16AcrossAGrowingScale) {
+  for (const char* precision : {"fp16, float32 master", "fp16 master"}) {
+    const Case c{Provider::threads, 2, 2, precision, "micro_step", 1, 0.5};
+    EXPECT_LT(worst(c), 0.05) << text_of(c);
+  }
+}
+
 }  // namespace
 }  // namespace outrigger::test

@@ -174,7 +174,8 @@ Trained simulate(const Case& c) {
       grads[id] = stored(sum.values(), p.accumulator);
       kernels::sum_of_squares(norm, grads[id].data(), p.accumulator, parameters[id].count, 0);
     }
-    const double value = std::sqrt(kernels::value_of(norm)) * (1.0 / c.world);
+    const double mean = 1.0 / c.world / loss_scale(c, window);
+    const double value = std::sqrt(kernels::value_of(norm)) * mean;
     const double clip = optimizer::clip_coefficient(value, c.clip);
     kernels::UpdateCount counts;
     for (size_t id = 0; id < parameters.size(); ++id) {
@@ -192,7 +193,7 @@ Trained simulate(const Case& c) {
       a.exp_avg_sq_format = p.exp_avg_sq;
       a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = p.rounding;
       a.count = q.count;
-      a.scalars = optimizer::adam_scalars(hyperparameters(), ++s.updates, 1.0 / c.world * clip);
+      a.scalars = optimizer::adam_scalars(hyperparameters(), ++s.updates, mean * clip);
       a.random = optimizer::random_stream(kSeed, q.name);
       a.random.step = static_cast<uint64_t>(window);
       const kernels::UpdateCount n = kernels::adam(a);
@@ -241,7 +242,7 @@ std::vector<std::vector<double>> train_in_double(const Case& c) {
           for (const auto& g : rank) {
             present[id] = true;
             for (size_t i = 0; i < g.size(); ++i)
-              grads[id][i] += static_cast<double>(g[i]) / c.world;
+              grads[id][i] += static_cast<double>(g[i]) / c.world / loss_scale(c, window);
           }
         }
       }

@@ -55,6 +55,22 @@ class Environment(unittest.TestCase):
         self.assertEqual([name for name in sorted(read) if f"`{name}`" not in contract], [])
 
 
+class Documentation(unittest.TestCase):
+    def test_code_of_the_pages_stands_in_an_example(self):
+        programs = [[line.strip() for line in tree.text_of(path).split("\n")] for path in tree.files()
+                    if path.parts[:2] == ("c_api", "examples") and path.suffix == ".c"]
+        blocks = 0
+        for path in tree.files():
+            if path.parts[0] != "docs" or path.suffix != ".md" or path.name == "design.md":
+                continue
+            for block in re.findall(r"^```c\n(.*?)^```", tree.text_of(path), re.M | re.S):
+                lines = [line.strip() for line in block.strip().split("\n")]
+                found = any(program[i:i + len(lines)] == lines for program in programs for i in range(len(program)))
+                self.assertTrue(found, f"{path}: in no example, line by line:\n{block}")
+                blocks += 1
+        self.assertGreaterEqual(blocks, 4)
+
+
 class Coverage(unittest.TestCase):
     # Lists of all functions, which name a function without testing it.
     LISTS = ("abi", "bindings", "bench", "house")

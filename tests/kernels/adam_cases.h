@@ -14,7 +14,8 @@ struct AdamFormats {
            exp_avg_sq_rounding = Rounding::nearest;
 };
 
-// float32, bfloat16 nearest, bfloat16 stochastic for each state; float32 or bfloat16 gradients.
+// float32, bfloat16 nearest, bfloat16 stochastic for each state, float16 weights, too; gradients in
+// each format.
 inline std::vector<AdamFormats> all_adam_formats() {
   struct Choice {
     Format format;
@@ -23,11 +24,13 @@ inline std::vector<AdamFormats> all_adam_formats() {
   const std::vector<Choice> choices = {{Format::float32, Rounding::nearest},
                                        {Format::bfloat16, Rounding::nearest},
                                        {Format::bfloat16, Rounding::stochastic}};
+  std::vector<Choice> weights = choices;
+  weights.push_back({Format::float16, Rounding::nearest});
   std::vector<AdamFormats> all;
-  for (const Choice& w : choices) {
+  for (const Choice& w : weights) {
     for (const Choice& m : choices) {
       for (const Choice& v : choices) {
-        for (const Format g : {Format::float32, Format::bfloat16}) {
+        for (const Format g : {Format::float32, Format::bfloat16, Format::float16}) {
           all.push_back({w.format, m.format, v.format, g, w.rounding, m.rounding, v.rounding});
         }
       }
@@ -53,7 +56,7 @@ struct Parameter {
         exp_avg(f.exp_avg, count, shift),
         exp_avg_sq(f.exp_avg_sq, count, shift),
         grad(f.grad, count, shift),
-        published(Format::bfloat16, count, shift) {
+        published(f.grad == Format::float16 ? Format::float16 : Format::bfloat16, count, shift) {
     fill(weight, values, seed);
     fill(exp_avg, values, seed + 1);
     fill(exp_avg_sq, values, seed + 2);
@@ -83,6 +86,7 @@ struct Parameter {
     a.exp_avg_rounding = formats.exp_avg_rounding;
     a.exp_avg_sq_rounding = formats.exp_avg_sq_rounding;
     a.published = publish ? published.at(first) : nullptr;
+    a.published_format = published.format();
     a.count = count;
     a.scalars = scalars;
     a.random = random;

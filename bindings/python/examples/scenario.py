@@ -144,6 +144,44 @@ def print_values(engine, out):
                 out.line("value", d, name, "none")
 
 
+AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "fp16"}, "gradient_clipping": 1}
+CHAIN = {"front": {**AUTOCAST, "fp16": {"loss_scale": 4}, "optimizer": {"type": "AdamW", "params": {"lr": 0.25}}},
+         "back": {**AUTOCAST, "fp16": {"loss_scale": 64}, "optimizer": {"type": "AdamW", "params": {"lr": 0.5}},
+                  "zero_optimization": {"stage": 2}}}
+
+
+def chain(comm, out):
+    """Two engines: h = front(x), y = back(h)."""
+    engines = {}
+    for name, config in CHAIN.items():
+        engines[name] = outrigger.Engine(comm, config)
+        engines[name].add_parameter(name, np.array([[0.5, -1], [1, 0.25]], np.float32))
+        engines[name].commit()
+    for window in range(2):
+        dy = np.array([[1, -0.5], [0.25, 2]], np.float32)
+        if window == 1 and comm.rank == comm.size - 1:
+            dy[1, 0] = np.inf
+        with engines["back"].begin_pass([dy]) as back:
+            at_back = back.output_grad()
+            out.tensor("chain back scaled", array=at_back)
+            dh = 2 * at_back[::-1]  # the gradient of the input
+            out.tensor("chain input gradient", array=back.unscale(dh))
+            tag = back.tag
+            out.line("chain tag", double(tag.loss_scale), tag.accumulation, tag.ranks)
+            with engines["front"].begin_pass([dh], tag) as front:
+                at_front = front.output_grad()
+                out.tensor("chain front scaled", array=at_front)
+                front.add_grad(0, at_front)
+            back.add_grad(0, at_back)
+        for name, report in zip(engines, outrigger.step_many(engines.values())):
+            out.report("chain", name, "step", report=report)
+    for name, engine in engines.items():
+        for value in range(4):
+            out.tensor("chain", name, "value", value, array=engine.read(0, value))
+        engine.finalize()
+        engine.close()
+
+
 def shard_alone(context, out):
     weights = np.arange(-2, 3, dtype=np.float32) / 4
     grads = np.arange(3, -2, -1, dtype=np.float32) / 8
@@ -180,6 +218,7 @@ def main(config, path):
         for purpose, resident, _ in engine.memory:
             out.line("memory", resident, purpose)
         out.line("live_children", engine.live_children)
+    chain(comm, out)
     shard_alone(context, out)
     out.line("done")
 

@@ -193,8 +193,27 @@ class Engine(_Handle):
         lowlevel.engine_parameter_read(self.handle, id, value, out)
         return out
 
-    def write(self, id, value):
-        lowlevel.engine_parameter_write(self.handle, id, value)
+    def write(self, id, source, value=lowlevel.VALUE_MASTER):
+        """Sets a value of the whole parameter from rank 0's array. Collective."""
+        lowlevel.engine_parameter_write(self.handle, id, value, source)
+
+    def local_range(self, id):
+        """(first element, count) of what this rank updates."""
+        return lowlevel.engine_local_range(self.handle, id)
+
+    def local_read(self, id, value=lowlevel.VALUE_MASTER, out=None):
+        """Like read, for the elements of local_range."""
+        if out is None:
+            out = numpy.empty(self.local_range(id)[1], numpy.float32)
+        lowlevel.engine_local_read(self.handle, id, value, out)
+        return out
+
+    def local_write(self, id, source, value=lowlevel.VALUE_MASTER):
+        lowlevel.engine_local_write(self.handle, id, value, source)
+
+    def set_trainable(self, id, trainable):
+        """Freezes or thaws a parameter between two windows."""
+        lowlevel.engine_set_trainable(self.handle, id, int(trainable))
 
     def set_group_value(self, name, value, group=None):
         lowlevel.engine_set_group_value(self.handle, group, name, value)
@@ -211,12 +230,47 @@ class Engine(_Handle):
         """The ledger: a list of (purpose, resident bytes, peak bytes)."""
         return lowlevel.engine_memory(self.handle)
 
-    def begin_pass(self, output_grads=(), **info):
-        return Pass(lowlevel.pass_begin(self.handle, output_grads, _options(lowlevel.CallInfo, info)))
+    def begin_pass(self, output_grads=(), tag=None, **info):
+        """tag: another pass's, if the gradients come from there. Options: flags, stream."""
+        return Pass(lowlevel.pass_begin(self.handle, output_grads, _tagged(tag, info)))
+
+    def backward(self, output_grads, vjp, tag=None, **info):
+        """One whole pass: vjp(pass, scaled output gradients) adds the parameters' gradients to the pass."""
+        with self.begin_pass(output_grads, tag, **info) as backward:
+            vjp(backward, [backward.output_grad(index) for index in range(len(output_grads))])
 
     def step(self):
         """Ends a micro-batch. The report's outcome is lowlevel.STEP_ACCUMULATED, STEP_APPLIED or STEP_SKIPPED."""
         return lowlevel.engine_step(self.handle)
+
+    def reduce(self):
+        """The first half of the step: afterwards lowlevel.VALUE_GRAD can be read and written until the step."""
+        return lowlevel.engine_reduce(self.handle)
+
+    def set_boundary(self, boundary):
+        """lowlevel.BOUNDARY_CONFIGURED, BOUNDARY_NO or BOUNDARY_YES."""
+        lowlevel.engine_set_boundary(self.handle, boundary)
+
+    @property
+    def is_boundary(self):
+        return lowlevel.engine_get_boundary(self.handle)
+
+    @property
+    def loss_scale(self):
+        return lowlevel.engine_get_loss_scale(self.handle)
+
+
+def step_many(engines, joint=None):
+    """One step of several engines, all or none; joint: a Comm of the ranks of all, where they have different ones."""
+    return lowlevel.step_many([engine.handle for engine in engines], None if joint is None else joint.handle)
+
+
+def _tagged(tag, info):
+    made = _options(lowlevel.CallInfo, info)
+    if tag is not None:
+        made = made or lowlevel.CallInfo()
+        made.loss_scale, made.accumulation, made.ranks = tag.loss_scale, tag.accumulation, tag.ranks
+    return made
 
 
 def _acquire_info(float32):
@@ -251,15 +305,34 @@ class Pass(_Handle):
         return lowlevel.pass_get_scale(self.handle)
 
     def output_grad(self, index=0):
-        """The scaled gradient of an output, float32; valid until the pass ends."""
+        """The scaled gradient of an output, float32 (or as flags=PASS_KEEP_DTYPE says); valid until the pass ends."""
         return _array(lowlevel.pass_get_output_grad(self.handle, index))
+
+    @property
+    def tag(self):
+        """What this pass's gradients carry, for begin_pass of the engine that made the inputs."""
+        info = lowlevel.CallInfo()
+        lowlevel.pass_get_tag(self.handle, info)
+        return info
+
+    @property
+    def seed_overflow(self):
+        """The first output whose gradient overflowed when it was scaled; -1: none."""
+        return lowlevel.pass_get_seed_overflow(self.handle)
+
+    def unscale(self, grad, out=None):
+        """grad without the factor that this pass applied, in `out` or a new float32 array."""
+        if out is None:
+            out = numpy.empty(numpy.shape(grad), numpy.float32)
+        lowlevel.pass_unscale(self.handle, grad, out)
+        return out
 
     def slot(self, id):
         """An array to write a gradient into and to hand back through add_grad."""
         return _array(lowlevel.pass_get_slot(self.handle, id))
 
-    def add_grad(self, id, grad, **info):
-        lowlevel.pass_add_grad(self.handle, id, grad, _options(lowlevel.CallInfo, info))
+    def add_grad(self, id, grad, tag=None, **info):
+        lowlevel.pass_add_grad(self.handle, id, grad, _tagged(tag, info))
 
     def end(self):
         lowlevel.pass_end(self.handle)

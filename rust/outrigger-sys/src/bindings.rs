@@ -49,6 +49,8 @@ pub const OTR_E_ABI: i32 = -18;
 pub const OTR_E_HOST: i32 = -19;
 /// the host asked a waiting call to end
 pub const OTR_E_INTERRUPTED: i32 = -20;
+/// gradients overflow at the smallest loss scale
+pub const OTR_E_LOSS_SCALE: i32 = -21;
 /// a fault of this library; please report it with the text
 pub const OTR_E_INTERNAL: i32 = -99;
 pub const OTR_DEVICE_CPU: i32 = 1;
@@ -60,6 +62,9 @@ pub const OTR_DTYPE_FLOAT: i32 = 2;
 pub const OTR_DTYPE_BFLOAT: i32 = 4;
 /// acquire: a float32 copy whatever the stored format (read-only)
 pub const OTR_ACQUIRE_FLOAT32: u32 = 1;
+/// pass begin: scaled output gradients in the dtype that they came in
+/// (float64: float32), not in float32
+pub const OTR_PASS_KEEP_DTYPE: u32 = 2;
 pub const OTR_LOG_ERROR: i32 = 1;
 pub const OTR_LOG_WARNING: i32 = 2;
 pub const OTR_LOG_INFO: i32 = 3;
@@ -72,17 +77,33 @@ pub const OTR_VALUE_PUBLISHED: i32 = 1;
 pub const OTR_VALUE_EXP_AVG: i32 = 2;
 /// Adam's second moment
 pub const OTR_VALUE_EXP_AVG_SQ: i32 = 3;
+/// the window's mean gradient, unscaled and not clipped; between
+/// otr_engine_reduce and otr_engine_step
+pub const OTR_VALUE_GRAD: i32 = 4;
 /// not a boundary: gradients are kept, nothing was updated
 pub const OTR_STEP_ACCUMULATED: i32 = 1;
 /// parameters were updated and published
 pub const OTR_STEP_APPLIED: i32 = 2;
 /// nothing was updated, the gradients are gone; reason says why
 pub const OTR_STEP_SKIPPED: i32 = 3;
+/// otr_engine_reduce: gradients are summed, nothing was updated
+pub const OTR_STEP_REDUCED: i32 = 4;
 pub const OTR_SKIP_NONE: i32 = 0;
 /// a gradient is Inf or NaN; see nonfinite_*
 pub const OTR_SKIP_NONFINITE: i32 = 1;
 /// a rank abandoned a pass of this window
 pub const OTR_SKIP_ABANDONED: i32 = 2;
+/// an output's gradient overflowed when it was scaled, on rank
+/// nonfinite_rank
+pub const OTR_SKIP_SEED_OVERFLOW: i32 = 3;
+/// another engine of the joint step was skipped
+pub const OTR_SKIP_JOINT: i32 = 4;
+/// every gradient_accumulation_steps-th step ends a window
+pub const OTR_BOUNDARY_CONFIGURED: i32 = 0;
+/// steps accumulate
+pub const OTR_BOUNDARY_NO: i32 = 1;
+/// every step ends its window
+pub const OTR_BOUNDARY_YES: i32 = 2;
 
 /// Everything that would otherwise be global: log sink, worker threads' number, topology.
 #[repr(C)]
@@ -136,6 +157,11 @@ pub struct otr_optimizer {
 /// thread, never from two at a time for one context. Must not call back into the library.
 pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char, user_data: *mut c_void);
 
+/// The host's backward: computes gradients from the `count` scaled output gradients and hands them
+/// over with otr_pass_add_grad on `pass`, which it neither ends nor destroys. Returns 0, or any
+/// other number to give the pass up.
+pub type otr_vjp_callback = unsafe extern "C" fn(pass: *mut otr_pass, output_grads: *const otr_tensor, count: i64, user_data: *mut c_void) -> i32;
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_device {
@@ -174,19 +200,28 @@ pub struct otr_tensor {
 
 /// What a call needs beyond its tensors; NULL means all defaults, which is right on a CPU.
 /// Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_init.
+/// loss_scale, accumulation and ranks are the tag of gradients that come from another engine or
+/// scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
+/// in.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_call_info {
     pub struct_size: u32,
     /// the OTR_ flags that the function names; 0 for none
     pub flags: u32,
-    /// the stream in whose order the tensors are used, numbered as DLPack does; 0 on
-    /// a CPU
+    /// the stream in whose order the tensors are used, numbered as DLPack does; 0
+    /// on a CPU
     pub stream: u64,
-    /// factor that the tensors already carry (loss scale × 1/accumulation); 0 means
-    /// "the engine's own". Must be 0 or 1 in this version
-    pub scale: f64,
-    pub reserved: [u64; 4],
+    /// multiplied into the gradients; 1: none; 0: no tag, the gradients are the
+    /// caller's own
+    pub loss_scale: f64,
+    /// with a tag: number of accumulation steps they were divided by; 0: they
+    /// are still to be divided
+    pub accumulation: i32,
+    /// with a tag: number of ranks that their sum is still to be divided by; 0: as
+    /// many as in this engine
+    pub ranks: i32,
+    pub reserved: [u64; 3],
 }
 
 #[repr(C)]
@@ -302,7 +337,8 @@ pub struct otr_shard_options {
     /// index of the first element in the whole parameter: the same bits
     /// however it is cut, if cuts are multiples of 256; default 0
     pub first_element: i64,
-    /// bfloat16, 1-D, same count: receives the updated weights; default NULL
+    /// bfloat16 or float16, 1-D, same count: receives the updated float32
+    /// weights; default NULL
     pub published: *const otr_tensor,
     pub reserved: [u64; 6],
 }
@@ -431,9 +467,26 @@ extern "C" {
     /// float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
     /// Collective. OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1
     pub fn otr_engine_parameter_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
-    /// Sets the parameter from rank 0's tensor (its shape, any strides): the master, and from it the
-    /// published value. Optimizer states stay. Not between a pass and its step. Collective. Since: 0.1
-    pub fn otr_engine_parameter_write(engine: *mut otr_engine, id: i64, value: *const otr_tensor) -> i32;
+    /// Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
+    /// OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
+    /// parameter, the published value. Weights and moments not between a pass and its step. Gradients:
+    /// norm, Inf/NaN and clipping are found again in the step. Collective. OTR_E_NOT_FOUND: the
+    /// parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which follows the master.
+    /// Since: 0.1
+    pub fn otr_engine_parameter_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
+    /// The elements of a parameter that this rank updates: *out_count from *out_first on, in row-major
+    /// order; count 0: none. The same for master, moments and gradient. Local. Since: 0.1
+    pub fn otr_engine_local_range(engine: *const otr_engine, id: i64, out_first: *mut i64, out_count: *mut i64) -> i32;
+    /// Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
+    /// with that count. Local. Since: 0.1
+    pub fn otr_engine_local_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
+    /// Like otr_engine_parameter_write, each rank for its own elements. A weight is seen by other ranks
+    /// without further ado: let none read it before all have written it. Local. Since: 0.1
+    pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
+    /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
+    /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
+    /// and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1
+    pub fn otr_engine_set_trainable(engine: *mut otr_engine, id: i64, trainable: i32) -> i32;
     /// Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the
     /// next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
     /// group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1
@@ -455,16 +508,31 @@ extern "C" {
     /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
     /// the host's backward runs. output_grads: count tensors of any shape and strides, float32,
     /// bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
-    /// output_grads then NULL. They are copied. One pass of an engine is open at a time. Local.
-    /// OTR_E_STATE: not committed, or a pass is open. Since: 0.1
+    /// output_grads then NULL. They are copied. info: with a tag, the gradients come from another engine
+    /// and are multiplied by what they lack only; flags: OTR_PASS_KEEP_DTYPE. Several passes may be open
+    /// at a time, and passes over the same outputs add; every rank begins them in the same order. Local.
+    /// OTR_E_STATE: not committed, or otr_engine_reduce has closed the window. Since: 0.1
     pub fn otr_pass_begin(engine: *mut otr_engine, output_grads: *const otr_tensor, count: i64, info: *const otr_call_info, out_pass: *mut *mut otr_pass) -> i32;
-    /// The index-th output's gradient, scaled: float32, row-major, shape as given to begin. Owned by the
-    /// pass; its memory stays until otr_pass_destroy, and the host may overwrite it. Any thread. Since:
-    /// 0.1
+    /// The index-th output's gradient, scaled: float32 (or as OTR_PASS_KEEP_DTYPE says), row-major,
+    /// shape as given to begin. Owned by the pass; its memory stays until otr_pass_destroy, and the host
+    /// may overwrite it. Any thread. Since: 0.1
     pub fn otr_pass_get_output_grad(pass: *mut otr_pass, index: i64, out_tensor: *mut otr_tensor) -> i32;
     /// The factor that begin applied (loss scale / accumulation steps), for a host that folds it into a
     /// computation of its own. Any thread. Since: 0.1
     pub fn otr_pass_get_scale(pass: *const otr_pass, out_scale: *mut f64) -> i32;
+    /// Fills the tag of *info with what the gradients of this pass carry, the gradients of its inputs
+    /// included: given with them to otr_pass_begin of the engine (or process, or cluster) that made the
+    /// inputs, the chain goes on as if all were one engine. info: struct_size set; the rest of it is
+    /// left alone. Any thread. Since: 0.1
+    pub fn otr_pass_get_tag(pass: *const otr_pass, info: *mut otr_call_info) -> i32;
+    /// out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
+    /// host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
+    /// Any thread. Since: 0.1
+    pub fn otr_pass_unscale(pass: *const otr_pass, grad: *const otr_tensor, out: *const otr_tensor) -> i32;
+    /// The first output whose gradient was finite and is not after scaling, -1 for none: the step will
+    /// be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
+    /// backward. Any thread. Since: 0.1
+    pub fn otr_pass_get_seed_overflow(pass: *const otr_pass, out_index: *mut i64) -> i32;
     /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
     /// by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
     /// is the library's again from then on, and no view of it may be used. One at a time for each
@@ -474,8 +542,9 @@ extern "C" {
     /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
     /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
     /// shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
-    /// the call. Contributions add, in the order of calls. Any thread. OTR_E_STATE: the parameter is
-    /// frozen, or the pass ended; OTR_E_SHAPE: another shape. Since: 0.1
+    /// the call. info: with a tag, the gradient is multiplied by what it lacks first. Contributions add,
+    /// in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended;
+    /// OTR_E_SHAPE: another shape. Since: 0.1
     pub fn otr_pass_add_grad(pass: *mut otr_pass, id: i64, grad: *const otr_tensor, info: *const otr_call_info) -> i32;
     /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
     /// out. Does not wait for other ranks. Local. Since: 0.1
@@ -487,15 +556,42 @@ extern "C" {
     /// A pass that was not ended is abandoned: the next step discards the accumulation window on all
     /// ranks, unless nothing was added to it, and says so. Local. Since: 0.1
     pub fn otr_pass_destroy(pass: *mut otr_pass);
+    /// One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
+    /// another number than 0; the pass is then abandoned. Since: 0.1
+    pub fn otr_engine_backward(engine: *mut otr_engine, output_grads: *const otr_tensor, count: i64, info: *const otr_call_info, vjp: Option<otr_vjp_callback>, user_data: *mut c_void) -> i32;
     /// Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
     /// the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
     /// struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
     /// On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
-    /// a pass is open, or none was made. Since: 0.1
+    /// a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
+    /// scale; the window was skipped, and the engine can go on. Since: 0.1
     pub fn otr_engine_step(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
+    /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
+    /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
+    /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+    /// Collective. OTR_E_STATE: a pass is open, none was made, or the next step ends no window. Since:
+    /// 0.1
+    pub fn otr_engine_reduce(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
+    /// One step of several engines, all or none: they agree on skipping, on one norm (the root of the
+    /// sum of their squared norms) and so on one clip coefficient. reports: NULL, or count structs with
+    /// struct_size set in each. joint: NULL if every rank has all the engines, in the same order; else a
+    /// group of the ranks of all of them, each with the engines it has (count 0 and engines NULL where
+    /// it has none). The next step of each engine ends its window, and they have the same
+    /// gradient_clipping. Collective over all of them. OTR_E_ABORTED: a rank could not take part;
+    /// nothing was updated. Since: 0.1
+    pub fn otr_step_many(engines: *const *mut otr_engine, count: i64, joint: *mut otr_comm, reports: *mut otr_step_report) -> i32;
+    /// Who ends an accumulation window, from the next step on until this is called again. Gradients are
+    /// divided by gradient_accumulation_steps all the same, or by the number of steps that the window
+    /// had
+    /// ("outrigger": {"accumulation_divisor": "counted"}). Every rank alike. Local. Since: 0.1
+    pub fn otr_engine_set_boundary(engine: *mut otr_engine, boundary: i32) -> i32;
+    /// Whether the next step ends the window. Local. Since: 0.1
+    pub fn otr_engine_get_boundary(engine: *const otr_engine, out_is_boundary: *mut i32) -> i32;
+    /// The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1
+    pub fn otr_engine_get_loss_scale(engine: *const otr_engine, out_scale: *mut f64) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
-    /// Wraps caller's memory: weights (float32 or bfloat16) and grads (float32 or bfloat16), both 1-D,
+    /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
     /// contiguous, of the same count. The memory of weights, grads and published is used until destroy;
     /// the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
     /// Local. Since: 0.1

@@ -47,6 +47,10 @@ impl<T> Kind for *const T {
 impl<T> Kind for *mut T {
     const NAME: &'static str = "p";
 }
+/// A callback that may be NULL.
+impl<T> Kind for Option<T> {
+    const NAME: &'static str = "p";
+}
 
 macro_rules! signatures {
     ($($name:ident($($kind:ident),*);)*) => { $(
@@ -58,7 +62,7 @@ macro_rules! signatures {
 }
 signatures! {
     signature0(); signature1(A); signature2(A, B); signature3(A, B, C); signature4(A, B, C, D);
-    signature5(A, B, C, D, E);
+    signature5(A, B, C, D, E); signature6(A, B, C, D, E, F);
 }
 
 #[test]

@@ -286,6 +286,91 @@ static void shard_alone(otr_context* context) {
   otr_shard_destroy(shard);
 }
 
+/* ---- Two engines in a chain: h = front(x), y = back(h) ---- */
+static const char* const front_config =
+    "{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"fp16\"}, \"fp16\": {\"loss_scale\": 4},"
+    " \"gradient_clipping\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.25}}}";
+static const char* const back_config =
+    "{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"fp16\"}, \"fp16\": {\"loss_scale\": 64},"
+    " \"gradient_clipping\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.5}},"
+    " \"zero_optimization\": {\"stage\": 2}}";
+
+static otr_engine* make_engine(otr_comm* comm, const char* config, const char* name) {
+  int64_t shape[2] = {2, 2}, id;
+  float values[4] = {0.5f, -1, 1, 0.25f};
+  otr_tensor initial = tensor_of(values, "float32", 2, shape);
+  otr_engine* engine;
+  TRY(otr_engine_create(comm, config, &engine));
+  TRY(otr_engine_add_parameter(engine, name, &initial, NULL, &id));
+  TRY(otr_engine_commit(engine));
+  return engine;
+}
+
+static otr_pass* begin_chained(otr_engine* engine, const char* name, float* grad,
+                               const otr_call_info* tag, otr_tensor* scaled) {
+  int64_t shape[2] = {2, 2};
+  otr_tensor output = tensor_of(grad, "float32", 2, shape);
+  otr_pass* pass;
+  TRY(otr_pass_begin(engine, &output, 1, tag, &pass));
+  TRY(otr_pass_get_output_grad(pass, 0, scaled));
+  fprintf(out, "chain %s scaled", name);
+  print_tensor(out, scaled);
+  return pass;
+}
+
+/* The gradient of the parameter is the scaled gradient of the output. */
+static void end_chained(otr_pass* pass, const otr_tensor* grad) {
+  TRY(otr_pass_add_grad(pass, 0, grad, NULL));
+  TRY(otr_pass_end(pass));
+  otr_pass_destroy(pass);
+}
+
+static void chain(otr_comm* comm) {
+  otr_engine* engines[2] = {make_engine(comm, front_config, "front"),
+                            make_engine(comm, back_config, "back")};
+  otr_step_report reports[2] = {OTR_STEP_REPORT_INIT, OTR_STEP_REPORT_INIT};
+  for (int window = 0; window < 2; window++) {
+    float dy[4] = {1, -0.5f, 0.25f, 2}, dh[4], unscaled[4];
+    if (window == 1 && rank == world - 1) dy[2] = INFINITY;
+    otr_tensor at_back, at_front;
+    otr_pass* back = begin_chained(engines[1], "back", dy, NULL, &at_back);
+    /* The gradient of the input, here twice the output's with the rows exchanged. */
+    for (int i = 0; i < 4; i++) dh[i] = 2 * ((float*)at_back.data)[(i + 2) % 4];
+    int64_t shape[2] = {2, 2};
+    otr_tensor input = tensor_of(dh, "float32", 2, shape);
+    otr_tensor plain = tensor_of(unscaled, "float32", 2, shape);
+    TRY(otr_pass_unscale(back, &input, &plain));
+    fprintf(out, "chain input gradient");
+    print_tensor(out, &plain);
+    otr_call_info tag;
+    TRY(otr_call_info_init(&tag, sizeof tag));
+    TRY(otr_pass_get_tag(back, &tag));
+    fprintf(out, "chain tag");
+    print_double(out, tag.loss_scale);
+    fprintf(out, " %" PRId32 " %" PRId32 "\n", tag.accumulation, tag.ranks);
+    otr_pass* front = begin_chained(engines[0], "front", dh, &tag, &at_front);
+    end_chained(front, &at_front);
+    end_chained(back, &at_back);
+    TRY(otr_step_many(engines, 2, NULL, reports));
+    for (int i = 0; i < 2; i++) {
+      fprintf(out, "chain %s step", i == 0 ? "front" : "back");
+      print_report(out, &reports[i]);
+    }
+  }
+  for (int i = 0; i < 2; i++) {
+    int64_t shape[2] = {2, 2};
+    float values[4];
+    otr_tensor tensor = tensor_of(values, "float32", 2, shape);
+    for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; value++) {
+      TRY(otr_engine_parameter_read(engines[i], 0, value, &tensor));
+      fprintf(out, "chain %s value %" PRId32, i == 0 ? "front" : "back", value);
+      print_tensor(out, &tensor);
+    }
+    TRY(otr_engine_finalize(engines[i]));
+    otr_engine_destroy(engines[i]);
+  }
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return fprintf(stderr, "usage: scenario CONFIG.json OUTPUT\n"), 2;
   char *config = read_text(argv[1]), path[4096];
@@ -323,6 +408,7 @@ int main(int argc, char** argv) {
   TRY(otr_engine_live_children(engine, &live));
   fprintf(out, "live_children %" PRId64 "\n", live);
   TRY(otr_engine_finalize(engine));
+  chain(comm);
   shard_alone(context);
   otr_context_destroy(context); /* any order: children hold their parents */
   otr_comm_destroy(comm);

@@ -2,6 +2,7 @@
 //! The scenario (tests/bindings/scenario/README.md) in Rust.
 //!
 //!     scenario CONFIG.json OUTPUT      writes OUTPUT.<rank>
+mod chain;
 mod print;
 mod safe;
 mod tensor;
@@ -278,6 +279,7 @@ fn run(config: &str, output: &str) -> Result<()> {
     state.collectives(&comm)?;
     let mut engine = Engine::new(&comm, config)?;
     state.run(&mut engine)?;
+    state.chain(&comm)?;
     state.shard_alone(&context)?;
     state.out.line("done");
     Ok(())

@@ -207,18 +207,46 @@ impl Engine {
             .collect())
     }
     pub fn begin_pass(&self, output_grads: &[Tensor]) -> Result<Pass> {
+        self.begin_tagged_pass(output_grads, &options(otr_call_info_init)?)
+    }
+    /// The gradients carry what `tag` says: they come from another engine's pass.
+    pub fn begin_tagged_pass(&self, output_grads: &[Tensor], tag: &otr_call_info) -> Result<Pass> {
         let raw: Vec<otr_tensor> = output_grads.iter().map(|t| t.raw).collect();
-        made(|out| unsafe {
-            otr_pass_begin(self.0, raw.as_ptr(), raw.len() as i64, ptr::null(), out)
-        })
-        .map(Pass)
+        made(|out| unsafe { otr_pass_begin(self.0, raw.as_ptr(), raw.len() as i64, tag, out) })
+            .map(Pass)
     }
     pub fn step(&mut self) -> Result<otr_step_report> {
         report(|out| unsafe { otr_engine_step(self.0, out) })
     }
 }
 
+/// One step of all engines, or of none.
+pub fn step_many(engines: &mut [Engine]) -> Result<Vec<otr_step_report>> {
+    let raw: Vec<*mut otr_engine> = engines.iter().map(|engine| engine.0).collect();
+    // SAFETY: a plain struct of numbers.
+    let mut empty: otr_step_report = unsafe { MaybeUninit::zeroed().assume_init() };
+    empty.struct_size = size_of::<otr_step_report>() as u32;
+    let mut reports = vec![empty; raw.len()];
+    check(unsafe {
+        otr_step_many(
+            raw.as_ptr(),
+            raw.len() as i64,
+            ptr::null_mut(),
+            reports.as_mut_ptr(),
+        )
+    })?;
+    Ok(reports)
+}
+
 impl Pass {
+    pub fn tag(&self) -> Result<otr_call_info> {
+        let mut info = options(otr_call_info_init)?;
+        check(unsafe { otr_pass_get_tag(self.0, &mut info) })?;
+        Ok(info)
+    }
+    pub fn unscale(&self, grad: &Tensor, out: &mut Tensor) -> Result<()> {
+        check(unsafe { otr_pass_unscale(self.0, &grad.raw, &out.raw) })
+    }
     pub fn scale(&self) -> Result<f64> {
         made(|out| unsafe { otr_pass_get_scale(self.0, out) })
     }

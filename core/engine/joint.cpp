@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several engines step as one: every engine's phase 1, one decision over all of them, every
+// engine's phase 2. A failure before phase 2 leaves all parameters as they were.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "core/engine/step.h"
+#include "core/optimizer/adam.h"
+
+namespace outrigger::engine {
+namespace {
+
+// What one rank knows of the engines it has.
+struct JointFacts {
+  double squares = 0;  // of the norms of its engines: in a joint group, those whose rank 0 it is
+  double clip = -1;    // gradient_clipping; −1: no engine here
+  int32_t skip = 0;    // one of the engines skips
+  int32_t status = OTR_OK;
+  char text[480] = {};  // of the failure
+};
+
+std::vector<JointFacts> exchange(comm::Communicator* joint, const JointFacts& mine) {
+  if (joint == nullptr) return {mine};
+  std::vector<JointFacts> all(static_cast<size_t>(joint->size()));
+  joint->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                    "agree on a joint step");
+  return all;
+}
+
+}  // namespace
+
+void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joint,
+                       std::span<otr_step_report> reports) {
+  constexpr const char* kCall = "otr_step_many";
+  JointFacts mine;
+  const auto note = [&](int32_t status, const char* text) {
+    if (mine.status != OTR_OK) return;
+    mine.status = status;
+    std::strncpy(mine.text, text, sizeof mine.text - 1);
+  };
+  // Whoever cannot take part tells the others instead of leaving them waiting.
+  for (size_t i = 0; i < engines.size(); ++i) {
+    Engine& e = *engines[i];
+    try {
+      if (std::count(engines.begin(), engines.end(), &e) > 1) {
+        fail(OTR_E_ARGUMENT, "{}: an engine is given twice", kCall);
+      }
+      e.require_step(kCall);
+      if (!e.at_boundary()) {
+        fail(OTR_E_STATE,
+             "{}: the next step of engine {} is number {} of {} in its accumulation window, and a "
+             "joint step ends a window of each engine: call otr_engine_step for the steps before",
+             kCall, i, e.steps_in_window_ + 1, e.config_.accumulation_steps);
+      }
+    } catch (const Error& error) {
+      note(error.status(), error.what());
+    }
+  }
+  for (Engine* e : engines) {
+    if (mine.status != OTR_OK) break;
+    try {
+      e->collective([&] { static_cast<void>(e->reduce_window()); });
+    } catch (const Error& error) {
+      note(error.status(), error.what());
+      break;
+    } catch (const std::exception& error) {
+      note(OTR_E_INTERNAL, error.what());
+      break;
+    }
+    const Decision& d = e->reduced_->decision;
+    if (joint == nullptr || e->control_->rank() == 0) mine.squares += d.norm * d.norm;
+    if (d.skip != OTR_SKIP_NONE) mine.skip = 1;
+    const double clip = e->config_.optimizer.gradient_clipping;
+    if (mine.clip >= 0 && mine.clip != clip) {
+      note(OTR_E_CONFIG, fmt::format("{}: the engines have gradient_clipping {} and {}; a joint "
+                                     "norm is clipped by one value: set the same",
+                                     kCall, mine.clip, clip)
+                             .c_str());
+    }
+    mine.clip = clip;
+  }
+
+  const std::vector<JointFacts> all = exchange(joint, mine);
+  if (mine.status != OTR_OK) throw Error(mine.status, mine.text);
+  double squares = 0, clip = mine.clip;
+  bool skip = false;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const JointFacts& facts = all[rank];
+    if (facts.status != OTR_OK) {
+      fail(OTR_E_ABORTED,
+           "{}: rank {} of the joint group could not take part, so nothing was updated: {}", kCall,
+           rank, facts.text);
+    }
+    if (facts.clip >= 0 && facts.clip != clip) {
+      fail(OTR_E_CONFIG,
+           "{}: rank {} of the joint group has gradient_clipping {}, this one {}; a joint norm is "
+           "clipped by one value: set the same",
+           kCall, rank, facts.clip, clip);
+    }
+    squares += facts.squares;
+    skip = skip || facts.skip != 0;
+  }
+  const double norm = std::sqrt(squares);
+  for (size_t i = 0; i < engines.size(); ++i) {
+    Engine& e = *engines[i];
+    Decision d = e.reduced_->decision;
+    if (skip && d.skip == OTR_SKIP_NONE) d.skip = OTR_SKIP_JOINT;
+    d.norm = norm;
+    d.clip = skip ? 1 : optimizer::clip_coefficient(norm, clip);
+    e.collective([&] { e.finish_step(reports[i], d); });
+  }
+}
+
+}  // namespace outrigger::engine
