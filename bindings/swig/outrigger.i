@@ -132,6 +132,9 @@ OTR_OPTIONS(call_info, CallInfo, , )
 // ---- A callback of the target language would need its lock; over the pass it is two lines there ----
 %ignore otr_engine_backward;
 %ignore otr_vjp_callback;
+%ignore otr_comm_create_custom;
+%ignore otr_comm_table;
+%ignore otr_comm_table_init;
 
 // ---- Asked in two calls in C, in one here ----
 %ignore otr_engine_config;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "c_api/src/handles.h"
+#include "core/comm/custom.h"
 #include "outrigger.h"
 
 using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
@@ -90,6 +91,51 @@ int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* option
            o.job == nullptr ? "NULL" : "empty");
     }
     *out_comm = wrap(kept, comm::make_shm(o.rank, o.world_size, o.job, settings_of(o)));
+  });
+}
+
+int32_t otr_comm_table_init(otr_comm_table* table, size_t size) noexcept {
+  otr_comm_table defaults{};
+  defaults.struct_size = sizeof defaults;
+  defaults.world_size = 1;
+  return init_struct(table, size, defaults, "table");
+}
+
+int32_t otr_comm_create_custom(otr_context* context, const otr_comm_table* table,
+                               otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& kept = get(context, "context");
+    const otr_comm_table read = read_struct(&required(table, "table"), otr_comm_table{}, "table");
+    if (read.world_size < 1 || read.rank < 0 || read.rank >= read.world_size) {
+      fail(OTR_E_ARGUMENT, "table has rank {} of world_size {}; legal is 0 to world_size - 1",
+           read.rank, read.world_size);
+    }
+    if (read.all_gather == nullptr) fail(OTR_E_ARGUMENT, "table.all_gather is NULL");
+    if (read.duplicate == nullptr) {
+      fail(OTR_E_ARGUMENT,
+           "table.duplicate is NULL: an engine reduces gradients on a thread of its own and needs "
+           "a channel for it");
+    }
+    *out_comm = wrap(kept, comm::make_custom(read));
+  });
+}
+
+int32_t otr_comm_duplicate(otr_comm* comm, otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& parent = get(comm, "comm");
+    *out_comm = wrap(parent->context, parent->communicator->duplicate("duplicate"));
+  });
+}
+
+int32_t otr_comm_split(otr_comm* comm, int32_t color, int32_t key, otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& parent = get(comm, "comm");
+    if (color < -1) fail(OTR_E_ARGUMENT, "color = {}; legal is 0 or more, or -1 for none", color);
+    auto part = comm::split(*parent->communicator, color, key);
+    if (part) *out_comm = wrap(parent->context, std::move(part));
   });
 }
 

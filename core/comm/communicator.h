@@ -28,8 +28,7 @@ enum class WindowKind : uint8_t { per_rank, common };
 class Window {
  public:
   virtual ~Window() = default;
-  // The rank's block as mapped here. (A provider without direct access gives the own rank's only
-  // and nullptr for others; all of today's have direct access.)
+  // The rank's block as mapped here; null for another rank's where the ranks share no memory.
   [[nodiscard]] virtual std::byte* block(int32_t rank) const = 0;
   [[nodiscard]] virtual size_t bytes() const = 0;
 };
@@ -43,10 +42,18 @@ class Communicator {
 
   [[nodiscard]] virtual int32_t rank() const = 0;
   [[nodiscard]] virtual int32_t size() const = 0;
-  [[nodiscard]] virtual std::string_view provider() const = 0;  // "self", "threads", "shm"
+  [[nodiscard]] virtual std::string_view provider()
+      const = 0;  // "self", "threads", "shm", "custom"
+  // Whether ranks see each other's windows. Where they do not, there are no common windows.
+  [[nodiscard]] virtual bool shares_memory() const { return true; }
 
   // A group of the same ranks with an order of its own, for another thread. Collective.
   [[nodiscard]] virtual std::unique_ptr<Communicator> duplicate(std::string_view name) = 0;
+
+  // A new group of some of these ranks, in this order (each rank gives the group it is to be in, or
+  // none). Collective. Throws OTR_E_UNSUPPORTED where the provider cannot.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> subgroup(
+      const std::vector<int32_t>& members) = 0;
 
   virtual void barrier(std::string_view label) = 0;
   virtual void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) = 0;
@@ -99,6 +106,10 @@ struct Settings {
 [[nodiscard]] std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world,
                                                      std::string_view job,
                                                      const Settings& settings);
+
+// The group of the ranks with the same color, ordered by key and rank; null for color −1.
+// Collective.
+[[nodiscard]] std::unique_ptr<Communicator> split(Communicator& comm, int32_t color, int32_t key);
 
 // What a launcher put into the environment. Throws OTR_E_CONFIG listing what it saw.
 struct Launch {

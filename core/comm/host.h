@@ -36,6 +36,7 @@ class HostCommunicator final : public Communicator {
   std::string_view provider() const override { return member_->provider; }
 
   std::unique_ptr<Communicator> duplicate(std::string_view name) override;
+  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override;
   void barrier(std::string_view label) override;
   void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,

@@ -67,7 +67,7 @@ void Engine::commit() {
     reducer_ =
         make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &ledger_, workers_.get()},
                      comm_->duplicate("gradients"));
-    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, ledger_, *workers_);
+    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, ledger_, *workers_);
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();
     distribute_initial_values();
@@ -117,25 +117,32 @@ void Engine::compare_over_ranks() {
 
 // Shared windows are touched when they are made; private blocks only by the first steps, when a
 // shortage would be the kernel's to settle. So what all ranks of the host will touch has to be
-// there now. Every rank decides alike.
+// there now; ranks that share no memory may be on hosts of their own, and each looks after itself.
+// Every rank decides alike.
 void Engine::require_memory() {
   constexpr int64_t kLeaveFree = int64_t{64} << 20;  // for everybody else
+  struct Need {
+    int64_t touch, given_back, free;
+  };
   const comm::FreeMemory free = comm::free_memory();
   const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  const int64_t initial =
+  const int64_t initial =  // given back before the first step
       ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
-  const std::vector<int64_t> all =
+  const std::vector<Need> all =
       gather(*control_,
-             std::vector<int64_t>{ledger_.on_touch() - initial, initial,
-                                  static_cast<int64_t>(std::min(free.bytes, most))},
+             std::vector<Need>{{ledger_.on_touch() - initial, initial,
+                                static_cast<int64_t>(std::min(free.bytes, most))}},
              "compare memory");
-  int64_t needed = kLeaveFree, given_back = 0, left = std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < all.size(); i += 3) {
-    needed += all[i];
-    given_back += all[i + 1];  // the initial values, before the first step
-    left = std::min(left, all[i + 2]);
+  const bool one_host = control_->shares_memory();
+  Need worst{0, 0, std::numeric_limits<int64_t>::max()};
+  for (const Need& need : all) {
+    const Need sum{worst.touch + need.touch, worst.given_back + need.given_back,
+                   std::min(worst.free, need.free)};
+    const auto missing = [](const Need& n) { return n.touch - n.given_back - n.free; };
+    worst = one_host || &need == all.data() ? sum : missing(need) > missing(worst) ? need : worst;
   }
-  if (needed - given_back <= left) return;
+  const int64_t needed = worst.touch - worst.given_back + kLeaveFree;
+  if (needed <= worst.free) return;
   std::string parts;
   const auto entries = ledger_.entries();
   for (size_t i = 0; i < memory::kPurposes; ++i) {
@@ -145,10 +152,11 @@ void Engine::require_memory() {
                          comm::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
   }
   fail(OTR_E_OUT_OF_MEMORY,
-       "the {} ranks of this host will touch {} more, and {} are free ({}). This rank's plan: {}. "
-       "Use lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
-       comm_->size(), comm::memory_text(static_cast<uint64_t>(needed - given_back)),
-       comm::memory_text(static_cast<uint64_t>(left)), free.source, parts);
+       "{} will touch {} more, and {} are free ({} on this rank). This rank's plan: {}. Use "
+       "lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
+       one_host ? fmt::format("the {} ranks of this host", comm_->size()) : "a rank",
+       comm::memory_text(static_cast<uint64_t>(needed)),
+       comm::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
 }
 
 void Engine::compare_initial_values() {
@@ -177,6 +185,7 @@ void Engine::distribute_initial_values() {
     store(id, reinterpret_cast<const float*>(initial.values.data()));
     initial.values = {};
   }
+  storage_->publish(*control_);
   control_->barrier("initial values");
 }
 

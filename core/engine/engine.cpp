@@ -193,7 +193,12 @@ void Engine::leave() noexcept {
 
 void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
-  gather_->acquire(ids, count, as_float32, out);
+  if (control_->shares_memory() || config_.stage < 3) {
+    gather_->acquire(ids, count, as_float32, out);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));
+  collective([&] { gather_->acquire(ids, count, as_float32, out); });
 }
 
 void Engine::release(const int64_t* ids, int64_t count) {

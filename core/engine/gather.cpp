@@ -12,19 +12,44 @@ namespace outrigger::engine {
 using kernels::Format;
 
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-               memory::Ledger& ledger, Workers& workers)
+               comm::Communicator& comm, memory::Ledger& ledger, Workers& workers)
     : model_(&model),
       layout_(&layout),
       storage_(&storage),
+      comm_(&comm),
       ledger_(&ledger),
       workers_(&workers),
       entries_(static_cast<size_t>(model.size())) {}
 
+const std::byte* Gather::published(int64_t root) {
+  const std::byte* whole = storage_->whole(root);
+  const int64_t count = model_->at(root).count;
+  if (whole != nullptr || count == 0) return whole;
+  memory::Block& gathered = entries_[static_cast<size_t>(root)].gathered;
+  if (!gathered) {
+    const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
+    gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size);
+    gather(root);
+  }
+  return gathered.data();
+}
+
+void Gather::gather(int64_t root) {
+  const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
+  std::byte* to = entries_[static_cast<size_t>(root)].gathered.data();
+  for (const auto& [rank, piece] : layout_->owners(*model_, root)) {
+    std::byte* part = to + piece.first * size;
+    const auto bytes = static_cast<size_t>(piece.count * size);
+    if (rank == comm_->rank()) std::copy_n(storage_->published(piece), bytes, part);
+    comm_->broadcast({part, bytes}, rank, "acquire a parameter");
+  }
+}
+
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   const layout::Parameter& parameter = model_->at(id);
-  std::byte* published = storage_->published(layout_->place(parameter.root).flat);
+  const std::byte* whole = published(parameter.root);
   if (!as_float32 || storage_->compute() == Format::float32) {
-    return tensor::make(published, storage_->compute(), parameter.shape);
+    return tensor::make(const_cast<std::byte*>(whole), storage_->compute(), parameter.shape);
   }
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
   if (!widened) {
@@ -38,12 +63,12 @@ otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
 void Gather::widen(int64_t root) {
   constexpr int64_t kChunk = int64_t{1} << 16;
   const int64_t count = model_->at(root).count;
-  const std::byte* published = storage_->published(layout_->place(root).flat);
+  const std::byte* whole = published(root);
   std::byte* widened = entries_[static_cast<size_t>(root)].widened.data();
   const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
   workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
     const int64_t begin = task * kChunk;
-    kernels::convert(widened + begin * 4, Format::float32, published + begin * size,
+    kernels::convert(widened + begin * 4, Format::float32, whole + begin * size,
                      storage_->compute(), std::min(kChunk, count - begin));
   });
 }
@@ -70,11 +95,12 @@ void Gather::release(const int64_t* ids, int64_t count) {
   for (const auto& [root, times] : wanted) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.acquired -= times;
-    if (entry.acquired == 0) entry.widened = {};
+    if (entry.acquired == 0) entry = {};
   }
 }
 
 void Gather::refresh(int64_t root) {
+  if (entries_[static_cast<size_t>(root)].gathered) gather(root);
   if (entries_[static_cast<size_t>(root)].widened) widen(root);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters for the host. On one host the published parameters are mapped by every rank, so
-// acquiring one is a pointer; a float32 copy of a bfloat16 parameter is made on demand and lives
-// until its release.
+// Parameters for the host. Where this rank has the whole published parameter, acquiring it is a
+// pointer; at stage 3 of ranks that share no memory it is gathered from its owners, which all ranks
+// do in the same order. Gathered parameters and float32 copies live until their release.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ namespace outrigger::engine {
 class Gather {
  public:
   Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-         memory::Ledger& ledger, Workers& workers);
+         comm::Communicator& comm, memory::Ledger& ledger, Workers& workers);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes.
   void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
@@ -29,14 +29,19 @@ class Gather {
  private:
   struct Entry {
     int64_t acquired = 0;
-    memory::Block widened;  // float32
+    memory::Block gathered;  // compute dtype, where this rank has a part only
+    memory::Block widened;   // float32
   };
+  // The whole parameter as published, gathered if need be.
+  [[nodiscard]] const std::byte* published(int64_t root);
+  void gather(int64_t root);
   void widen(int64_t root);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;
   const layout::Layout* layout_;
   const Storage* storage_;
+  comm::Communicator* comm_;
   memory::Ledger* ledger_;
   Workers* workers_;
   std::vector<Entry> entries_;  // by root

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "core/engine/step.h"
@@ -35,10 +36,12 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
                        std::span<otr_step_report> reports) {
   constexpr const char* kCall = "otr_step_many";
   JointFacts mine;
-  const auto note = [&](int32_t status, const char* text) {
-    if (mine.status != OTR_OK) return;
-    mine.status = status;
-    std::strncpy(mine.text, text, sizeof mine.text - 1);
+  std::optional<Error> trouble;  // the first here, whole; the others get its beginning
+  const auto note = [&](const Error& error) {
+    if (trouble) return;
+    trouble = error;
+    mine.status = error.status();
+    std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
   };
   // Whoever cannot take part tells the others instead of leaving them waiting.
   for (size_t i = 0; i < engines.size(); ++i) {
@@ -55,18 +58,18 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
              kCall, i, e.steps_in_window_ + 1, e.config_.accumulation_steps);
       }
     } catch (const Error& error) {
-      note(error.status(), error.what());
+      note(error);
     }
   }
   for (Engine* e : engines) {
-    if (mine.status != OTR_OK) break;
+    if (trouble) break;
     try {
       e->collective([&] { static_cast<void>(e->reduce_window()); });
     } catch (const Error& error) {
-      note(error.status(), error.what());
+      note(error);
       break;
     } catch (const std::exception& error) {
-      note(OTR_E_INTERNAL, error.what());
+      note(Error(OTR_E_INTERNAL, error.what()));
       break;
     }
     const Decision& d = e->reduced_->decision;
@@ -74,16 +77,16 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     if (d.skip != OTR_SKIP_NONE) mine.skip = 1;
     const double clip = e->config_.optimizer.gradient_clipping;
     if (mine.clip >= 0 && mine.clip != clip) {
-      note(OTR_E_CONFIG, fmt::format("{}: the engines have gradient_clipping {} and {}; a joint "
-                                     "norm is clipped by one value: set the same",
-                                     kCall, mine.clip, clip)
-                             .c_str());
+      note(Error(OTR_E_CONFIG,
+                 fmt::format("{}: the engines have gradient_clipping {} and {}; a joint norm is "
+                             "clipped by one value: set the same",
+                             kCall, mine.clip, clip)));
     }
     mine.clip = clip;
   }
 
   const std::vector<JointFacts> all = exchange(joint, mine);
-  if (mine.status != OTR_OK) throw Error(mine.status, mine.text);
+  if (trouble) throw Error(*trouble);
   double squares = 0, clip = mine.clip;
   bool skip = false;
   for (size_t rank = 0; rank < all.size(); ++rank) {

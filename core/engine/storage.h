@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of parameters and states on this rank.
 //
-// published: every parameter in the compute dtype. From stage 1 on, ranks of one host share one
-// copy, and each rank writes its own slices; at stage 0 every rank has a copy.
+// published: every parameter in the compute dtype.
+//   stage 0                     every rank has a copy
+//   ranks share memory          one copy, of which each rank writes its own slices
+//   else, stages 1 and 2        every rank has a copy, and publish() gathers the slices
+//   else, stage 3               every rank has its slices only, and an acquire gathers the
+//   parameter;
+//                               frozen parameters, which have no slices, are on every rank
 // master: the weight that the optimizer updates. Where its format is the compute dtype, the
 // published slice *is* the master and costs nothing.
 // states: exp_avg and exp_avg_sq of the owned pieces.
@@ -31,24 +36,33 @@ class Storage {
 
   // What this rank updates; at stage 0 everything.
   [[nodiscard]] const std::vector<layout::Piece>& pieces() const { return pieces_; }
-  [[nodiscard]] bool sharded() const { return sharded_; }
+  [[nodiscard]] bool sharded() const { return home_ != Home::copy; }
   // True if this rank writes frozen parameters' published values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
 
-  [[nodiscard]] std::byte* published(int64_t flat) const;
+  // A piece of this rank's.
+  [[nodiscard]] std::byte* published(const layout::Piece& piece) const;
+  // The parameter as a whole; null where this rank has a part of it only.
+  [[nodiscard]] std::byte* whole(int64_t root) const;
+  // Makes what this rank wrote into its pieces everybody's. Collective.
+  void publish(comm::Communicator& comm) const;
   [[nodiscard]] std::byte* master(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg_sq(const layout::Piece& piece) const;
   [[nodiscard]] bool has_separate_master() const { return static_cast<bool>(master_); }
 
  private:
+  enum class Home : uint8_t { copy, shared, replica, slices };  // of the published parameters
+  [[nodiscard]] int64_t charged_elements(const comm::Communicator& comm) const;
+
+  const layout::Layout& layout_;
   kernels::Format compute_, master_format_, exp_avg_format_, exp_avg_sq_format_;
-  bool sharded_;
+  Home home_;
   bool writes_frozen_;
   std::vector<layout::Piece> pieces_;
-  std::shared_ptr<comm::Window> window_;  // published, shared
+  std::shared_ptr<comm::Window> window_;  // published: shared, or a replica
   memory::Charge window_charge_;
-  memory::Block private_published_;
+  memory::Block private_published_;  // a copy, or slices and frozen parameters
   std::byte* published_ = nullptr;
   memory::Block master_, exp_avg_, exp_avg_sq_;
 };

@@ -72,7 +72,7 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
     if (storage_->has_separate_master()) {
       a.published_format = storage_->compute();
-      a.published = advance(storage_->published(piece.flat), task.first, a.published_format);
+      a.published = advance(storage_->published(piece), task.first, a.published_format);
     }
     a.count = task.count;
     a.scalars = *task.scalars;
@@ -100,6 +100,7 @@ kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
   std::vector<kernels::UpdateCount> all(static_cast<size_t>(control_->size()));
   control_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
                        "publish parameters");
+  storage_->publish(*control_);
   if (!storage_->sharded()) return mine;  // every rank counted everything
   kernels::UpdateCount sum;
   for (const kernels::UpdateCount& c : all) {

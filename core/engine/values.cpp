@@ -63,7 +63,7 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
       return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); },
               reduced_->decision.mean};
     default:
-      return {storage_->compute(), [this](const auto& p) { return storage_->published(p.flat); }};
+      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); }};
   }
 }
 
@@ -75,14 +75,16 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   if (root.count == 0) return;
   const int64_t flat = layout_->place(root.root).flat;
   const auto size = static_cast<int64_t>(kernels::size_of(place.format));
-  const bool everywhere = value == OTR_VALUE_PUBLISHED || !storage_->sharded();
-  if (everywhere && place.factor == 1) {
-    tensor::write(view, place.at({root.root, 0, root.count, flat, flat}), place.format);
+  const std::byte* here = value == OTR_VALUE_PUBLISHED ? storage_->whole(root.root)
+                          : storage_->sharded()        ? nullptr
+                                                : place.at({root.root, 0, root.count, flat, flat});
+  if (here != nullptr && place.factor == 1) {
+    tensor::write(view, here, place.format);
     return;
   }
   const Block whole(ledger_, Purpose::windows, root.count * size);
-  if (everywhere) {
-    std::copy_n(place.at({root.root, 0, root.count, flat, flat}), root.count * size, whole.data());
+  if (here != nullptr) {
+    std::copy_n(here, root.count * size, whole.data());
   } else {
     collective([&] {
       for (const auto& [rank, piece] : layout_->owners(model_, root.root)) {
@@ -161,6 +163,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
     if (value == OTR_VALUE_GRAD) {
       replaced_gradient(root);
     }
+    if (weight) storage_->publish(*control_);
     control_->barrier("write a parameter");
     if (weight) gather_->refresh(root.root);
   });
@@ -217,28 +220,21 @@ void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool wr
 }
 
 void Engine::store(int64_t root, const float* values) {
-  const auto publish = [&](int64_t first, int64_t count, int64_t flat) {
-    kernels::convert(storage_->published(flat), storage_->compute(), values + first,
-                     Format::float32, count);
-  };
   const layout::Parameter& parameter = model_.at(root);
-  const int64_t flat = layout_->place(root).flat;
-  if (!parameter.trainable) {
-    if (storage_->writes_frozen()) publish(0, parameter.count, flat);
-    return;
-  }
-  const auto store_piece = [&](const layout::Piece& piece) {
-    publish(piece.first, piece.count, piece.flat);
-    if (!storage_->has_separate_master()) return;
-    kernels::convert(storage_->master(piece), storage_->master_format(), values + piece.first,
-                     Format::float32, piece.count);
+  const auto convert = [&](std::byte* to, Format format, int64_t first, int64_t count) {
+    kernels::convert(to, format, values + first, Format::float32, count);
   };
-  if (!storage_->sharded()) {
-    store_piece({root, 0, parameter.count, flat, flat});
+  if (!parameter.trainable) {
+    if (storage_->writes_frozen()) {
+      convert(storage_->whole(root), storage_->compute(), 0, parameter.count);
+    }
     return;
   }
-  for (const auto& [rank, piece] : layout_->owners(model_, root)) {
-    if (rank == control_->rank()) store_piece(piece);
+  for (const layout::Piece& piece : storage_->pieces()) {
+    if (piece.parameter != root) continue;
+    convert(storage_->published(piece), storage_->compute(), piece.first, piece.count);
+    if (!storage_->has_separate_master()) continue;
+    convert(storage_->master(piece), storage_->master_format(), piece.first, piece.count);
   }
 }
 

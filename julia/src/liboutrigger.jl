@@ -123,6 +123,21 @@ struct otr_comm_options
     reserved::NTuple{6, UInt64}
 end
 
+struct otr_comm_table
+    struct_size::UInt32
+    rank::Int32
+    world_size::Int32
+    reserved0::Int32
+    user_data::Ptr{Cvoid}
+    all_gather::Ptr{Cvoid}
+    broadcast::Ptr{Cvoid}
+    all_to_all::Ptr{Cvoid}
+    duplicate::Ptr{Cvoid}
+    abort::Ptr{Cvoid}
+    destroy::Ptr{Cvoid}
+    reserved::NTuple{6, UInt64}
+end
+
 struct otr_param_options
     struct_size::UInt32
     trainable::Int32
@@ -230,6 +245,26 @@ otr_comm_from_env(context, options, out_comm) =
     @gcsafe ccall((:otr_comm_from_env, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
         context, options, out_comm)
+
+otr_comm_table_init(table, size) =
+    ccall((:otr_comm_table_init, liboutrigger), Int32,
+        (Ptr{otr_comm_table}, Csize_t),
+        table, size)
+
+otr_comm_create_custom(context, table, out_comm) =
+    @gcsafe ccall((:otr_comm_create_custom, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{otr_comm_table}, Ptr{Ptr{otr_comm}}),
+        context, table, out_comm)
+
+otr_comm_duplicate(comm, out_comm) =
+    @gcsafe ccall((:otr_comm_duplicate, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Ptr{otr_comm}}),
+        comm, out_comm)
+
+otr_comm_split(comm, color, key, out_comm) =
+    @gcsafe ccall((:otr_comm_split, liboutrigger), Int32,
+        (Ptr{otr_comm}, Int32, Int32, Ptr{Ptr{otr_comm}}),
+        comm, color, key, out_comm)
 
 otr_comm_rank(comm, out_rank) =
     ccall((:otr_comm_rank, liboutrigger), Int32,

@@ -265,6 +265,64 @@ OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options
 OTR_API int32_t otr_comm_from_env(otr_context *context, const otr_comm_options *options,
                                   otr_comm **out_comm) OTR_NOEXCEPT;
 
+/* A communicator's functions, given by the caller: MPI, torch.distributed, Ray, anything. Each
+ * returns 0, or another number, which ends the group on this rank with OTR_E_HOST. A function of
+ * one channel (user_data) is called by one thread at a time; channels run beside each other.
+ * Blocking calls should fail when a peer is gone: the library can only wait for them. */
+
+/* all receives world_size × bytes in rank order; mine does not overlap it. */
+typedef int32_t (*otr_all_gather_callback)(void *user_data, const void *mine, size_t bytes,
+                                           void *all);
+/* Copies rank root's bytes to all. */
+typedef int32_t (*otr_broadcast_callback)(void *user_data, void *data, size_t bytes, int32_t root);
+/* parts holds world_size × bytes, one part for each rank; received gets every rank's part for this
+ * one, in rank order. */
+typedef int32_t (*otr_all_to_all_callback)(void *user_data, const void *parts, size_t bytes,
+                                           void *received);
+/* A new channel over the same ranks with an order of its own, for another thread. */
+typedef int32_t (*otr_duplicate_callback)(void *user_data, void **out_user_data);
+/* Makes calls in progress on this channel return an error, on this rank at least, and on the others
+ * if it can. From any thread. */
+typedef void (*otr_abort_callback)(void *user_data, const char *reason);
+/* The channel's last call. */
+typedef void (*otr_destroy_callback)(void *user_data);
+
+typedef struct otr_comm_table {
+  uint32_t struct_size;
+  int32_t rank;       /* 0 .. world_size-1 */
+  int32_t world_size; /* 1 or more */
+  int32_t reserved0;
+  void *user_data; /* the first channel */
+  otr_all_gather_callback all_gather;
+  otr_broadcast_callback broadcast; /* NULL: by all_gather */
+  otr_all_to_all_callback
+      all_to_all; /* NULL: by all_gather, which moves world_size times as much */
+  otr_duplicate_callback duplicate;
+  otr_abort_callback abort;     /* called by otr_comm_abort and otr_engine_abort, and when an engine
+                                   is destroyed during a call; NULL: that waits for the call */
+  otr_destroy_callback destroy; /* NULL: nothing to give back */
+  uint64_t reserved[6];
+} otr_comm_table;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_comm_table_init(otr_comm_table *table, size_t size) OTR_NOEXCEPT;
+
+/* A group over the caller's functions. Its ranks share no memory: on stages 1 and 2 each has a copy
+ * of the published parameters, on stage 3 its slices only, and otr_engine_acquire is collective.
+ * The table is copied; user_data is given back by destroy once the communicator and all engines
+ * made from it are gone; if this call fails, it stays the caller's. Collective. Since: 0.1 */
+OTR_API int32_t otr_comm_create_custom(otr_context *context, const otr_comm_table *table,
+                                       otr_comm **out_comm) OTR_NOEXCEPT;
+
+/* A group of the same ranks with an order of its own, for another thread. Collective. Since: 0.1 */
+OTR_API int32_t otr_comm_duplicate(otr_comm *comm, otr_comm **out_comm) OTR_NOEXCEPT;
+
+/* Groups of the ranks that give the same color, ordered by key and then by rank; color -1: none,
+ * and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom communicator; make the smaller
+ * group with the caller's own library. Since: 0.1 */
+OTR_API int32_t otr_comm_split(otr_comm *comm, int32_t color, int32_t key,
+                               otr_comm **out_comm) OTR_NOEXCEPT;
+
 /* Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_comm_rank(const otr_comm *comm, int32_t *out_rank) OTR_NOEXCEPT;
 OTR_API int32_t otr_comm_size(const otr_comm *comm, int32_t *out_world_size) OTR_NOEXCEPT;
@@ -384,8 +442,9 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
 /* Makes the parameters readable in the published format (the compute dtype), or in float32 with
  * OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever
- * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one
- * host, where a tensor in the published format is a pointer and costs nothing. Since: 0.1 */
+ * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
+ * ranks share memory or have copies: a tensor in the published format is then a pointer and costs
+ * nothing. Collective at stage 3 over a custom communicator. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 

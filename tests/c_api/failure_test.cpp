@@ -60,6 +60,11 @@ class Failure : public testing::TestWithParam<Kind> {
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_read(e, 0, 0, &value), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_parameter_write(e, 0, OTR_VALUE_MASTER, &value),
                  "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_reduce(e, nullptr), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_step_many(&e, 1, nullptr, nullptr), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_local_read(e, 0, 0, &value), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_trainable(e, 0, 0), "Destroy");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_boundary(e, OTR_BOUNDARY_NO), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_finalize(e), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_commit(e), "Destroy");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_set_group_value(e, nullptr, "lr", 1), "Destroy");

@@ -27,6 +27,29 @@ std::vector<std::pair<const char*, std::function<int32_t()>>> committed_calls(ot
          EXPECT_EQ(pass, nullptr);
          return status;
        }},
+      {"backward",
+       [=] {
+         return otr_engine_backward(
+             engine, nullptr, 0, nullptr,
+             [](otr_pass*, const otr_tensor*, int64_t, void*) {
+               ADD_FAILURE() << "the callback was called";
+               return 0;
+             },
+             nullptr);
+       }},
+      {"local_range",
+       [=] {
+         int64_t first = 0, count = 0;
+         return otr_engine_local_range(engine, 0, &first, &count);
+       }},
+      {"local_read", [=] { return otr_engine_local_read(engine, 0, OTR_VALUE_MASTER, &value); }},
+      {"local_write", [=] { return otr_engine_local_write(engine, 0, OTR_VALUE_MASTER, &value); }},
+      {"reduce", [=] { return otr_engine_reduce(engine, nullptr); }},
+      {"step_many",
+       [=] {
+         otr_engine* const engines[1] = {engine};
+         return otr_step_many(engines, 1, nullptr, nullptr);
+       }},
       {"step", [=] { return otr_engine_step(engine, nullptr); }},
       {"finalize", [=] { return otr_engine_finalize(engine); }},
   };
@@ -56,6 +79,11 @@ void expect_queries(otr_engine* engine, int64_t parameters) {
   size = 0;
   EXPECT_OK(otr_engine_memory(engine, nullptr, &size));
   EXPECT_GT(size, 1U);
+  double scale = 0;
+  EXPECT_OK(otr_engine_get_loss_scale(engine, &scale));
+  EXPECT_EQ(scale, 1);
+  int32_t boundary = -1;
+  EXPECT_OK(otr_engine_get_boundary(engine, &boundary));
 }
 
 class Life : public testing::TestWithParam<Kind> {};

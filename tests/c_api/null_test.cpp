@@ -197,6 +197,44 @@ TEST_F(WrongPointer, NullPassShardAndOptimizer) {
   EXPECT_OK(otr_pass_get_slot(pass_, 0, &out_tensor_));
 }
 
+TEST_F(WrongPointer, NullInEveryFormOfBackward) {
+  otr_call_info info{};
+  info.struct_size = sizeof info;
+  const auto vjp = [](otr_pass*, const otr_tensor*, int64_t, void*) { return int32_t{0}; };
+  expect_all(OTR_E_ARGUMENT,
+             {ROW("engine", otr_engine_backward(nullptr, nullptr, 0, nullptr, vjp, nullptr)),
+              ROW("output_grads", otr_engine_backward(engine_, nullptr, 1, nullptr, vjp, nullptr)),
+              ROW("vjp", otr_engine_backward(engine_, nullptr, 0, nullptr, nullptr, nullptr)),
+              ROW("pass", otr_pass_get_tag(nullptr, &info)),
+              ROW("info", otr_pass_get_tag(pass_, nullptr)),
+              ROW("pass", otr_pass_unscale(nullptr, &tensor_, &tensor_)),
+              ROW("grad", otr_pass_unscale(pass_, nullptr, &tensor_)),
+              ROW("out", otr_pass_unscale(pass_, &tensor_, nullptr)),
+              ROW("pass", otr_pass_get_seed_overflow(nullptr, &count_)),
+              ROW("out_index", otr_pass_get_seed_overflow(pass_, nullptr)),
+              ROW("engine", otr_engine_reduce(nullptr, nullptr)),
+              ROW("engines", otr_step_many(nullptr, 1, comm_, nullptr)),
+              ROW("engine", otr_engine_set_boundary(nullptr, OTR_BOUNDARY_NO)),
+              ROW("engine", otr_engine_get_boundary(nullptr, &number_)),
+              ROW("out_is_boundary", otr_engine_get_boundary(engine_, nullptr)),
+              ROW("engine", otr_engine_get_loss_scale(nullptr, &real_)),
+              ROW("out_scale", otr_engine_get_loss_scale(engine_, nullptr)),
+              ROW("engine", otr_engine_local_range(nullptr, 0, &id_, &count_)),
+              ROW("out_first", otr_engine_local_range(engine_, 0, nullptr, &count_)),
+              ROW("out_count", otr_engine_local_range(engine_, 0, &id_, nullptr)),
+              ROW("engine", otr_engine_local_read(nullptr, 0, OTR_VALUE_MASTER, &tensor_)),
+              ROW("out", otr_engine_local_read(engine_, 0, OTR_VALUE_MASTER, nullptr)),
+              ROW("engine", otr_engine_local_write(nullptr, 0, OTR_VALUE_MASTER, &tensor_)),
+              ROW("source", otr_engine_local_write(engine_, 0, OTR_VALUE_MASTER, nullptr)),
+              ROW("engine", otr_engine_set_trainable(nullptr, 0, 1)),
+              ROW("comm", otr_comm_duplicate(nullptr, out_comms_)),
+              ROW("out_comm", otr_comm_duplicate(comm_, nullptr)),
+              ROW("comm", otr_comm_split(nullptr, 0, 0, out_comms_)),
+              ROW("out_comm", otr_comm_split(comm_, 0, 0, nullptr)),
+              ROW("context", otr_comm_create_custom(nullptr, nullptr, out_comms_)),
+              ROW("out_comm", otr_comm_create_custom(context_, nullptr, nullptr))});
+}
+
 TEST_F(WrongPointer, HandleOfAnotherKind) {
   auto* not_context = as_kind<otr_context>(comm_);
   auto* not_comm = as_kind<otr_comm>(context_);

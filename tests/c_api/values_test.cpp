@@ -61,8 +61,10 @@ TEST_P(ParameterValues, AreRoundedToTheOutputsDtype) {
   const Tensor given = Tensor::filled({7}, third);
   EXPECT_OK(otr_engine_parameter_write(solo_.engine.get(), 0, OTR_VALUE_MASTER, &given));
   const double master = solo_.engine.read(0)[0];
-  const bool low = std::string_view(GetParam().precision) == "bf16_states";
-  EXPECT_EQ(master, low ? static_cast<double>(round_to("bfloat16", third)) : third);
+  const std::string_view precision = GetParam().precision;
+  const bool low = precision == "bf16_states" || precision == "fp16_master";
+  const char* format = low ? compute_dtype(GetParam()) : "float32";
+  EXPECT_EQ(master, static_cast<double>(round_to(format, third)));
   for (const char* dtype : {"float64", "float32", "float16", "bfloat16"}) {
     const Tensor out = Tensor::filled({7}, 0, dtype);
     EXPECT_OK(otr_engine_parameter_read(solo_.engine.get(), 0, OTR_VALUE_MASTER, &out));

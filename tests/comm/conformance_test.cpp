@@ -22,7 +22,9 @@ INSTANTIATE_TEST_SUITE_P(Providers, Conformance,
                                          Group{Provider::threads, 4}, Group{Provider::threads, 5},
                                          Group{Provider::shm, 1}, Group{Provider::shm, 2},
                                          Group{Provider::shm, 3}, Group{Provider::shm, 4},
-                                         Group{Provider::shm, 3, 30, LivenessSource::locks}),
+                                         Group{Provider::shm, 3, 30, LivenessSource::locks},
+                                         Group{Provider::custom, 1}, Group{Provider::custom, 3},
+                                         Group{Provider::gather_only, 3}),
                          [](const auto& info) { return name_of(info.param); });
 
 // Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
@@ -118,10 +120,15 @@ TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
     for (const size_t n :
          {size_t{0}, size_t{1}, size_t{4096}, size_t{100000}, (size_t{5} << 20) + 1}) {
       for (const auto kind : {WindowKind::per_rank, WindowKind::common}) {
+        if (kind == WindowKind::common && !c.shares_memory()) continue;
         const auto window = c.create_window(kind, n, "window");
         require(window->bytes() == n, "bytes");
         for (int32_t r = 0; r < c.size(); r++) {
           const std::byte* block = window->block(r);
+          if (!c.shares_memory() && r != c.rank()) {
+            require(block == nullptr, "another rank's block is not to be seen");
+            continue;
+          }
           require(reinterpret_cast<uintptr_t>(block) % 4096 == 0, "alignment");
           require(kind != WindowKind::common || block == window->block(0), "common is one block");
           require(n == 0 || (block[0] == std::byte{0} && std::memcmp(block, block + 1, n - 1) == 0),
@@ -138,6 +145,7 @@ TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
         c.barrier("written");
         for (int32_t r = 0; r < c.size(); r++) {
           size_t wrong = 0;
+          if (window->block(r) == nullptr) continue;
           for (size_t i = 0; i < n; i += stride) {
             const auto writer = kind == WindowKind::per_rank ? r : static_cast<int32_t>(i % world);
             wrong += window->block(r)[i] != pattern(writer, i, n);
@@ -159,6 +167,7 @@ TEST_P(Conformance, WindowOutlivesItsCommunicator) {
     std::memset(window->block(c.rank()), c.rank() + 1, 1000);
     c.barrier("written");
     for (int32_t r = 0; r < c.size(); r++) {
+      if (window->block(r) == nullptr) continue;
       require(window->block(r)[999] == static_cast<std::byte>(r + 1), "still shared");
     }
     c.barrier("read");
@@ -246,11 +255,14 @@ TEST_P(Conformance, DuplicatesWorkSideBySide) {
           require(all[static_cast<size_t>(r)] == base + i * 10 + r, "gathered");
         }
         if (i % 20 == 0) {
-          const auto window = comm.create_window(WindowKind::common, 10000, "window");
+          const bool common = comm.shares_memory();
+          const auto window = comm.create_window(common ? WindowKind::common : WindowKind::per_rank,
+                                                 10000, "window");
           const auto nested = comm.duplicate("nested");
-          if (comm.rank() == 0) window->block(0)[9999] = static_cast<std::byte>(base + 1);
+          std::byte* block = window->block(common ? 0 : comm.rank());
+          if (!common || comm.rank() == 0) block[9999] = static_cast<std::byte>(base + 1);
           nested->barrier("written");
-          require(window->block(0)[9999] == static_cast<std::byte>(base + 1), "window of its own");
+          require(block[9999] == static_cast<std::byte>(base + 1), "window of its own");
           comm.barrier("nested is done");
         }
       }
@@ -285,21 +297,57 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     };
     std::vector<std::byte> data(8);
     const auto window = c.create_window(WindowKind::per_rank, 64, "w");
-    const auto common = c.create_window(WindowKind::common, 64, "w");
+    std::shared_ptr<Window> common;
+    if (c.shares_memory()) common = c.create_window(WindowKind::common, 64, "w");
     refused("root below", [&] { c.broadcast(data, -1, "x"); });
     refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
     refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
     refused("slices too large", [&] { c.reduce_scatter(*window, 0, 65, [](auto) {}, "x"); });
     refused("offset too large", [&] { c.reduce_scatter(*window, 65, 0, [](auto) {}, "x"); });
     refused("overflow", [&] { c.reduce_scatter(*window, 1, SIZE_MAX, [](auto) {}, "x"); });
-    refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
+    if (common) refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
     refused("window of another job", [&] {
       const auto self = make_self();
       const auto foreign = self->create_window(WindowKind::per_rank, 64, "w");
       c.reduce_scatter(*foreign, 0, 1, [](auto) {}, "x");
     });
-    refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
+    if (common) refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
     c.barrier("still in step");
+  });
+}
+
+// Odd and even ranks in groups of their own, backwards; the last rank in none.
+TEST_P(Conformance, SplitsIntoGroups) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const bool last = c.size() > 1 && c.rank() == c.size() - 1;
+    const auto work = [&] { return split(c, last ? -1 : c.rank() % 2, -c.rank()); };
+    if (!c.shares_memory()) {
+      try {
+        static_cast<void>(work());
+      } catch (const Error& error) {
+        require(error.status() == OTR_E_UNSUPPORTED, error.what());
+        return;
+      }
+      require(false, "a custom communicator was split");
+    }
+    for (int round = 0; round < 3; round++) {
+      const auto part = work();
+      require((part == nullptr) == last, "the last rank is in no group");
+      if (!last) {
+        const int32_t ranks = c.size() > 1 ? c.size() - 1 : 1;
+        const int32_t members = (ranks - c.rank() % 2 + 1) / 2;
+        require(part->size() == members, "size");
+        require(part->rank() == members - 1 - c.rank() / 2, "rank");
+        std::vector<int32_t> all(static_cast<size_t>(members));
+        const int32_t mine = c.rank();
+        part->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                         "members");
+        for (int32_t r = 0; r < members; r++) {
+          require(all[static_cast<size_t>(r)] == 2 * (members - 1 - r) + mine % 2, "order");
+        }
+      }
+      c.barrier("and the parent goes on");
+    }
   });
 }
 

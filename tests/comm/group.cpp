@@ -12,6 +12,7 @@
 #include <csignal>
 #include <thread>
 
+#include "core/comm/custom.h"
 #include "core/comm/wait.h"
 #include "core/context/error.h"
 
@@ -119,7 +120,7 @@ void require(bool holds, const std::string& what) {
 }
 
 std::string name_of(const Group& group) {
-  constexpr std::array kNames{"self", "threads", "shm"};
+  constexpr std::array kNames{"self", "threads", "shm", "custom", "custom_gather_only"};
   return fmt::format("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
                      group.liveness == LivenessSource::locks ? "locks" : "");
 }
@@ -139,6 +140,73 @@ std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32
 std::unique_ptr<Communicator> attach(const Group& group, int32_t rank) {
   return make_shm(rank, group.world, group.job, {.timeout = group.timeout}, group.liveness);
 }
+
+namespace {
+
+// The functions of a table, over a group of threads.
+Communicator& base(void* user_data) { return *static_cast<Communicator*>(user_data); }
+
+template <typename Call>
+int32_t answered(const Call& call) {
+  try {
+    call();
+    return 0;
+  } catch (const std::exception&) {
+    return 7;
+  }
+}
+
+int32_t all_gather(void* user, const void* mine, size_t bytes, void* all) {
+  return answered([&] {
+    Communicator& c = base(user);
+    c.all_gather({static_cast<const std::byte*>(mine), bytes},
+                 {static_cast<std::byte*>(all), bytes * static_cast<size_t>(c.size())}, "custom");
+  });
+}
+
+int32_t broadcast(void* user, void* data, size_t bytes, int32_t root) {
+  return answered(
+      [&] { base(user).broadcast({static_cast<std::byte*>(data), bytes}, root, "custom"); });
+}
+
+int32_t all_to_all(void* user, const void* parts, size_t bytes, void* received) {
+  return answered([&] {
+    Communicator& c = base(user);
+    const auto ranks = static_cast<size_t>(c.size());
+    std::vector<std::byte> all(ranks * ranks * bytes);
+    c.all_gather({static_cast<const std::byte*>(parts), ranks * bytes}, all, "custom");
+    for (size_t r = 0; r < ranks; r++) {
+      std::copy_n(all.data() + (r * ranks + static_cast<size_t>(c.rank())) * bytes, bytes,
+                  static_cast<std::byte*>(received) + r * bytes);
+    }
+  });
+}
+
+int32_t duplicate(void* user, void** out) {
+  return answered([&] { *out = base(user).duplicate("custom").release(); });
+}
+
+std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provider provider) {
+  otr_comm_table table{};
+  table.struct_size = sizeof table;
+  table.rank = threads->rank();
+  table.world_size = threads->size();
+  table.user_data = threads.release();
+  table.all_gather = all_gather;
+  if (provider == Provider::custom) {
+    table.broadcast = broadcast;
+    table.all_to_all = all_to_all;
+  }
+  table.duplicate = duplicate;
+  table.abort = [](void* user, const char* reason) {
+    base(user).abort(reason);
+    base(user).cancel();
+  };
+  table.destroy = [](void* user) { delete static_cast<Communicator*>(user); };
+  return make_custom(table);
+}
+
+}  // namespace
 
 std::vector<Outcome> run(const Group& given, const Body& body) {
   Group group = given;
@@ -164,7 +232,10 @@ std::vector<Outcome> run(const Group& given, const Body& body) {
   for (size_t r = 0; r < comms.size(); r++) {
     threads.emplace_back([&, r] {
       outcomes[r] = outcome_of([&] {
-        const auto comm = std::move(comms[r]);  // ends with its rank, as a process's would
+        auto comm = std::move(comms[r]);  // ends with its rank, as a process's would
+        if (group.provider == Provider::custom || group.provider == Provider::gather_only) {
+          comm = over(std::move(comm), group.provider);
+        }
         body(*comm);
       });
     });

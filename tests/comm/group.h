@@ -15,7 +15,7 @@
 
 namespace outrigger::comm::test {
 
-enum class Provider { self, threads, shm };
+enum class Provider { self, threads, shm, custom, gather_only };
 
 struct Group {
   Provider provider;

@@ -68,6 +68,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world) {
 TEST(Matrix, Self) { sweep(Provider::self, 1, 1); }
 TEST(Matrix, Threads) { sweep(Provider::threads, 1, 4); }
 TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
+TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
 
 TEST(Matrix, BucketsBuffersAndWorkersInFull) {
   for (const char* precision : {"float32", "bf16 stochastic"}) {

@@ -30,8 +30,42 @@ RankResult guarded(const RankBody& body, int32_t rank, otr_context* context, otr
   return result;
 }
 
+// A caller's own functions, here over a group of threads.
+int32_t custom_all_gather(void* user, const void* mine, size_t bytes, void* all) {
+  return otr_comm_all_gather(static_cast<otr_comm*>(user), mine, bytes, all);
+}
+int32_t custom_broadcast(void* user, void* data, size_t bytes, int32_t root) {
+  return otr_comm_broadcast(static_cast<otr_comm*>(user), data, bytes, root);
+}
+int32_t custom_duplicate(void* user, void** out) {
+  otr_comm* made = nullptr;
+  const int32_t status = otr_comm_duplicate(static_cast<otr_comm*>(user), &made);
+  *out = made;
+  return status;
+}
+void custom_abort(void* user, const char* reason) {
+  otr_comm_abort(static_cast<otr_comm*>(user), reason);
+}
+void custom_destroy(void* user) { otr_comm_destroy(static_cast<otr_comm*>(user)); }
+
+otr_comm* custom_over(otr_context* context, otr_comm* threads) {
+  otr_comm_table table;
+  NEED(otr_comm_table_init(&table, sizeof table));
+  NEED(otr_comm_rank(threads, &table.rank));
+  NEED(otr_comm_size(threads, &table.world_size));
+  table.user_data = threads;
+  table.all_gather = custom_all_gather;
+  table.broadcast = custom_broadcast;
+  table.duplicate = custom_duplicate;
+  table.abort = custom_abort;
+  table.destroy = custom_destroy;
+  otr_comm* made = nullptr;
+  NEED(otr_comm_create_custom(context, &table, &made));
+  return made;
+}
+
 std::vector<RankResult> run_threads(int32_t world, const RankBody& body,
-                                    const otr_comm_options& options, int32_t workers) {
+                                    const otr_comm_options& options, int32_t workers, bool custom) {
   otr_context* context = make_context(workers);
   std::vector<otr_comm*> comms(static_cast<size_t>(world));
   NEED(otr_comm_create_threads(context, world, &options, comms.data()));
@@ -40,6 +74,7 @@ std::vector<RankResult> run_threads(int32_t world, const RankBody& body,
   for (int32_t rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       const auto i = static_cast<size_t>(rank);
+      if (custom) comms[i] = custom_over(context, comms[i]);
       results[i] = guarded(body, rank, context, comms[i]);
       otr_comm_destroy(comms[i]);
     });
@@ -134,7 +169,10 @@ std::vector<RankResult> run_processes(int32_t world, const RankBody& body, otr_c
 }  // namespace
 
 const char* name_of(Provider provider) {
-  return provider == Provider::self ? "self" : provider == Provider::threads ? "threads" : "shm";
+  return provider == Provider::self      ? "self"
+         : provider == Provider::threads ? "threads"
+         : provider == Provider::custom  ? "custom"
+                                         : "shm";
 }
 
 void need(int32_t status, const char* call) {
@@ -149,7 +187,9 @@ std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBo
   NEED(otr_comm_options_init(&options, sizeof options));
   options.timeout = timeout;
   if (provider == Provider::shm) return run_processes(world, body, options, workers);
-  if (provider == Provider::threads) return run_threads(world, body, options, workers);
+  if (provider == Provider::threads || provider == Provider::custom) {
+    return run_threads(world, body, options, workers, provider == Provider::custom);
+  }
   otr_context* context = make_context(workers);
   otr_comm* comm = nullptr;
   NEED(otr_comm_create_self(context, &comm));

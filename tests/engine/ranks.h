@@ -11,7 +11,7 @@
 
 namespace outrigger::test {
 
-enum class Provider { self, threads, shm };
+enum class Provider { self, threads, shm, custom };
 [[nodiscard]] const char* name_of(Provider provider);
 
 using Bytes = std::vector<unsigned char>;

@@ -105,6 +105,15 @@ class Comm(_Handle):
     def from_env(cls, context, **options):
         return cls(lowlevel.comm_from_env(context.handle, _options(lowlevel.CommOptions, options)))
 
+    def duplicate(self):
+        """The same ranks with an order of their own, for another thread. Collective."""
+        return type(self)(lowlevel.comm_duplicate(self.handle))
+
+    def split(self, color, key=0):
+        """The group of the ranks with the same color, ordered by key; None for color -1. Collective."""
+        handle = lowlevel.comm_split(self.handle, color, key)
+        return None if handle is None else type(self)(handle)
+
     @property
     def rank(self):
         return lowlevel.comm_rank(self.handle)

@@ -157,6 +157,26 @@ pub struct otr_optimizer {
 /// thread, never from two at a time for one context. Must not call back into the library.
 pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char, user_data: *mut c_void);
 
+/// all receives world_size × bytes in rank order; mine does not overlap it.
+pub type otr_all_gather_callback = unsafe extern "C" fn(user_data: *mut c_void, mine: *const c_void, bytes: usize, all: *mut c_void) -> i32;
+
+/// Copies rank root's bytes to all.
+pub type otr_broadcast_callback = unsafe extern "C" fn(user_data: *mut c_void, data: *mut c_void, bytes: usize, root: i32) -> i32;
+
+/// parts holds world_size × bytes, one part for each rank; received gets every rank's part for this
+/// one, in rank order.
+pub type otr_all_to_all_callback = unsafe extern "C" fn(user_data: *mut c_void, parts: *const c_void, bytes: usize, received: *mut c_void) -> i32;
+
+/// A new channel over the same ranks with an order of its own, for another thread.
+pub type otr_duplicate_callback = unsafe extern "C" fn(user_data: *mut c_void, out_user_data: *mut *mut c_void) -> i32;
+
+/// Makes calls in progress on this channel return an error, on this rank at least, and on the others
+/// if it can. From any thread.
+pub type otr_abort_callback = unsafe extern "C" fn(user_data: *mut c_void, reason: *const c_char);
+
+/// The channel's last call.
+pub type otr_destroy_callback = unsafe extern "C" fn(user_data: *mut c_void);
+
 /// The host's backward: computes gradients from the `count` scaled output gradients and hands them
 /// over with otr_pass_add_grad on `pass`, which it neither ends nor destroys. Returns 0, or any
 /// other number to give the pass up.
@@ -256,6 +276,31 @@ pub struct otr_comm_options {
     /// does; default of otr_comm_from_env: OTR_JOB, else made of MASTER_ADDR,
     /// MASTER_PORT and the run's id and restart count
     pub job: *const c_char,
+    pub reserved: [u64; 6],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_comm_table {
+    pub struct_size: u32,
+    /// 0 .. world_size-1
+    pub rank: i32,
+    /// 1 or more
+    pub world_size: i32,
+    pub reserved0: i32,
+    /// the first channel
+    pub user_data: *mut c_void,
+    pub all_gather: Option<otr_all_gather_callback>,
+    /// NULL: by all_gather
+    pub broadcast: Option<otr_broadcast_callback>,
+    /// NULL: by all_gather, which moves world_size times as much
+    pub all_to_all: Option<otr_all_to_all_callback>,
+    pub duplicate: Option<otr_duplicate_callback>,
+    /// called by otr_comm_abort and otr_engine_abort, and when an engine
+    /// is destroyed during a call; NULL: that waits for the call
+    pub abort: Option<otr_abort_callback>,
+    /// NULL: nothing to give back
+    pub destroy: Option<otr_destroy_callback>,
     pub reserved: [u64; 6],
 }
 
@@ -391,6 +436,19 @@ extern "C" {
     /// and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
     /// the environment. Since: 0.1
     pub fn otr_comm_from_env(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_comm_table_init(table: *mut otr_comm_table, size: usize) -> i32;
+    /// A group over the caller's functions. Its ranks share no memory: on stages 1 and 2 each has a copy
+    /// of the published parameters, on stage 3 its slices only, and otr_engine_acquire is collective.
+    /// The table is copied; user_data is given back by destroy once the communicator and all engines
+    /// made from it are gone; if this call fails, it stays the caller's. Collective. Since: 0.1
+    pub fn otr_comm_create_custom(context: *mut otr_context, table: *const otr_comm_table, out_comm: *mut *mut otr_comm) -> i32;
+    /// A group of the same ranks with an order of its own, for another thread. Collective. Since: 0.1
+    pub fn otr_comm_duplicate(comm: *mut otr_comm, out_comm: *mut *mut otr_comm) -> i32;
+    /// Groups of the ranks that give the same color, ordered by key and then by rank; color -1: none,
+    /// and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom communicator; make the smaller
+    /// group with the caller's own library. Since: 0.1
+    pub fn otr_comm_split(comm: *mut otr_comm, color: i32, key: i32, out_comm: *mut *mut otr_comm) -> i32;
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;
     pub fn otr_comm_size(comm: *const otr_comm, out_world_size: *mut i32) -> i32;
@@ -453,8 +511,9 @@ extern "C" {
     /// Makes the parameters readable in the published format (the compute dtype), or in float32 with
     /// OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
     /// belong to the engine. Read-only, valid until the matching release or the next step, whichever
-    /// comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local on one
-    /// host, where a tensor in the published format is a pointer and costs nothing. Since: 0.1
+    /// comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
+    /// ranks share memory or have copies: a tensor in the published format is then a pointer and costs
+    /// nothing. Collective at stage 3 over a custom communicator. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
     /// Ends one acquire of each id; float32 copies are freed with the last. Local.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/custom.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "core/comm/operation.h"
+#include "core/comm/region.h"
+#include "core/context/error.h"
+#include "core/context/process.h"
+
+namespace outrigger::comm {
+namespace {
+
+// What a group's duplicates on this rank share: the first failure.
+class Fate {
+ public:
+  void check() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Error(*failure_);
+  }
+  [[noreturn]] void fail_with(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+    throw Error(*failure_);
+  }
+  void post(const Error& error) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+// The own block of a window; other ranks' are not to be seen from here.
+class LocalWindow final : public Window {
+ public:
+  LocalWindow(int32_t rank, size_t bytes, const void* fate)
+      : rank_(rank),
+        bytes_(bytes),
+        fate_(fate),
+        region_(Region::make_private(std::max(round_up(bytes, page_size()), page_size()))) {
+    if (bytes > 0) region_->populate(0, bytes);
+  }
+  std::byte* block(int32_t rank) const override {
+    return rank == rank_ ? region_->data() : nullptr;
+  }
+  size_t bytes() const override { return bytes_; }
+  [[nodiscard]] const void* fate() const { return fate_; }
+
+ private:
+  int32_t rank_;
+  size_t bytes_;
+  const void* fate_;  // whose window it is; never followed
+  std::shared_ptr<Region> region_;
+};
+
+class CustomCommunicator final : public Communicator {
+ public:
+  CustomCommunicator(const otr_comm_table& table, std::shared_ptr<Fate> fate, std::string_view name)
+      : table_(table), fate_(std::move(fate)), name_(name), process_(current_process()) {}
+  ~CustomCommunicator() override {
+    if (owns_ && table_.destroy != nullptr && current_process() == process_) {
+      table_.destroy(table_.user_data);
+    }
+  }
+  void own() { owns_ = true; }
+
+  int32_t rank() const override { return table_.rank; }
+  int32_t size() const override { return table_.world_size; }
+  std::string_view provider() const override { return "custom"; }
+  bool shares_memory() const override { return false; }
+
+  std::unique_ptr<Communicator> duplicate(std::string_view name) override {
+    begin(OperationKind::duplicate, 0, name);
+    otr_comm_table table = table_;
+    table.user_data = nullptr;
+    call("duplicate", [&] { return table_.duplicate(table_.user_data, &table.user_data); });
+    auto made = std::make_unique<CustomCommunicator>(table, fate_, name);
+    made->own();
+    return made;
+  }
+
+  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>&) override {
+    fail(OTR_E_UNSUPPORTED,
+         "a custom communicator cannot be split here: make the smaller group with the library "
+         "behind it, and a communicator of that");
+  }
+
+  void barrier(std::string_view label) override { begin(OperationKind::barrier, 0, label); }
+
+  void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
+    if (root < 0 || root >= size()) {
+      fail(OTR_E_ARGUMENT, "broadcast '{}': root {} is outside 0..{}", label, root, size() - 1);
+    }
+    begin(OperationKind::broadcast, data.size(), label, root);
+    if (data.empty() || size() == 1) return;
+    if (table_.broadcast != nullptr) {
+      call("broadcast",
+           [&] { return table_.broadcast(table_.user_data, data.data(), data.size(), root); });
+      return;
+    }
+    std::vector<std::byte> all(data.size() * static_cast<size_t>(size()));
+    call("all_gather",
+         [&] { return table_.all_gather(table_.user_data, data.data(), data.size(), all.data()); });
+    std::memcpy(data.data(), all.data() + static_cast<size_t>(root) * data.size(), data.size());
+  }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                  std::string_view label) override {
+    if (all.size() != mine.size() * static_cast<size_t>(size())) {
+      fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label,
+           all.size(), size(), mine.size());
+    }
+    begin(OperationKind::all_gather, mine.size(), label);
+    if (mine.empty()) return;
+    call("all_gather",
+         [&] { return table_.all_gather(table_.user_data, mine.data(), mine.size(), all.data()); });
+  }
+
+  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
+                                        std::string_view label) override {
+    if (kind == WindowKind::common) {
+      fail(OTR_E_UNSUPPORTED,
+           "create_window '{}': the ranks of a custom communicator share no memory", label);
+    }
+    begin(OperationKind::create_window, bytes, label);
+    std::shared_ptr<Window> window;
+    Verdict verdict;
+    try {
+      window = std::make_shared<LocalWindow>(rank(), bytes, fate_.get());
+    } catch (const Error& error) {
+      verdict.set(error.status(), error.what());
+    } catch (const std::bad_alloc&) {
+      verdict.set(OTR_E_OUT_OF_MEMORY, "memory ran out");
+    }
+    agree_on(verdict);
+    return window;
+  }
+
+  uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
+                          const FoldFunction& fold, std::string_view label) override {
+    std::byte* from = checked(window, offset, slice_bytes, label) + offset;
+    begin(OperationKind::reduce_scatter, slice_bytes, label, 0, offset);
+    const auto ranks = static_cast<size_t>(size());
+    received_.resize(ranks * slice_bytes);
+    if (slice_bytes > 0) exchange(from, slice_bytes);
+    slices_.clear();
+    for (size_t r = 0; r < ranks; ++r) slices_.push_back(received_.data() + r * slice_bytes);
+    fold(slices_);
+    return 0;
+  }
+  // The bytes were copied out before reduce_scatter returned.
+  bool is_drained(uint64_t) const override { return true; }
+  void wait_drained(uint64_t, std::string_view) override { check(); }
+
+  void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                         std::string_view label) override {
+    std::byte* all = checked(window, offset, slice_bytes, label) + offset;
+    begin(OperationKind::all_gather_window, slice_bytes, label, 0, offset);
+    if (slice_bytes == 0) return;
+    const std::byte* mine = all + static_cast<size_t>(rank()) * slice_bytes;
+    received_.assign(mine, mine + slice_bytes);  // the caller's function need not work in place
+    call("all_gather",
+         [&] { return table_.all_gather(table_.user_data, received_.data(), slice_bytes, all); });
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    const std::string text = fmt::format("rank {} aborted the job: {}", rank(),
+                                         reason.empty() ? "no reason given" : reason);
+    fate_->post(Error(OTR_E_ABORTED, text));
+    if (table_.abort != nullptr) table_.abort(table_.user_data, text.c_str());
+  }
+  void cancel() noexcept override {
+    cancelled_ = true;
+    if (in_call_ && table_.abort != nullptr) {
+      table_.abort(table_.user_data, "this rank leaves while a call is in progress");
+    }
+  }
+  void check() const override {
+    if (current_process() != process_) {
+      fail(OTR_E_STATE,
+           "this communicator belongs to process {} and this is its forked child {}; create one "
+           "after the fork",
+           process_, current_process());
+    }
+    fate_->check();
+    if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank());
+  }
+
+ private:
+  struct Verdict {
+    int32_t status = OTR_OK;
+    char text[252] = {};
+    void set(int32_t code, const char* what) {
+      status = code;
+      std::strncpy(text, what, sizeof text - 1);
+    }
+  };
+
+  // All ranks tell what they are about to do; a difference ends the group everywhere.
+  void begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root = 0,
+             uint64_t offset = 0) {
+    check();
+    ++current_.number;
+    current_.kind = kind;
+    current_.root = root;
+    current_.bytes = bytes;
+    current_.offset = offset;
+    current_.set_label(label);
+    if (size() == 1) return;
+    std::vector<Operation> calls(static_cast<size_t>(size()));
+    call("all_gather", [&] {
+      return table_.all_gather(table_.user_data, &current_, sizeof current_, calls.data());
+    });
+    for (size_t r = 1; r < calls.size(); ++r) {
+      if (calls[r].number == calls[0].number && calls[r].same_call(calls[0])) continue;
+      fate_->fail_with(Error(
+          OTR_E_MISMATCH,
+          fmt::format("ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; "
+                      "all ranks must make the same calls in the same order",
+                      current_.number, name_, calls[0].text(), r, calls[r].text())));
+    }
+  }
+
+  // One of the caller's functions: an answer other than 0 ends the group on this rank.
+  template <typename Function>
+  void call(const char* name, const Function& function) {
+    in_call_ = true;
+    const int32_t answer = cancelled_ ? -1 : function();
+    in_call_ = false;
+    if (answer == 0) return;
+    check();  // an abort or a cancel of ours may be why it failed
+    fate_->fail_with(
+        Error(OTR_E_HOST,
+              fmt::format(
+                  "the communicator's {} returned {} in {} (operation {} of '{}') on rank {}; the "
+                  "job cannot go on",
+                  name, answer, current_.text(), current_.number, name_, rank())));
+  }
+
+  // received_ becomes what every rank has for this one.
+  void exchange(const std::byte* parts, size_t bytes) {
+    if (size() == 1) {
+      std::memcpy(received_.data(), parts, bytes);
+      return;
+    }
+    if (table_.all_to_all != nullptr) {
+      call("all_to_all",
+           [&] { return table_.all_to_all(table_.user_data, parts, bytes, received_.data()); });
+      return;
+    }
+    const auto ranks = static_cast<size_t>(size());
+    std::vector<std::byte> all(ranks * ranks * bytes);
+    call("all_gather",
+         [&] { return table_.all_gather(table_.user_data, parts, ranks * bytes, all.data()); });
+    for (size_t r = 0; r < ranks; ++r) {
+      std::memcpy(received_.data() + r * bytes,
+                  all.data() + (r * ranks + static_cast<size_t>(rank())) * bytes, bytes);
+    }
+  }
+
+  std::byte* checked(const Window& window, size_t offset, size_t slice_bytes,
+                     std::string_view label) const {
+    const auto* local = dynamic_cast<const LocalWindow*>(&window);
+    if (local == nullptr || local->fate() != fate_.get()) {
+      fail(OTR_E_ARGUMENT, "'{}': the window was not made by this communicator", label);
+    }
+    const auto ranks = static_cast<size_t>(size());
+    if (offset > local->bytes() || slice_bytes > (local->bytes() - offset) / ranks) {
+      fail(OTR_E_ARGUMENT, "'{}': {} slices of {} bytes at offset {} exceed the window of {} bytes",
+           label, size(), slice_bytes, offset, local->bytes());
+    }
+    return local->block(rank());
+  }
+
+  // Throws on every rank what the first rank with a trouble says; the communicator goes on.
+  void agree_on(const Verdict& mine) {
+    std::vector<Verdict> all(static_cast<size_t>(size()), mine);
+    if (size() > 1) {
+      call("all_gather",
+           [&] { return table_.all_gather(table_.user_data, &mine, sizeof mine, all.data()); });
+    }
+    for (size_t r = 0; r < all.size(); ++r) {
+      if (all[r].status == OTR_OK) continue;
+      throw Error(all[r].status, fmt::format("{} on rank {}: {}", current_.text(), r, all[r].text));
+    }
+  }
+
+  const otr_comm_table table_;
+  const std::shared_ptr<Fate> fate_;
+  const std::string name_;
+  const pid_t process_;
+  bool owns_ = false;  // user_data
+  std::atomic<bool> cancelled_{false}, in_call_{false};
+  Operation current_;
+  std::vector<std::byte> received_;
+  std::vector<const void*> slices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_custom(const otr_comm_table& table) {
+  auto made = std::make_unique<CustomCommunicator>(table, std::make_shared<Fate>(), "main");
+  made->barrier("attach");
+  made->own();
+  return made;
+}
+
+}  // namespace outrigger::comm

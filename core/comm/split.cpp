@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Smaller groups out of one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <span>
+#include <tuple>
+
+#include "core/comm/host.h"
+#include "core/context/error.h"
+#include "core/context/process.h"
+
+namespace outrigger::comm {
+namespace {
+
+struct Wish {
+  int32_t color, key;
+};
+
+template <typename T>
+std::vector<T> gather(Communicator& comm, const std::vector<T>& mine, std::string_view label) {
+  std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> split(Communicator& comm, int32_t color, int32_t key) {
+  const std::vector<Wish> wishes =
+      gather(comm, std::vector<Wish>{{color, key}}, "split a communicator");
+  std::vector<std::pair<int32_t, int32_t>> order;  // key, rank
+  for (size_t rank = 0; rank < wishes.size(); ++rank) {
+    if (color >= 0 && wishes[rank].color == color) {
+      order.emplace_back(wishes[rank].key, static_cast<int32_t>(rank));
+    }
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int32_t> members;
+  for (const auto& [wish, rank] : order) members.push_back(rank);
+  return comm.subgroup(members);
+}
+
+// Processes meet under a name that this group alone has; threads are handed their part by pointer.
+std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32_t>& members) {
+  const auto place = std::find(members.begin(), members.end(), rank_);
+  const auto index = static_cast<int32_t>(place - members.begin());
+  const auto count = static_cast<int32_t>(members.size());
+  const Settings settings{.timeout = member_->timeout};
+  if (provider() == "shm") {
+    // Rank 0 names the split; the group adds its first rank.
+    std::array<int64_t, 2> name{current_process(),
+                                std::chrono::steady_clock::now().time_since_epoch().count()};
+    broadcast(std::as_writable_bytes(std::span(name)), 0, "split a communicator");
+    if (members.empty()) return nullptr;
+    return make_shm(index, count, fmt::format("split {} {} {}", name[0], name[1], members[0]),
+                    settings);
+  }
+  std::vector<uintptr_t> made(static_cast<size_t>(world_), 0);  // by rank of this group
+  if (!members.empty() && index == 0) {
+    auto ranks = make_threads(count, settings);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      made[static_cast<size_t>(members[i])] = reinterpret_cast<uintptr_t>(ranks[i].release());
+    }
+  }
+  const std::vector<uintptr_t> all = gather(*this, made, "split a communicator");
+  for (int32_t rank = 0; rank < world_; ++rank) {
+    const uintptr_t mine = all[static_cast<size_t>(rank * world_ + rank_)];
+    if (mine != 0) return std::unique_ptr<Communicator>(reinterpret_cast<Communicator*>(mine));
+  }
+  return nullptr;
+}
+
+}  // namespace outrigger::comm

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator of the caller's functions: what is asked of them, and what their failures become.
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "support.h"
+
+namespace {
+
+using namespace otr_test;
+
+// One channel over a group of threads, and what all channels of a rank count.
+struct Counts {
+  std::atomic<int> alive{0}, calls{0}, fail_at{-1};
+};
+struct Channel {
+  Owned<otr_comm> comm;
+  Counts* counts;
+};
+
+int32_t counted(Channel& channel, int32_t status) {
+  const int call = channel.counts->calls++;
+  return call == channel.counts->fail_at ? 42 : status;
+}
+int32_t all_gather(void* user, const void* mine, size_t bytes, void* all) {
+  auto& channel = *static_cast<Channel*>(user);
+  return counted(channel, otr_comm_all_gather(channel.comm.get(), mine, bytes, all));
+}
+Channel* open(otr_comm* comm, Counts& counts) {
+  ++counts.alive;
+  return new Channel{Owned<otr_comm>(comm), &counts};
+}
+int32_t duplicate(void* user, void** out) {
+  auto& channel = *static_cast<Channel*>(user);
+  otr_comm* made = nullptr;
+  const int32_t status = otr_comm_duplicate(channel.comm.get(), &made);
+  if (status == OTR_OK) *out = open(made, *channel.counts);
+  return counted(channel, status);
+}
+void stop(void* user, const char* reason) {
+  otr_comm_abort(static_cast<Channel*>(user)->comm.get(), reason);
+}
+void give_back(void* user) {
+  auto* channel = static_cast<Channel*>(user);
+  --channel->counts->alive;
+  delete channel;
+}
+
+otr_comm_table table_for(otr_comm* base, Counts& counts) {
+  otr_comm_table table;
+  EXPECT_OK(otr_comm_table_init(&table, sizeof table));
+  EXPECT_OK(otr_comm_rank(base, &table.rank));
+  EXPECT_OK(otr_comm_size(base, &table.world_size));
+  otr_comm* channel = nullptr;
+  EXPECT_OK(otr_comm_duplicate(base, &channel));
+  table.user_data = open(channel, counts);
+  table.all_gather = all_gather;
+  table.duplicate = duplicate;
+  table.abort = stop;
+  table.destroy = give_back;
+  return table;
+}
+
+struct Group {
+  Group(otr_comm* base, Counts& counts) : context(make_context(1)) {
+    const otr_comm_table table = table_for(base, counts);
+    otr_comm* made = nullptr;
+    EXPECT_OK(otr_comm_create_custom(context.get(), &table, &made));
+    comm.reset(made);
+  }
+  Owned<otr_context> context;
+  Owned<otr_comm> comm;
+};
+
+class Custom : public testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Custom, testing::ValuesIn(kKinds), name_of);
+
+TEST_P(Custom, TrainsLikeThreads) {
+  std::vector<std::vector<Values>> results(2);
+  std::mutex mutex;
+  for (const bool custom : {false, true}) {
+    run_ranks(3, [&](int32_t rank, otr_comm* base) {
+      Counts counts;
+      {
+        std::optional<Group> group;
+        if (custom) group.emplace(base, counts);
+        Engine engine(custom ? group->comm.get() : base, config_of(GetParam()));
+        otr_param_options frozen = param_options();
+        frozen.trainable = 0;
+        engine.add("a", {1000}, dyadic(1000, 1));
+        engine.add("f", {77}, dyadic(77, 2), &frozen);
+        engine.add("b", {3, 100}, dyadic(300, 3));
+        engine.commit();
+        for (int step = 0; step < 3; ++step) {
+          const int64_t ids[3] = {0, 1, 2};
+          otr_tensor weights[3];
+          ASSERT_OK(otr_engine_acquire(engine.get(), ids, 3, nullptr, weights));
+          EXPECT_EQ(values_of(weights[1]), dyadic(77, 2));
+          const double first = value_at(weights[0], 999);
+          EXPECT_EQ(first, engine.read(0, OTR_VALUE_PUBLISHED)[999]);
+          ASSERT_OK(otr_engine_release(engine.get(), ids, 3, nullptr));
+          engine.pass({{2, dyadic(300, rank)}, {0, dyadic(1000, rank + step)}});
+          EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+        }
+        const Tensor given = Tensor::filled({1000}, 0.5);
+        EXPECT_OK(otr_engine_parameter_write(engine.get(), 0, OTR_VALUE_MASTER, &given));
+        EXPECT_EQ(engine.read(0, OTR_VALUE_PUBLISHED), Values(1000, 0.5));
+        const auto all = engine.everything();
+        EXPECT_OK(otr_engine_finalize(engine.get()));
+        const std::lock_guard lock(mutex);
+        results[custom ? 1 : 0] = all;
+      }
+      EXPECT_EQ(counts.alive, 0) << "every channel was given back";
+    });
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(CustomMemory, FollowsTheStageWithoutSharedMemory) {
+  run_ranks(2, [](int32_t, otr_comm* base) {
+    for (const int32_t stage : {2, 3}) {
+      Counts counts;
+      Group group(base, counts);
+      Engine engine(group.comm.get(),
+                    R"({"zero_optimization": {"stage": )" + std::to_string(stage) + "}}");
+      engine.add("w", {1 << 16}, Values(1 << 16, 1));
+      engine.commit();
+      size_t count = 64;
+      otr_memory_entry entries[64] = {};
+      entries[0].struct_size = sizeof entries[0];
+      ASSERT_OK(otr_engine_memory(engine.get(), entries, &count));
+      EXPECT_EQ(entries[0].resident_bytes, (1 << 18) / (stage == 3 ? 2 : 1)) << entries[0].purpose;
+      otr_tensor whole;
+      const int64_t id = 0;
+      ASSERT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &whole));
+      EXPECT_EQ(value_at(whole, (1 << 16) - 1), 1);
+      ASSERT_OK(otr_engine_release(engine.get(), &id, 1, nullptr));
+      EXPECT_OK(otr_engine_finalize(engine.get()));
+    }
+  });
+}
+
+TEST(CustomFailure, OfAFunctionIsNamedAndEndsTheGroup) {
+  run_ranks(1, [](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": 1}})");
+    engine.add("w", {100}, Values(100, 1));
+    engine.commit();
+    engine.pass({{0, Values(100, 1)}});
+    counts.fail_at = counts.calls.load();
+    EXPECT_FAILS(OTR_E_HOST, otr_engine_step(engine.get(), nullptr), "all_gather", "42");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(engine.get(), nullptr), "42");
+  });
+}
+
+TEST(CustomFailure, AMismatchIsFoundBeforeDataMoves) {
+  run_ranks(2, [](int32_t rank, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    double value = 1;
+    uint64_t word = 0;
+    const int32_t status = rank == 0 ? otr_comm_all_reduce_sum(group.comm.get(), &value, 1)
+                                     : otr_comm_broadcast(group.comm.get(), &word, 8, 0);
+    EXPECT_FAILS(OTR_E_MISMATCH, status, "rank 0", "rank 1", "broadcast");
+    EXPECT_FAILS(OTR_E_MISMATCH, otr_comm_barrier(group.comm.get()), "broadcast");
+  });
+}
+
+TEST(CustomTable, IsChecked) {
+  const auto context = make_context(1);
+  const auto self = make_self(context.get());
+  Counts counts;
+  otr_comm* made = nullptr;
+  const auto attempt = [&](auto&& change) {
+    otr_comm_table table = table_for(self.get(), counts);
+    void* const user_data = table.user_data;
+    change(table);
+    const int32_t status = otr_comm_create_custom(context.get(), &table, &made);
+    EXPECT_EQ(made, nullptr);
+    give_back(user_data);
+    return status;
+  };
+  EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](otr_comm_table& t) { t.rank = 1; }), "rank 1");
+  EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](otr_comm_table& t) { t.world_size = 0; }),
+               "world_size 0");
+  EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](otr_comm_table& t) { t.all_gather = nullptr; }),
+               "all_gather");
+  EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](otr_comm_table& t) { t.duplicate = nullptr; }),
+               "duplicate");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_comm_create_custom(context.get(), nullptr, &made), "table");
+  EXPECT_EQ(counts.alive, 0);
+}
+
+// ---- Duplicates and smaller groups
+// ----------------------------------------------------------------
+
+TEST(Split, TrainsInGroupsOfItsOwn) {
+  run_ranks(4, [](int32_t rank, otr_comm* comm) {
+    otr_comm* made = nullptr;
+    ASSERT_OK(otr_comm_split(comm, rank % 2, -rank, &made));
+    Owned<otr_comm> part(made);
+    int32_t place = -1, size = 0;
+    EXPECT_OK(otr_comm_rank(part.get(), &place));
+    EXPECT_OK(otr_comm_size(part.get(), &size));
+    EXPECT_EQ(size, 2);
+    EXPECT_EQ(place, rank < 2 ? 1 : 0);
+    Engine engine(part.get(), R"({"zero_optimization": {"stage": 2}, "gradient_clipping": 0})");
+    engine.add("w", {4}, Values(4, 1));
+    engine.commit();
+    engine.pass({{0, Values(4, rank)}});
+    EXPECT_EQ(engine.step().grad_norm, 2 * (rank % 2 + 1)) << "the mean of its own two ranks";
+    ASSERT_OK(otr_comm_split(comm, rank == 0 ? -1 : 0, 0, &made));
+    part.reset(made);
+    EXPECT_EQ(made == nullptr, rank == 0);
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_comm_split(comm, -2, 0, &made), "-2");
+    ASSERT_OK(otr_comm_duplicate(comm, &made));
+    part.reset(made);
+    EXPECT_OK(otr_comm_barrier(part.get()));
+  });
+}
+
+TEST(Split, OfACustomGroupIsTheCallersToMake) {
+  run_ranks(2, [](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    otr_comm* made = nullptr;
+    EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_comm_split(group.comm.get(), 0, 0, &made), "custom");
+    EXPECT_OK(otr_comm_barrier(group.comm.get()));
+  });
+}
+
+}  // namespace
