@@ -102,6 +102,7 @@ OTR_OPTIONS(param_options, ParamOptions, OTR_OWN_TEXT(group), OTR_FREE_TEXT(grou
 OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
             OTR_FREE_TEXT(name) free((otr_tensor *)self->published);)
 OTR_OPTIONS(call_info, CallInfo, , )
+OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_context_options::log_callback;  // lines come from any thread: needs a queue in the target language
 %ignore otr_context_options::log_user_data;
 
@@ -140,6 +141,8 @@ OTR_OPTIONS(call_info, CallInfo, , )
 %ignore otr_engine_config;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
+%ignore otr_engine_estimate;
+%rename(engine_estimate) otr_swig_engine_estimate;
 %rename(engine_config) otr_swig_engine_config;
 %rename(config_check) otr_swig_config_check;
 %rename(engine_memory) otr_swig_engine_memory;
@@ -158,6 +161,16 @@ static int32_t otr_swig_config_check(const char *config_json, int32_t world_size
   if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
   *out_text = (char *)calloc(1, size + 1);
   return *out_text ? otr_config_check(config_json, world_size, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_engine_estimate(const otr_engine *engine, const otr_estimate_options *options,
+                                        otr_memory_entry **out_entries, size_t *out_entry_count) {
+  int32_t status = otr_engine_estimate(engine, options, NULL, out_entry_count);
+  if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
+  *out_entries = (otr_memory_entry *)calloc(*out_entry_count + 1, sizeof **out_entries);
+  if (!*out_entries) return OTR_E_OUT_OF_MEMORY;
+  (*out_entries)->struct_size = (uint32_t)sizeof **out_entries;
+  return otr_engine_estimate(engine, options, *out_entries, out_entry_count);
 }
 
 static int32_t otr_swig_engine_memory(const otr_engine *engine, otr_memory_entry **out_entries,

@@ -47,6 +47,9 @@ OTR_NUMBER(outcome)
 OTR_NUMBER(reason)
 OTR_NUMBER(nonfinite_rank)
 OTR_NUMBER(accumulation)
+OTR_NUMBER(layout)
+OTR_NUMBER(separate_memory)
+OTR_NUMBER(grads_at_once)
 OTR_NUMBER(ranks)
 
 // ---- Numbers and texts ----

@@ -545,6 +545,32 @@ typedef struct otr_memory_entry {
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 
+enum { OTR_LAYOUT_OUTRIGGER = 0, OTR_LAYOUT_DEEPSPEED = 1 };
+
+typedef struct otr_estimate_options {
+  uint32_t struct_size;
+  int32_t world_size;      /* default 1 */
+  int32_t rank;            /* default 0, which is charged for frozen parameters of a shared copy */
+  int32_t layout;          /* OTR_LAYOUT_; default ours */
+  int32_t separate_memory; /* 1: ranks share no memory, as over a custom communicator; default 0 */
+  int32_t grads_at_once;   /* 1: the host hands all gradients over at once; default 0 */
+  int64_t acquired_elements; /* of parameters that the host has acquired at a time; default 0 */
+  int64_t widened_elements;  /* of them as float32 copies; default 0 */
+  int64_t output_elements;   /* of output gradients at a time; default 0 */
+  uint64_t reserved[6];
+} otr_estimate_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_estimate_options_init(otr_estimate_options *options, size_t size) OTR_NOEXCEPT;
+
+/* What one rank of world_size would hold for the parameters declared so far (their data may be
+ * NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
+ * ledger after commit, to the byte; peaks add what options say the host does, where gradients find
+ * their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
+ * formula. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_estimate(const otr_engine *engine, const otr_estimate_options *options,
+                                    otr_memory_entry *entries, size_t *inout_count) OTR_NOEXCEPT;
+
 /* ---- Backward pass ------------------------------------------------------------------------------
  */
 

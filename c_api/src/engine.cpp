@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/engine.h"
 
+#include <array>
 #include <vector>
 
 #include "c_api/src/handles.h"
@@ -36,6 +37,37 @@ engine::ParameterOptions options_of(const otr_param_options& o) {
          "replicated = {}: tensor-parallel replicas are not built yet; it must be 0", o.replicated);
   }
   return {o.trainable != 0, o.alias_of, o.group == nullptr ? "default" : o.group, o.contributions};
+}
+
+otr_estimate_options estimate_defaults() {
+  otr_estimate_options o{};
+  o.struct_size = sizeof o;
+  o.world_size = 1;
+  return o;
+}
+
+void write_entries(const std::array<memory::Entry, memory::kPurposes + 1>& ledger,
+                   otr_memory_entry* entries, size_t* inout_count) {
+  size_t& count = required(inout_count, "inout_count");
+  const size_t given = count;
+  count = ledger.size();
+  if (entries == nullptr && given == 0) return;
+  required(entries, "entries");
+  if (given < ledger.size()) {
+    fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
+  }
+  const size_t stride = entries->struct_size;
+  if (stride != sizeof(otr_memory_entry)) {
+    fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride,
+         sizeof(otr_memory_entry));
+  }
+  for (size_t i = 0; i < ledger.size(); ++i) {
+    entries[i] = {};
+    entries[i].struct_size = sizeof(otr_memory_entry);
+    entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(i));
+    entries[i].resident_bytes = ledger[i].resident;
+    entries[i].peak_bytes = ledger[i].peak;
+  }
 }
 
 }  // namespace
@@ -192,27 +224,36 @@ int32_t otr_config_check(const char* config_json, int32_t world_size, char* buff
 
 int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
                           size_t* inout_count) noexcept {
+  return guard([&] { write_entries(engine_of(engine).ledger().entries(), entries, inout_count); });
+}
+
+int32_t otr_estimate_options_init(otr_estimate_options* options, size_t size) noexcept {
+  return init_struct(options, size, estimate_defaults(), "options");
+}
+
+int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options* options,
+                            otr_memory_entry* entries, size_t* inout_count) noexcept {
   return guard([&] {
-    const auto ledger = engine_of(engine).ledger().entries();
-    size_t& count = required(inout_count, "inout_count");
-    const size_t given = count;
-    count = ledger.size();
-    if (entries == nullptr && given == 0) return;
-    required(entries, "entries");
-    if (given < ledger.size()) {
-      fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
+    const engine::Engine& e = engine_of(engine);
+    const auto o = read_struct(options, estimate_defaults(), "options");
+    if (o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size) {
+      fail(OTR_E_ARGUMENT, "options have rank {} of world_size {}; legal is 0 to world_size - 1",
+           o.rank, o.world_size);
     }
-    const size_t stride = entries->struct_size;
-    if (stride != sizeof(otr_memory_entry)) {
-      fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride,
-           sizeof(otr_memory_entry));
+    if (o.layout != OTR_LAYOUT_OUTRIGGER && o.layout != OTR_LAYOUT_DEEPSPEED) {
+      fail(OTR_E_ARGUMENT,
+           "layout = {}; legal is OTR_LAYOUT_OUTRIGGER ({}) or OTR_LAYOUT_DEEPSPEED ({})", o.layout,
+           static_cast<int>(OTR_LAYOUT_OUTRIGGER), static_cast<int>(OTR_LAYOUT_DEEPSPEED));
     }
-    for (size_t i = 0; i < ledger.size(); ++i) {
-      entries[i] = {};
-      entries[i].struct_size = sizeof(otr_memory_entry);
-      entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(i));
-      entries[i].resident_bytes = ledger[i].resident;
-      entries[i].peak_bytes = ledger[i].peak;
+    if (o.acquired_elements < 0 || o.widened_elements < 0 || o.output_elements < 0) {
+      fail(OTR_E_ARGUMENT,
+           "options have {} acquired, {} widened and {} output elements; legal is 0 or more",
+           o.acquired_elements, o.widened_elements, o.output_elements);
     }
+    const auto lock = e.lock_model();
+    write_entries(e.estimate({o.world_size, o.rank, o.separate_memory == 0,
+                              o.layout == OTR_LAYOUT_DEEPSPEED, o.acquired_elements,
+                              o.widened_elements, o.output_elements, o.grads_at_once != 0}),
+                  entries, inout_count);
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command `outrigger`: start local workers, check a configuration, tell versions.
+// The command `outrigger`: start local workers, check a configuration, estimate memory, tell
+// versions.
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 
 #include "config_command.h"
 #include "cores.h"
+#include "estimate_command.h"
 #include "launch.h"
 #include "outrigger.h"
 #include "say.h"
@@ -78,11 +80,30 @@ int run_command(int argc, char** argv) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 
+  outrigger::tools::EstimateRequest request;
+  CLI::App* estimate = app.add_subcommand(
+      "estimate", "Say what a model needs on each rank and host, and what would fit");
+  estimate
+      ->add_option("model", request.model,
+                   "safetensors file, Hugging Face config.json, or JSON {\"name\": [extents], …}")
+      ->required();
+  estimate->add_option("--config", request.config, "Configuration (default: float32, stage 0)");
+  estimate->add_option("--world", request.world, "Number of ranks")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  estimate->add_option("--ranks-per-host", request.ranks_per_host, "Default: all on one host")
+      ->check(CLI::Range(1, 1 << 20));
+  estimate
+      ->add_option("--host-gib", request.host_gib, "A host's memory (default: what is free here)")
+      ->check(CLI::PositiveNumber);
+  estimate->add_flag("--json", request.json, "As JSON, in bytes");
+
   const std::string_view word = argc > 1 ? argv[1] : "-";
   const auto named = [&](const CLI::App* command) { return command->get_name() == word; };
   if (!word.starts_with('-') && app.get_subcommands(named).empty()) {
     outrigger::tools::say(
-        "outrigger: unknown command \"{}\"; there are run and config; see outrigger --help\n",
+        "outrigger: unknown command \"{}\"; there are run, config and estimate; see outrigger "
+        "--help\n",
         word);
     return 2;
   }
@@ -92,6 +113,7 @@ int run_command(int argc, char** argv) {
   try {
     app.parse(static_cast<int>(separator - argv), argv);
     if (config->parsed()) return outrigger::tools::check_config(file, world);
+    if (estimate->parsed()) return outrigger::tools::estimate(request);
     launch.program = run->remaining();
     if (separator != argv + argc) {
       launch.program.insert(launch.program.end(), separator + 1, argv + argc);

@@ -63,10 +63,11 @@ void Engine::commit() {
     const int32_t workers = config_.workers > 0 ? config_.workers : context_->workers();
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
-    storage_ = std::make_unique<Storage>(*control_, model_, *layout_, config_, ledger_);
-    reducer_ =
-        make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &ledger_, workers_.get()},
-                     comm_->duplicate("gradients"));
+    plan_.emplace(*layout_, config_, comm_->rank(), comm_->shares_memory());
+    storage_ = std::make_unique<Storage>(*control_, model_, *layout_, config_, *plan_, ledger_);
+    reducer_ = make_reducer(
+        {comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, workers_.get()},
+        comm_->duplicate("gradients"));
     gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, ledger_, *workers_);
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One model's training state on this rank. Follow one gradient through the files of this folder:
+//   plan.h       how many bytes each block has; estimate.cpp: the same without an engine's memory
 //   commit.cpp   declarations → layout, storage, rank 0's values
 //   gather.cpp   parameters for the host: acquire, release
 //   pass.h       backward: scaled output gradients out, parameter gradients in
@@ -9,6 +10,7 @@
 //   values.cpp   reading and writing parameters, states and gradients
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,7 @@
 #include "core/context/error.h"
 #include "core/context/workers.h"
 #include "core/engine/gather.h"
+#include "core/engine/plan.h"
 #include "core/engine/reduce.h"
 #include "core/engine/storage.h"
 #include "core/layout/layout.h"
@@ -42,6 +45,17 @@ struct ParameterOptions {
   int64_t alias_of = -1;
   std::string group = "default";
   int32_t contributions = 1;
+};
+
+// What the declared parameters would need.
+struct Estimate {
+  int32_t world = 1, rank = 0;
+  bool shares_memory = true;
+  bool deepspeed = false;  // DeepSpeed's layout instead of ours
+  // What the host has at a time: elements of acquired parameters, of them as float32 copies, and of
+  // output gradients; and whether it gives all gradients at once.
+  int64_t acquired = 0, widened = 0, outputs = 0;
+  bool grads_at_once = false;
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -83,6 +97,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const config::EngineConfig& config() const { return config_; }
   [[nodiscard]] memory::Ledger& ledger() { return ledger_; }
   [[nodiscard]] const memory::Ledger& ledger() const { return ledger_; }
+  [[nodiscard]] std::array<memory::Entry, memory::kPurposes + 1> estimate(
+      const Estimate& wanted) const;
 
   // Backward and step.
   std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count, const Tag& tag,
@@ -167,6 +183,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // From commit on.
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<layout::Layout> layout_;
+  std::optional<Plan> plan_;
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<Gather> gather_;

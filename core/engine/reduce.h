@@ -16,6 +16,7 @@
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
 #include "core/engine/fold.h"
+#include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 #include "core/tensor/tensor.h"
@@ -35,6 +36,7 @@ struct ReduceContext {
   const layout::Model* model;
   const layout::Layout* layout;
   const config::EngineConfig* config;
+  const Plan* plan;
   memory::Ledger* ledger;
   Workers* workers;
 };
@@ -55,7 +57,9 @@ class GradientSink {
 class Reducer {
  public:
   explicit Reducer(const ReduceContext& context)
-      : context_(context), present_(static_cast<size_t>(context.model->size()), 0) {}
+      : context_(context),
+        received_charge_(*context.ledger, memory::Purpose::buckets, context.plan->received),
+        present_(static_cast<size_t>(context.model->size()), 0) {}
   virtual ~Reducer() = default;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -100,6 +104,7 @@ class Reducer {
   ReduceContext context_;
 
  private:
+  memory::Charge received_charge_;
   std::vector<uint8_t> present_;
 };
 

@@ -13,8 +13,7 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
       comm_(std::move(comm)),
       format_(context.config->accumulator),
       entries_(static_cast<size_t>(context.model->size())) {
-  const int64_t bytes =
-      context.layout->trainable_elements() * static_cast<int64_t>(kernels::size_of(format_));
+  const int64_t bytes = context.plan->accumulators;
   window_ = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes),
                                  "gradient accumulators");
   charge_ = memory::Charge(*context.ledger, memory::Purpose::accumulators, bytes);

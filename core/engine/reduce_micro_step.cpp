@@ -19,28 +19,23 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
       compute_(context.config->compute),
       format_(context.config->accumulator),
       whole_(context.config->stage == 0),
-      buffers_(std::max<uint64_t>(
-          1, std::min<uint64_t>(static_cast<uint64_t>(context.config->bucket_buffers),
-                                context.layout->buckets().size()))),
+      buffers_(context.plan->bucket_buffers),
       norms_(context.layout->buckets().size()),
       tickets_(buffers_) {
-  const auto create = [&](int64_t elements, kernels::Format format, Purpose purpose,
-                          const char* label, memory::Charge& charge) {
-    const int64_t bytes = elements * static_cast<int64_t>(kernels::size_of(format));
+  const Plan& plan = *context.plan;
+  const auto create = [&](int64_t bytes, Purpose purpose, const char* label,
+                          memory::Charge& charge) {
     auto window =
         comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
     charge = memory::Charge(*context.ledger, purpose, bytes);
     return window;
   };
-  ring_ = create(context.layout->largest_bucket() * static_cast<int64_t>(buffers_), compute_,
-                 Purpose::buckets, "gradient buckets", ring_charge_);
+  ring_ = create(plan.ring, Purpose::buckets, "gradient buckets", ring_charge_);
   if (whole_) {
-    whole_window_ = create(context.layout->trainable_elements(), format_, Purpose::accumulators,
-                           "gradient accumulators", whole_charge_);
+    whole_window_ =
+        create(plan.accumulators, Purpose::accumulators, "gradient accumulators", whole_charge_);
   } else {
-    shard_ = memory::Block(
-        *context.ledger, Purpose::accumulators,
-        context.layout->shard_elements() * static_cast<int64_t>(kernels::size_of(format_)));
+    shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators);
   }
   thread_ = start_thread("the gradients' reduction", [this] { serve(); });
 }

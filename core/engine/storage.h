@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of parameters and states on this rank.
 //
-// published: every parameter in the compute dtype.
-//   stage 0                     every rank has a copy
-//   ranks share memory          one copy, of which each rank writes its own slices
-//   else, stages 1 and 2        every rank has a copy, and publish() gathers the slices
-//   else, stage 3               every rank has its slices only, and an acquire gathers the
-//   parameter;
-//                               frozen parameters, which have no slices, are on every rank
+// published: every parameter in the compute dtype, at the place that plan.h calls its home.
 // master: the weight that the optimizer updates. Where its format is the compute dtype, the
 // published slice *is* the master and costs nothing.
 // states: exp_avg and exp_avg_sq of the owned pieces.
@@ -18,6 +12,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
+#include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 
@@ -27,7 +22,7 @@ class Storage {
  public:
   // Collective.
   Storage(comm::Communicator& comm, const layout::Model& model, const layout::Layout& layout,
-          const config::EngineConfig& config, memory::Ledger& ledger);
+          const config::EngineConfig& config, const Plan& plan, memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format compute() const { return compute_; }
   [[nodiscard]] kernels::Format master_format() const { return master_format_; }
@@ -49,12 +44,9 @@ class Storage {
   [[nodiscard]] std::byte* master(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg_sq(const layout::Piece& piece) const;
-  [[nodiscard]] bool has_separate_master() const { return static_cast<bool>(master_); }
+  [[nodiscard]] bool has_separate_master() const { return master_format_ != compute_; }
 
  private:
-  enum class Home : uint8_t { copy, shared, replica, slices };  // of the published parameters
-  [[nodiscard]] int64_t charged_elements(const comm::Communicator& comm) const;
-
   const layout::Layout& layout_;
   kernels::Format compute_, master_format_, exp_avg_format_, exp_avg_sq_format_;
   Home home_;

@@ -47,6 +47,8 @@ const OTR_VALUE_PUBLISHED = Int32(1)
 const OTR_VALUE_EXP_AVG = Int32(2)
 const OTR_VALUE_EXP_AVG_SQ = Int32(3)
 const OTR_VALUE_GRAD = Int32(4)
+const OTR_LAYOUT_OUTRIGGER = Int32(0)
+const OTR_LAYOUT_DEEPSPEED = Int32(1)
 const OTR_STEP_ACCUMULATED = Int32(1)
 const OTR_STEP_APPLIED = Int32(2)
 const OTR_STEP_SKIPPED = Int32(3)
@@ -154,6 +156,19 @@ struct otr_memory_entry
     purpose::Cstring
     resident_bytes::Int64
     peak_bytes::Int64
+end
+
+struct otr_estimate_options
+    struct_size::UInt32
+    world_size::Int32
+    rank::Int32
+    layout::Int32
+    separate_memory::Int32
+    grads_at_once::Int32
+    acquired_elements::Int64
+    widened_elements::Int64
+    output_elements::Int64
+    reserved::NTuple{6, UInt64}
 end
 
 struct otr_step_report
@@ -440,6 +455,16 @@ otr_engine_memory(engine, entries, inout_count) =
     ccall((:otr_engine_memory, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
         engine, entries, inout_count)
+
+otr_estimate_options_init(options, size) =
+    ccall((:otr_estimate_options_init, liboutrigger), Int32,
+        (Ptr{otr_estimate_options}, Csize_t),
+        options, size)
+
+otr_engine_estimate(engine, options, entries, inout_count) =
+    ccall((:otr_engine_estimate, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_estimate_options}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
+        engine, options, entries, inout_count)
 
 otr_pass_begin(engine, output_grads, count, info, out_pass) =
     ccall((:otr_pass_begin, liboutrigger), Int32,

@@ -131,6 +131,16 @@ TEST(CustomMemory, FollowsTheStageWithoutSharedMemory) {
       entries[0].struct_size = sizeof entries[0];
       ASSERT_OK(otr_engine_memory(engine.get(), entries, &count));
       EXPECT_EQ(entries[0].resident_bytes, (1 << 18) / (stage == 3 ? 2 : 1)) << entries[0].purpose;
+      otr_estimate_options options;
+      ASSERT_OK(otr_estimate_options_init(&options, sizeof options));
+      options.world_size = 2;
+      options.separate_memory = 1;
+      otr_memory_entry estimated[64] = {};
+      estimated[0].struct_size = sizeof estimated[0];
+      ASSERT_OK(otr_engine_estimate(engine.get(), &options, estimated, &count));
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(estimated[i].resident_bytes, entries[i].resident_bytes) << entries[i].purpose;
+      }
       otr_tensor whole;
       const int64_t id = 0;
       ASSERT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &whole));

@@ -58,6 +58,29 @@ TEST(StructInit, CallInfo) {
   });
 }
 
+TEST(StructInit, EstimateOptions) {
+  check_init<otr_estimate_options>(otr_estimate_options_init, [](const otr_estimate_options& o) {
+    EXPECT_EQ(o.world_size, 1);
+    EXPECT_EQ(o.rank, 0);
+    EXPECT_EQ(o.layout, OTR_LAYOUT_OUTRIGGER);
+    EXPECT_EQ(o.separate_memory, 0);
+    EXPECT_EQ(o.grads_at_once, 0);
+    EXPECT_EQ(o.acquired_elements + o.widened_elements + o.output_elements, 0);
+    expect_reserved_zero(o);
+  });
+}
+
+TEST(StructInit, CommTable) {
+  check_init<otr_comm_table>(otr_comm_table_init, [](const otr_comm_table& t) {
+    EXPECT_EQ(t.rank, 0);
+    EXPECT_EQ(t.world_size, 1);
+    EXPECT_EQ(t.user_data, nullptr);
+    EXPECT_TRUE(t.all_gather == nullptr && t.broadcast == nullptr && t.all_to_all == nullptr &&
+                t.duplicate == nullptr && t.abort == nullptr && t.destroy == nullptr);
+    expect_reserved_zero(t);
+  });
+}
+
 TEST(StructInit, ContextOptions) {
   check_init<otr_context_options>(otr_context_options_init, [](const otr_context_options& o) {
     EXPECT_EQ(o.log_level, OTR_LOG_WARNING);

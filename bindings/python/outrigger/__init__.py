@@ -239,6 +239,11 @@ class Engine(_Handle):
         """The ledger: a list of (purpose, resident bytes, peak bytes)."""
         return lowlevel.engine_memory(self.handle)
 
+    def estimate(self, **options):
+        """What one rank would hold for the parameters declared so far, as in memory. Options: world_size, rank,
+        layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements."""
+        return lowlevel.engine_estimate(self.handle, _options(lowlevel.EstimateOptions, options))
+
     def begin_pass(self, output_grads=(), tag=None, **info):
         """tag: another pass's, if the gradients come from there. Options: flags, stream."""
         return Pass(lowlevel.pass_begin(self.handle, output_grads, _tagged(tag, info)))

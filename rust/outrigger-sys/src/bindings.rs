@@ -80,6 +80,8 @@ pub const OTR_VALUE_EXP_AVG_SQ: i32 = 3;
 /// the window's mean gradient, unscaled and not clipped; between
 /// otr_engine_reduce and otr_engine_step
 pub const OTR_VALUE_GRAD: i32 = 4;
+pub const OTR_LAYOUT_OUTRIGGER: i32 = 0;
+pub const OTR_LAYOUT_DEEPSPEED: i32 = 1;
 /// not a boundary: gradients are kept, nothing was updated
 pub const OTR_STEP_ACCUMULATED: i32 = 1;
 /// parameters were updated and published
@@ -339,6 +341,29 @@ pub struct otr_memory_entry {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct otr_estimate_options {
+    pub struct_size: u32,
+    /// default 1
+    pub world_size: i32,
+    /// default 0, which is charged for frozen parameters of a shared copy
+    pub rank: i32,
+    /// OTR_LAYOUT_; default ours
+    pub layout: i32,
+    /// 1: ranks share no memory, as over a custom communicator; default 0
+    pub separate_memory: i32,
+    /// 1: the host hands all gradients over at once; default 0
+    pub grads_at_once: i32,
+    /// of parameters that the host has acquired at a time; default 0
+    pub acquired_elements: i64,
+    /// of them as float32 copies; default 0
+    pub widened_elements: i64,
+    /// of output gradients at a time; default 0
+    pub output_elements: i64,
+    pub reserved: [u64; 6],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct otr_step_report {
     pub struct_size: u32,
     /// OTR_STEP_
@@ -564,6 +589,14 @@ extern "C" {
     /// number there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few.
     /// Local. Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_estimate_options_init(options: *mut otr_estimate_options, size: usize) -> i32;
+    /// What one rank of world_size would hold for the parameters declared so far (their data may be
+    /// NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
+    /// ledger after commit, to the byte; peaks add what options say the host does, where gradients find
+    /// their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
+    /// formula. Local. Since: 0.1
+    pub fn otr_engine_estimate(engine: *const otr_engine, options: *const otr_estimate_options, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
     /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
     /// the host's backward runs. output_grads: count tensors of any shape and strides, float32,
     /// bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
