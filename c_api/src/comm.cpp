@@ -107,10 +107,7 @@ int32_t otr_comm_create_custom(otr_context* context, const otr_comm_table* table
     required(out_comm, "out_comm") = nullptr;
     const auto& kept = get(context, "context");
     const otr_comm_table read = read_struct(&required(table, "table"), otr_comm_table{}, "table");
-    if (read.world_size < 1 || read.rank < 0 || read.rank >= read.world_size) {
-      fail(OTR_E_ARGUMENT, "table has rank {} of world_size {}; legal is 0 to world_size - 1",
-           read.rank, read.world_size);
-    }
+    require_rank("table has", read.rank, read.world_size);
     if (read.all_gather == nullptr) fail(OTR_E_ARGUMENT, "table.all_gather is NULL");
     if (read.duplicate == nullptr) {
       fail(OTR_E_ARGUMENT,

@@ -133,10 +133,7 @@ int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) n
 int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
   return guard([&] {
     engine::Engine& e = engine_of(engine);
-    check_output(report, "report");
-    otr_step_report full{};
-    e.step(full);
-    write_output(report, full);
+    fill_output(report, "report", [&](otr_step_report& full) { e.step(full); });
     e.require_scalable();
   });
 }
@@ -144,10 +141,7 @@ int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
 int32_t otr_engine_reduce(otr_engine* engine, otr_step_report* report) noexcept {
   return guard([&] {
     engine::Engine& e = engine_of(engine);
-    check_output(report, "report");
-    otr_step_report full{};
-    e.reduce(full);
-    write_output(report, full);
+    fill_output(report, "report", [&](otr_step_report& full) { e.reduce(full); });
   });
 }
 
@@ -236,10 +230,7 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
   return guard([&] {
     const engine::Engine& e = engine_of(engine);
     const auto o = read_struct(options, estimate_defaults(), "options");
-    if (o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size) {
-      fail(OTR_E_ARGUMENT, "options have rank {} of world_size {}; legal is 0 to world_size - 1",
-           o.rank, o.world_size);
-    }
+    require_rank("options have", o.rank, o.world_size);
     if (o.layout != OTR_LAYOUT_OUTRIGGER && o.layout != OTR_LAYOUT_DEEPSPEED) {
       fail(OTR_E_ARGUMENT,
            "layout = {}; legal is OTR_LAYOUT_OUTRIGGER ({}) or OTR_LAYOUT_DEEPSPEED ({})", o.layout,

@@ -137,6 +137,23 @@ void write_output(T* out, T filled) {
   *out = filled;
 }
 
+// Fills *out, which may be NULL, from a call that writes a whole struct.
+template <typename T, typename Fill>
+void fill_output(T* out, const char* what, const Fill& fill) {
+  check_output(out, what);
+  T filled{};
+  fill(filled);
+  write_output(out, filled);
+}
+
+// `owner`: "table has", "options have".
+inline void require_rank(const char* owner, int32_t rank, int32_t world_size) {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    fail(OTR_E_ARGUMENT, "{} rank {} of world_size {}; legal is 0 to world_size - 1", owner, rank,
+         world_size);
+  }
+}
+
 template <typename T>
 int32_t init_struct(T* out, size_t size, const T& defaults, const char* what) noexcept {
   return guard([&] {

@@ -79,10 +79,7 @@ int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, i
     required_count(count, shards, "shards");
     std::vector<optimizer::Shard*> list;
     for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
-    check_output(report, "report");
-    otr_step_report full{};
-    o.step(list, full);
-    write_output(report, full);
+    fill_output(report, "report", [&](otr_step_report& full) { o.step(list, full); });
   });
 }
 

@@ -4,32 +4,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <stdexcept>
 
+#include "files.h"
 #include "outrigger.h"
 #include "say.h"
 
 namespace outrigger::tools {
-namespace {
-
-std::string read_all(std::istream& in) {
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-std::string read_config(const std::string& file) {
-  if (file == "-") return read_all(std::cin);
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(fmt::format("cannot open {}", file));
-  return read_all(in);
-}
-
-}  // namespace
-
 int check_config(const std::string& file, int world) {
-  const std::string text = read_config(file);
+  const std::string text = file == "-" ? read_all(std::cin) : read_file(file);
   size_t size = 0;
   int32_t status = otr_config_check(text.c_str(), world, nullptr, &size);
   std::string effective(size, '\0');

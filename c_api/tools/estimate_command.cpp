@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <functional>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
+#include "files.h"
 #include "outrigger.h"
 #include "shapes.h"
 
@@ -72,13 +71,6 @@ class Model {
   Owned<otr_engine> engine_{nullptr, otr_engine_destroy};
 };
 
-std::string read_text(const std::string& file) {
-  if (file.empty()) return "{}";
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(fmt::format("cannot open {}", file));
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 double free_gib() {
@@ -114,7 +106,7 @@ std::vector<Way> ways(int64_t stage) {
 }  // namespace
 
 int estimate(const EstimateRequest& request) {
-  const std::string text = read_text(request.config);
+  const std::string text = request.config.empty() ? "{}" : read_file(request.config);
   const std::vector<NamedShape> shapes = read_shapes(request.model);
   const Model model(text, shapes);
   int64_t parameters = 0;

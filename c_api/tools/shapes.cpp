@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "files.h"
 
 namespace outrigger::tools {
 namespace {
@@ -140,8 +141,7 @@ std::vector<NamedShape> read_shapes(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(file, "cannot be opened");
   if (file.ends_with(".safetensors")) return from_safetensors(file, in);
-  const Json json =
-      parse(file, {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()});
+  const Json json = parse(file, read_all(in));
   if (json.contains("model_type") && json["model_type"].is_string()) {
     const auto type = json["model_type"].get<std::string>();
     const Config config(file, json);

@@ -222,11 +222,8 @@ class CustomCommunicator final : public Communicator {
     });
     for (size_t r = 1; r < calls.size(); ++r) {
       if (calls[r].number == calls[0].number && calls[r].same_call(calls[0])) continue;
-      fate_->fail_with(Error(
-          OTR_E_MISMATCH,
-          fmt::format("ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; "
-                      "all ranks must make the same calls in the same order",
-                      current_.number, name_, calls[0].text(), r, calls[r].text())));
+      fate_->fail_with(Error(OTR_E_MISMATCH, disagreement(current_.number, name_, calls[0],
+                                                          static_cast<int64_t>(r), calls[r])));
     }
   }
 

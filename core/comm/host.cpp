@@ -109,12 +109,8 @@ void HostCommunicator::compare_calls() {
   const Operation first = call_of(0);
   int32_t other = 1;
   while (other < world_ - 1 && call_of(other).same_call(first)) other++;
-  fail_job(
-      OTR_E_MISMATCH, other,
-      fmt::format(
-          "ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks "
-          "must make the same calls in the same order",
-          current_.number, name_, first.text(), other, call_of(other).text()));
+  fail_job(OTR_E_MISMATCH, other,
+           disagreement(current_.number, name_, first, other, call_of(other)));
 }
 
 // ---- Operations

@@ -52,6 +52,14 @@ std::string Operation::text() const {
   return fmt::format("operation of unknown kind {}", static_cast<uint32_t>(kind));
 }
 
+std::string disagreement(uint64_t number, std::string_view name, const Operation& first,
+                         int64_t rank, const Operation& other) {
+  return fmt::format(
+      "ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks must "
+      "make the same calls in the same order",
+      number, name, first.text(), rank, other.text());
+}
+
 void PostedOperation::store(const Operation& operation) {
   std::array<uint64_t, kWords> words;
   std::memcpy(words.data(), &operation, sizeof(operation));

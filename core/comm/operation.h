@@ -40,6 +40,11 @@ struct Operation {
   [[nodiscard]] std::string text() const;
 };
 
+// Why a group ends whose rank `other` does not call what rank 0 does, `name` being its channel.
+[[nodiscard]] std::string disagreement(uint64_t number, std::string_view name,
+                                       const Operation& first, int64_t rank,
+                                       const Operation& other);
+
 // An Operation in shared memory. Reading while the owner writes is allowed (for diagnostics): words
 // are atomic, so the worst is a mixture of two operations.
 class PostedOperation {

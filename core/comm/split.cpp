@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "core/comm/gather_values.h"
 #include "core/comm/host.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
@@ -19,18 +20,11 @@ struct Wish {
   int32_t color, key;
 };
 
-template <typename T>
-std::vector<T> gather(Communicator& comm, const std::vector<T>& mine, std::string_view label) {
-  std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
-  return all;
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> split(Communicator& comm, int32_t color, int32_t key) {
   const std::vector<Wish> wishes =
-      gather(comm, std::vector<Wish>{{color, key}}, "split a communicator");
+      gather_values(comm, std::vector<Wish>{{color, key}}, "split a communicator");
   std::vector<std::pair<int32_t, int32_t>> order;  // key, rank
   for (size_t rank = 0; rank < wishes.size(); ++rank) {
     if (color >= 0 && wishes[rank].color == color) {
@@ -65,7 +59,7 @@ std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32
       made[static_cast<size_t>(members[i])] = reinterpret_cast<uintptr_t>(ranks[i].release());
     }
   }
-  const std::vector<uintptr_t> all = gather(*this, made, "split a communicator");
+  const std::vector<uintptr_t> all = gather_values(*this, made, "split a communicator");
   for (int32_t rank = 0; rank < world_; ++rank) {
     const uintptr_t mine = all[static_cast<size_t>(rank * world_ + rank_)];
     if (mine != 0) return std::unique_ptr<Communicator>(reinterpret_cast<Communicator*>(mine));

@@ -9,20 +9,15 @@
 #include <string_view>
 
 #include "core/comm/free_memory.h"
+#include "core/comm/gather_values.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
 
 namespace outrigger::engine {
-namespace {
 
-// Every rank's vector; all have the same length.
-template <typename T>
-std::vector<T> gather(comm::Communicator& comm, const std::vector<T>& mine,
-                      std::string_view label) {
-  std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
-  return all;
-}
+using comm::gather_values;
+
+namespace {
 
 // The first rank and index whose value differs from rank 0's.
 struct Difference {
@@ -91,7 +86,7 @@ void Engine::compare_over_ranks() {
   for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
   const std::vector<uint64_t> summary{hashes.size(),
                                       XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
-  const std::vector<uint64_t> summaries = gather(*control_, summary, "compare declarations");
+  const std::vector<uint64_t> summaries = gather_values(*control_, summary, "compare declarations");
   if (first_difference(summaries, summary.size()).rank < 0) return;
 
   size_t longest = 0;
@@ -99,12 +94,12 @@ void Engine::compare_over_ranks() {
     longest = std::max<size_t>(longest, summaries[i]);
   hashes.resize(longest, 0);
   const Difference found =
-      first_difference(gather(*control_, hashes, "compare declarations"), longest);
+      first_difference(gather_values(*control_, hashes, "compare declarations"), longest);
   constexpr size_t kText = 400;
   std::string mine = found.index < lines.size() ? lines[found.index] : "nothing";
   mine.resize(kText, '\0');
   const std::vector<char> texts =
-      gather(*control_, std::vector<char>(mine.begin(), mine.end()), "compare declarations");
+      gather_values(*control_, std::vector<char>(mine.begin(), mine.end()), "compare declarations");
   const auto text_of = [&](int32_t rank) {
     const char* text = texts.data() + static_cast<size_t>(rank) * kText;
     return std::string_view(text, strnlen(text, kText));
@@ -130,10 +125,10 @@ void Engine::require_memory() {
   const int64_t initial =  // given back before the first step
       ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
   const std::vector<Need> all =
-      gather(*control_,
-             std::vector<Need>{{ledger_.on_touch() - initial, initial,
-                                static_cast<int64_t>(std::min(free.bytes, most))}},
-             "compare memory");
+      gather_values(*control_,
+                    std::vector<Need>{{ledger_.on_touch() - initial, initial,
+                                       static_cast<int64_t>(std::min(free.bytes, most))}},
+                    "compare memory");
   const bool one_host = control_->shares_memory();
   Need worst{0, 0, std::numeric_limits<int64_t>::max()};
   for (const Need& need : all) {
@@ -163,8 +158,9 @@ void Engine::require_memory() {
 void Engine::compare_initial_values() {
   std::vector<uint64_t> hashes;
   for (const Initial& initial : initial_) hashes.push_back(initial.hash);
-  const Difference found = first_difference(gather(*control_, hashes, "compare initial values"),
-                                            std::max<size_t>(1, hashes.size()));
+  const Difference found =
+      first_difference(gather_values(*control_, hashes, "compare initial values"),
+                       std::max<size_t>(1, hashes.size()));
   if (found.rank < 0) return;
   fail(OTR_E_MISMATCH,
        "initial values of parameter \"{}\" differ between rank 0 and rank {}: seed all ranks "

@@ -144,8 +144,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Place;
   [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
   void require_writable(int32_t value, const char* call) const;
-  void write_pieces(const layout::Parameter& root, const Place& place, const float* values,
-                    int64_t first, int64_t count);
+  [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
+  void write_piece(const Place& place, const layout::Piece& piece, const float* values);
+  void write_weight(const layout::Piece& piece, const float* values);
   void replaced_gradient(const layout::Parameter& root);
   // From `values` (all of root's elements, float32) to the master and published
   // elements here.
@@ -212,7 +213,7 @@ void Engine::collective(const Body& body) {
     poison(error);
     throw;
   } catch (const std::bad_alloc&) {
-    poison(Error(OTR_E_OUT_OF_MEMORY, "memory ran out in a collective call."));
+    poison(Error(OTR_E_OUT_OF_MEMORY, "memory ran out in a collective call"));
     throw;
   } catch (const std::exception& error) {
     poison(Error(OTR_E_INTERNAL, error.what()));

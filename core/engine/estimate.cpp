@@ -12,10 +12,6 @@ namespace {
 
 using Entries = std::array<Entry, memory::kPurposes + 1>;
 
-int64_t bytes_of(int64_t elements, kernels::Format format) {
-  return elements * static_cast<int64_t>(kernels::size_of(format));
-}
-
 void add(Entries& entries, Purpose purpose, int64_t resident, int64_t peak) {
   for (Entry* entry : {&entries.at(static_cast<size_t>(purpose)), &entries.back()}) {
     entry->resident += resident;

@@ -97,4 +97,11 @@ kernels::NormSum fold_slice(Workers& workers, const SliceFold& slice, Nonfinite&
   return norm;
 }
 
+kernels::NormSum norm_of(Workers& workers, const void* data, kernels::Format format, int64_t count,
+                         int64_t flat) {
+  return over_chunks(workers, count, [&](int64_t begin, int64_t n, kernels::NormSum& sum, int32_t) {
+    kernels::sum_of_squares(sum, at(data, begin, format), format, n, flat + begin);
+  });
+}
+
 }  // namespace outrigger::engine

@@ -30,4 +30,8 @@ struct SliceFold {
 // Returns the norm of the stored accumulator; notes in `origin` where a non-finite sum came from.
 kernels::NormSum fold_slice(Workers& workers, const SliceFold& slice, Nonfinite& origin);
 
+// The norm of stored values alone.
+kernels::NormSum norm_of(Workers& workers, const void* data, kernels::Format format, int64_t count,
+                         int64_t flat);
+
 }  // namespace outrigger::engine

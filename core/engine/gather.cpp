@@ -11,6 +11,18 @@ namespace outrigger::engine {
 
 using kernels::Format;
 
+void gather_pieces(comm::Communicator& comm, const std::vector<layout::Layout::Owned>& owners,
+                   size_t element_bytes,
+                   const std::function<const std::byte*(const layout::Piece&)>& piece_at,
+                   std::byte* whole, std::string_view label) {
+  for (const auto& [rank, piece] : owners) {
+    std::byte* part = whole + static_cast<size_t>(piece.first) * element_bytes;
+    const size_t bytes = static_cast<size_t>(piece.count) * element_bytes;
+    if (rank == comm.rank()) std::copy_n(piece_at(piece), bytes, part);
+    comm.broadcast({part, bytes}, rank, label);
+  }
+}
+
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
                comm::Communicator& comm, memory::Ledger& ledger, Workers& workers)
     : model_(&model),
@@ -35,14 +47,10 @@ const std::byte* Gather::published(int64_t root) {
 }
 
 void Gather::gather(int64_t root) {
-  const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-  std::byte* to = entries_[static_cast<size_t>(root)].gathered.data();
-  for (const auto& [rank, piece] : layout_->owners(*model_, root)) {
-    std::byte* part = to + piece.first * size;
-    const auto bytes = static_cast<size_t>(piece.count * size);
-    if (rank == comm_->rank()) std::copy_n(storage_->published(piece), bytes, part);
-    comm_->broadcast({part, bytes}, rank, "acquire a parameter");
-  }
+  gather_pieces(
+      *comm_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
+      [this](const layout::Piece& piece) { return storage_->published(piece); },
+      entries_[static_cast<size_t>(root)].gathered.data(), "acquire a parameter");
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {

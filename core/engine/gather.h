@@ -4,6 +4,8 @@
 // do in the same order. Gathered parameters and float32 copies live until their release.
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "core/context/workers.h"
@@ -12,6 +14,12 @@
 #include "outrigger.h"
 
 namespace outrigger::engine {
+
+// A whole parameter of `element_bytes` an element, from its owners' pieces. Collective.
+void gather_pieces(comm::Communicator& comm, const std::vector<layout::Layout::Owned>& owners,
+                   size_t element_bytes,
+                   const std::function<const std::byte*(const layout::Piece&)>& piece_at,
+                   std::byte* whole, std::string_view label);
 
 class Gather {
  public:

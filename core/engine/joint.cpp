@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "core/comm/gather_values.h"
 #include "core/engine/step.h"
 #include "core/optimizer/adam.h"
 
@@ -21,14 +22,6 @@ struct JointFacts {
   int32_t status = OTR_OK;
   char text[480] = {};  // of the failure
 };
-
-std::vector<JointFacts> exchange(comm::Communicator* joint, const JointFacts& mine) {
-  if (joint == nullptr) return {mine};
-  std::vector<JointFacts> all(static_cast<size_t>(joint->size()));
-  joint->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
-                    "agree on a joint step");
-  return all;
-}
 
 }  // namespace
 
@@ -85,7 +78,8 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     mine.clip = clip;
   }
 
-  const std::vector<JointFacts> all = exchange(joint, mine);
+  std::vector<JointFacts> all{mine};
+  if (joint != nullptr) all = comm::gather_values(*joint, all, "agree on a joint step");
   if (trouble) throw Error(*trouble);
   double squares = 0, clip = mine.clip;
   bool skip = false;

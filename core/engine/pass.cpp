@@ -118,8 +118,8 @@ const layout::Parameter& Pass::target(int64_t id) const {
   }
   if (root.frozen) {
     fail(OTR_E_STATE,
-         "parameter \"{}\" (id {}) is frozen for now and takes no gradient: leave it out, or call "
-         "otr_engine_set_trainable before the window",
+         "parameter \"{}\" (id {}) was frozen by otr_engine_set_trainable and takes no gradient: "
+         "leave it out, or thaw it before the window",
          engine_->model_.at(id).name, id);
   }
   return root;

@@ -4,14 +4,6 @@
 #include <algorithm>
 
 namespace outrigger::engine {
-namespace {
-
-int64_t bytes_of_elements(int64_t elements, kernels::Format format) {
-  return elements * static_cast<int64_t>(kernels::size_of(format));
-}
-
-}  // namespace
-
 Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, int32_t rank,
            bool shares_memory)
     : home(config.stage == 0   ? Home::copy
@@ -26,24 +18,24 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, int
   const int64_t elements = home == Home::shared   ? shard + (rank == 0 ? frozen : 0)
                            : home == Home::slices ? shard + frozen
                                                   : all;
-  published = bytes_of_elements(elements, config.compute);
-  shared_published = bytes_of_elements(all, config.compute);
+  published = engine::bytes_of(elements, config.compute);
+  shared_published = engine::bytes_of(all, config.compute);
   const int64_t owned = home == Home::copy ? trainable : shard;
   const config::OptimizerConfig& states = config.optimizer;
   if (states.master.format != config.compute) {
-    master = bytes_of_elements(owned, states.master.format);
+    master = engine::bytes_of(owned, states.master.format);
   }
-  exp_avg = bytes_of_elements(owned, states.exp_avg.format);
-  exp_avg_sq = bytes_of_elements(owned, states.exp_avg_sq.format);
+  exp_avg = engine::bytes_of(owned, states.exp_avg.format);
+  exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
   const bool boundary = config.order == config::Order::boundary;
   accumulators =
-      bytes_of_elements(boundary || config.stage == 0 ? trainable : shard, config.accumulator);
+      engine::bytes_of(boundary || config.stage == 0 ? trainable : shard, config.accumulator);
   const int64_t largest = layout.largest_bucket();
   if (!boundary) {
-    ring = bytes_of_elements(largest * static_cast<int64_t>(bucket_buffers), config.compute);
+    ring = engine::bytes_of(largest * static_cast<int64_t>(bucket_buffers), config.compute);
   }
   if (!shares_memory) {
-    received = bytes_of_elements(largest, boundary ? config.accumulator : config.compute);
+    received = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   }
 }
 

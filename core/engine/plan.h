@@ -18,6 +18,10 @@ namespace outrigger::engine {
 //   slices    else, stage 3: every rank has its slices, and the frozen parameters, which have none
 enum class Home : uint8_t { copy, shared, replica, slices };
 
+[[nodiscard]] inline int64_t bytes_of(int64_t elements, kernels::Format format) {
+  return elements * static_cast<int64_t>(kernels::size_of(format));
+}
+
 struct Plan {
   Plan(const layout::Layout& layout, const config::EngineConfig& config, int32_t rank,
        bool shares_memory);

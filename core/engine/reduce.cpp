@@ -69,7 +69,7 @@ kernels::NormSum Reducer::norm() const {
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
     const int64_t flat = bucket.begin + context_.rank * bucket.slice;
     const layout::Piece slice{-1, 0, bucket.slice, flat, bucket.shard};
-    kernels::sum_of_squares(sum, gradient(slice), format, bucket.slice, flat);
+    kernels::merge(sum, norm_of(*context_.workers, gradient(slice), format, bucket.slice, flat));
   }
   return sum;
 }

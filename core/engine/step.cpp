@@ -9,6 +9,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/comm/gather_values.h"
 #include "core/optimizer/adam.h"
 
 namespace outrigger::engine {
@@ -52,8 +53,7 @@ void Engine::agree_on_window() {
   const WindowFacts mine{passes_in_window_, micro_steps_ + 1,
                          XXH3_64bits(values.data(), values.size() * sizeof(double)),
                          XXH3_64bits(frozen.data(), frozen.size())};
-  std::vector<WindowFacts> all(static_cast<size_t>(control_->size()));
-  control_->all_gather(bytes_of(mine), std::as_writable_bytes(std::span(all)), "begin a step");
+  const auto all = comm::gather_values(*control_, std::vector{mine}, "begin a step");
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].step != all[0].step || all[rank].passes != all[0].passes) {
       fail(OTR_E_MISMATCH,

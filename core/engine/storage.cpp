@@ -8,10 +8,6 @@ using kernels::Format;
 using memory::Block;
 using memory::Purpose;
 
-int64_t bytes_of(int64_t elements, Format format) {
-  return elements * static_cast<int64_t>(kernels::size_of(format));
-}
-
 std::byte* at(const Block& block, int64_t element, Format format) {
   return block.data() + bytes_of(element, format);
 }

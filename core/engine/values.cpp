@@ -2,7 +2,7 @@
 // Whole parameters and states, in and out: for checks, exports and piecewise initialisation.
 #include <algorithm>
 #include <functional>
-#include <span>
+#include <optional>
 
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
@@ -73,26 +73,21 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   const tensor::View view = view_for(model_.at(id), out, "output tensor");
   const Place place = place_of(root, value);
   if (root.count == 0) return;
-  const int64_t flat = layout_->place(root.root).flat;
-  const auto size = static_cast<int64_t>(kernels::size_of(place.format));
   const std::byte* here = value == OTR_VALUE_PUBLISHED ? storage_->whole(root.root)
                           : storage_->sharded()        ? nullptr
-                                                : place.at({root.root, 0, root.count, flat, flat});
+                                                       : place.at(*local_piece(root.root));
   if (here != nullptr && place.factor == 1) {
     tensor::write(view, here, place.format);
     return;
   }
-  const Block whole(ledger_, Purpose::windows, root.count * size);
+  const int64_t bytes = bytes_of(root.count, place.format);
+  const Block whole(ledger_, Purpose::windows, bytes);
   if (here != nullptr) {
-    std::copy_n(here, root.count * size, whole.data());
+    std::copy_n(here, bytes, whole.data());
   } else {
     collective([&] {
-      for (const auto& [rank, piece] : layout_->owners(model_, root.root)) {
-        std::byte* part = whole.data() + piece.first * size;
-        const auto bytes = static_cast<size_t>(piece.count * size);
-        if (rank == control_->rank()) std::copy_n(place.at(piece), bytes, part);
-        control_->broadcast({part, bytes}, rank, "read a parameter");
-      }
+      gather_pieces(*control_, layout_->owners(model_, root.root), kernels::size_of(place.format),
+                    place.at, whole.data(), "read a parameter");
     });
   }
   if (place.factor == 1) {
@@ -105,24 +100,36 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   tensor::write(view, scaled.data(), Format::float32);
 }
 
-// Writes `values` (float32, `count` elements from `first`) over the pieces of the parameter that
-// lie here.
-void Engine::write_pieces(const layout::Parameter& root, const Place& place, const float* values,
-                          int64_t first, int64_t count) {
+// A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
+std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
+  const layout::Parameter& parameter = model_.at(root);
+  if (!parameter.trainable || parameter.count == 0) return {};
+  if (!storage_->sharded()) {
+    const int64_t flat = layout_->place(root).flat;
+    return layout::Piece{root, 0, parameter.count, flat, flat};
+  }
+  for (const auto& [rank, piece] : layout_->owners(model_, root)) {
+    if (rank == control_->rank()) return piece;
+  }
+  return {};
+}
+
+// Writes the piece's float32 values.
+void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
   const auto factor = static_cast<float>(1 / place.factor);
-  for (const layout::Piece& piece : storage_->pieces()) {
-    if (piece.parameter != root.root) continue;
-    const int64_t begin = std::max(first, piece.first);
-    const int64_t end = std::min(first + count, piece.first + piece.count);
-    if (begin >= end) continue;
-    std::byte* to = place.at(piece) +
-                    (begin - piece.first) * static_cast<int64_t>(kernels::size_of(place.format));
-    const float* from = values + (begin - first);
-    if (factor == 1) {
-      kernels::convert(to, place.format, from, Format::float32, end - begin);
-    } else {
-      kernels::scale(to, place.format, from, Format::float32, factor, end - begin);
-    }
+  if (factor == 1) {
+    kernels::convert(place.at(piece), place.format, values, Format::float32, piece.count);
+  } else {
+    kernels::scale(place.at(piece), place.format, values, Format::float32, factor, piece.count);
+  }
+}
+
+// The same for a weight: the master, and the published value beside it.
+void Engine::write_weight(const layout::Piece& piece, const float* values) {
+  const layout::Parameter& root = model_.at(piece.parameter);
+  write_piece(place_of(root, OTR_VALUE_PUBLISHED), piece, values);
+  if (storage_->has_separate_master()) {
+    write_piece(place_of(root, OTR_VALUE_MASTER), piece, values);
   }
 }
 
@@ -157,13 +164,11 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
     const auto* floats = reinterpret_cast<const float*>(values.data());
     if (weight) {
       store(root.root, floats);
-    } else {
-      write_pieces(root, place_of(root, value), floats, 0, root.count);
+      storage_->publish(*control_);
+    } else if (const auto piece = local_piece(root.root)) {
+      write_piece(place_of(root, value), *piece, floats + piece->first);
     }
-    if (value == OTR_VALUE_GRAD) {
-      replaced_gradient(root);
-    }
-    if (weight) storage_->publish(*control_);
+    if (value == OTR_VALUE_GRAD) replaced_gradient(root);
     control_->barrier("write a parameter");
     if (weight) gather_->refresh(root.root);
   });
@@ -176,13 +181,9 @@ void Engine::replaced_gradient(const layout::Parameter& root) {
 
 void Engine::local_range(int64_t id, int64_t& first, int64_t& count) const {
   require(State::committed, "otr_engine_local_range");
-  first = count = 0;
-  const layout::Parameter& root = model_.root(id);
-  for (const layout::Piece& piece : storage_->pieces()) {
-    if (piece.parameter != root.root) continue;
-    first = piece.first;  // a parameter lies in one bucket, so it has one piece here at most
-    count = piece.count;
-  }
+  const auto piece = local_piece(model_.root(id).root);
+  first = piece ? piece->first : 0;
+  count = piece ? piece->count : 0;
 }
 
 void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool write,
@@ -191,8 +192,8 @@ void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool wr
   const layout::Parameter& root = model_.root(id);
   const Place place = place_of(root, value);
   if (write) require_writable(value, call);
-  int64_t first = 0, count = 0;
-  local_range(id, first, count);
+  const auto piece = local_piece(root.root);
+  const int64_t count = piece ? piece->count : 0;
   const tensor::View view =
       tensor::check(t, fmt::format("the local part of \"{}\"", model_.at(id).name));
   if (view.shape.size() != 1 || view.count != count) {
@@ -202,39 +203,28 @@ void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool wr
   if (count == 0) return;
   const Block values(ledger_, Purpose::windows, count * 4);
   if (!write) {
-    for (const layout::Piece& piece : storage_->pieces()) {
-      if (piece.parameter != root.root) continue;
-      kernels::scale(values.data(), Format::float32, place.at(piece), place.format,
-                     static_cast<float>(place.factor), count);
-    }
+    kernels::scale(values.data(), Format::float32, place.at(*piece), place.format,
+                   static_cast<float>(place.factor), count);
     tensor::write(view, values.data(), Format::float32);
     return;
   }
   tensor::read(values.data(), Format::float32, view);
   const auto* floats = reinterpret_cast<const float*>(values.data());
-  write_pieces(root, place, floats, first, count);
-  if (value == OTR_VALUE_MASTER && storage_->has_separate_master()) {
-    write_pieces(root, place_of(root, OTR_VALUE_PUBLISHED), floats, first, count);
+  if (value == OTR_VALUE_MASTER) {
+    write_weight(*piece, floats);
+  } else {
+    write_piece(place, *piece, floats);
   }
   if (value == OTR_VALUE_GRAD) replaced_gradient(root);
 }
 
 void Engine::store(int64_t root, const float* values) {
   const layout::Parameter& parameter = model_.at(root);
-  const auto convert = [&](std::byte* to, Format format, int64_t first, int64_t count) {
-    kernels::convert(to, format, values + first, Format::float32, count);
-  };
-  if (!parameter.trainable) {
-    if (storage_->writes_frozen()) {
-      convert(storage_->whole(root), storage_->compute(), 0, parameter.count);
-    }
-    return;
-  }
-  for (const layout::Piece& piece : storage_->pieces()) {
-    if (piece.parameter != root) continue;
-    convert(storage_->published(piece), storage_->compute(), piece.first, piece.count);
-    if (!storage_->has_separate_master()) continue;
-    convert(storage_->master(piece), storage_->master_format(), piece.first, piece.count);
+  if (const auto piece = local_piece(root)) {
+    write_weight(*piece, values + piece->first);
+  } else if (!parameter.trainable && storage_->writes_frozen()) {
+    kernels::convert(storage_->whole(root), storage_->compute(), values, Format::float32,
+                     parameter.count);
   }
 }
 

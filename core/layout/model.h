@@ -18,7 +18,7 @@ struct Parameter {
   int64_t root = 0;   // own id, or the id whose storage this name shares
   int32_t group = 0;  // index into Model::groups
   bool trainable = true;
-  bool frozen = false;        // trainable, but left alone for now; a root's holds for its aliases
+  bool frozen = false;        // trainable, but not in this window; a root's holds for its aliases
   int32_t declared = 1;       // contributions of this name in one pass
   int32_t contributions = 1;  // expected in one pass: a root's includes its aliases'
 };
