@@ -94,6 +94,7 @@ enum {
   OTR_E_HOST = -19,          /* a callback of the host reported failure */
   OTR_E_INTERRUPTED = -20,   /* the host asked a waiting call to end */
   OTR_E_LOSS_SCALE = -21,    /* gradients overflow at the smallest loss scale */
+  OTR_E_DEVICE_FAULT = -22,  /* a device failed; what was on it is lost */
   OTR_E_INTERNAL = -99       /* a fault of this library; please report it with the text */
 };
 
@@ -125,7 +126,12 @@ OTR_API const char *otr_build_info(void) OTR_NOEXCEPT;
  */
 
 /* Device types and dtype codes have DLPack's numbers. */
-enum { OTR_DEVICE_CPU = 1, OTR_DEVICE_CUDA = 2, OTR_DEVICE_CUDA_HOST = 3 };
+enum {
+  OTR_DEVICE_CPU = 1,
+  OTR_DEVICE_CUDA = 2,
+  OTR_DEVICE_CUDA_HOST = 3,
+  OTR_DEVICE_EXTENSION = 12 /* of a plugin with no number of its own, such as "simulated" */
+};
 enum { OTR_DTYPE_INT = 0, OTR_DTYPE_UINT = 1, OTR_DTYPE_FLOAT = 2, OTR_DTYPE_BFLOAT = 4 };
 
 typedef struct otr_device {
@@ -173,7 +179,7 @@ typedef struct otr_call_info {
   uint32_t struct_size;
   uint32_t flags;    /* the OTR_ flags that the function names; 0 for none */
   uint64_t stream;   /* the stream in whose order the tensors are used, numbered as DLPack does; 0
-                        on a CPU */
+                        on a CPU. It lives until the step that ends the window */
   double loss_scale; /* multiplied into the gradients; 1: none; 0: no tag, the gradients are the
                         caller's own */
   int32_t accumulation; /* with a tag: number of accumulation steps they were divided by; 0: they
@@ -218,6 +224,43 @@ OTR_API int32_t otr_context_create(const otr_context_options *options,
 
 /* Children keep working: they hold the context. Any thread. Since: 0.1 */
 OTR_API void otr_context_destroy(otr_context *context) OTR_NOEXCEPT;
+
+/* ---- Devices ------------------------------------------------------------------------------------
+ */
+
+/* Loads a plugin that drives a kind of device: by its name ("cuda", "simulated"), which is looked
+ * for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
+ * folders; or by a path that contains '/'. Again: nothing. "cuda" is loaded by itself when it is
+ * needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
+ * of another release. Since: 0.1 */
+OTR_API int32_t otr_context_load_plugin(otr_context *context, const char *name) OTR_NOEXCEPT;
+
+/* Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+ * Since: 0.1 */
+OTR_API int32_t otr_device_count(otr_context *context, int32_t device_type,
+                                 int32_t *out_count) OTR_NOEXCEPT;
+
+/* A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
+ * "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
+ * "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
+ * OTR_E_NOT_FOUND lists the names. Since: 0.1 */
+OTR_API int32_t otr_device_set_value(otr_context *context, otr_device device, const char *name,
+                                     double value) OTR_NOEXCEPT;
+
+/* Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
+ * more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1 */
+OTR_API int32_t otr_device_allocate(otr_context *context, otr_device device, size_t bytes,
+                                    void **out_data) OTR_NOEXCEPT;
+
+/* Gives memory of otr_device_allocate back, once the device has done what it was given before.
+ * data may be NULL. Any thread. Since: 0.1 */
+OTR_API int32_t otr_device_free(otr_context *context, otr_device device, void *data) OTR_NOEXCEPT;
+
+/* to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
+ * one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
+ * 0.1 */
+OTR_API int32_t otr_tensor_copy(otr_context *context, const otr_tensor *to,
+                                const otr_tensor *from) OTR_NOEXCEPT;
 
 /* ---- Communicators -----------------------------------------------------------------------------
  */
@@ -367,6 +410,13 @@ typedef struct otr_engine otr_engine;
  */
 OTR_API int32_t otr_engine_create(otr_comm *comm, const char *config_json,
                                   otr_engine **out_engine) OTR_NOEXCEPT;
+
+/* Puts the engine on a device (or back on the CPU): its parameters, and the gradients that the host
+ * gives, are tensors there. Master weights, moments and summed gradients are there too, or, with
+ * zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
+ * was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
+ * configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1 */
+OTR_API int32_t otr_engine_set_device(otr_engine *engine, otr_device device) OTR_NOEXCEPT;
 
 typedef struct otr_param_options {
   uint32_t struct_size;
@@ -531,7 +581,7 @@ OTR_API int32_t otr_config_check(const char *config_json, int32_t world_size, ch
 
 typedef struct otr_memory_entry {
   uint32_t struct_size;
-  uint32_t reserved0;
+  int32_t device_type;    /* whose memory: OTR_DEVICE_ */
   const char *purpose;    /* "published parameters", "master weights", …; static */
   int64_t resident_bytes; /* now. A block that ranks of one host share is charged by slices, so the
                              sum over ranks counts it once */
@@ -539,9 +589,10 @@ typedef struct otr_memory_entry {
 } otr_memory_entry;
 
 /* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
- * of the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the
- * number there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few.
- * Local. Since: 0.1 */
+ * of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+ * *inout_count entries, each with its struct_size set in the first; out, the number there are.
+ * entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
+ */
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 

@@ -10,15 +10,15 @@
 namespace outrigger::c_api {
 
 // Reads a call's info and refuses what this version cannot honour; `flags` are the ones the call
-// knows.
-inline otr_call_info read_call_info(const otr_call_info* info, uint32_t flags) {
+// knows; on_host: the engine's tensors are the CPU's.
+inline otr_call_info read_call_info(const otr_call_info* info, uint32_t flags, bool on_host) {
   otr_call_info defaults{};
   defaults.struct_size = sizeof defaults;
   const otr_call_info read = read_struct(info, defaults, "info");
   if ((read.flags & ~flags) != 0) {
     fail(OTR_E_ARGUMENT, "info.flags = {:#x}; this call knows {:#x}", read.flags, flags);
   }
-  if (read.stream != 0) {
+  if (read.stream != 0 && on_host) {
     fail(OTR_E_UNSUPPORTED, "info.stream = {}; CPU tensors have no stream: it must be 0",
          read.stream);
   }

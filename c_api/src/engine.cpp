@@ -46,27 +46,33 @@ otr_estimate_options estimate_defaults() {
   return o;
 }
 
-void write_entries(const std::array<memory::Entry, memory::kPurposes + 1>& ledger,
+void write_entries(const engine::MemoryEntries& memory, const otr_device& device,
                    otr_memory_entry* entries, size_t* inout_count) {
+  const bool on_host = device.device_type == OTR_DEVICE_CPU;
+  const size_t needed = memory.host.size() * (on_host ? 1 : 2);
   size_t& count = required(inout_count, "inout_count");
   const size_t given = count;
-  count = ledger.size();
+  count = needed;
   if (entries == nullptr && given == 0) return;
   required(entries, "entries");
-  if (given < ledger.size()) {
-    fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, ledger.size());
+  if (given < needed) {
+    fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, needed);
   }
   const size_t stride = entries->struct_size;
   if (stride != sizeof(otr_memory_entry)) {
     fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride,
          sizeof(otr_memory_entry));
   }
-  for (size_t i = 0; i < ledger.size(); ++i) {
+  for (size_t i = 0; i < needed; ++i) {
+    const size_t purpose = i % memory.host.size();
+    const bool host = i < memory.host.size();
+    const memory::Entry& entry = (host ? memory.host : memory.device).at(purpose);
     entries[i] = {};
     entries[i].struct_size = sizeof(otr_memory_entry);
-    entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(i));
-    entries[i].resident_bytes = ledger[i].resident;
-    entries[i].peak_bytes = ledger[i].peak;
+    entries[i].device_type = host ? OTR_DEVICE_CPU : device.device_type;
+    entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(purpose));
+    entries[i].resident_bytes = entry.resident;
+    entries[i].peak_bytes = entry.peak;
   }
 }
 
@@ -84,6 +90,10 @@ int32_t otr_engine_create(otr_comm* comm, const char* config_json,
     *out_engine = new otr_engine(std::make_shared<engine::Engine>(
         kept->context, kept->communicator, config_json == nullptr ? "" : config_json));
   });
+}
+
+int32_t otr_engine_set_device(otr_engine* engine, otr_device device) noexcept {
+  return guard([&] { engine_of(engine).set_device(device); });
 }
 
 int32_t otr_engine_add_parameter(otr_engine* engine, const char* name, const otr_tensor* initial,
@@ -218,7 +228,12 @@ int32_t otr_config_check(const char* config_json, int32_t world_size, char* buff
 
 int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
                           size_t* inout_count) noexcept {
-  return guard([&] { write_entries(engine_of(engine).ledger().entries(), entries, inout_count); });
+  return guard([&] {
+    const engine::Engine& e = engine_of(engine);
+    const memory::Ledger& ledger = e.ledger();
+    write_entries({ledger.entries(memory::Place::host), ledger.entries(memory::Place::device)},
+                  e.device(), entries, inout_count);
+  });
 }
 
 int32_t otr_estimate_options_init(otr_estimate_options* options, size_t size) noexcept {
@@ -245,6 +260,6 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
     write_entries(e.estimate({o.world_size, o.rank, o.separate_memory == 0,
                               o.layout == OTR_LAYOUT_DEEPSPEED, o.acquired_elements,
                               o.widened_elements, o.output_elements, o.grads_at_once != 0}),
-                  entries, inout_count);
+                  e.device(), entries, inout_count);
   });
 }

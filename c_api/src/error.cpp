@@ -74,6 +74,7 @@ const char* otr_status_name(int32_t status) noexcept {
     OTR_NAME(OTR_E_HOST);
     OTR_NAME(OTR_E_INTERRUPTED);
     OTR_NAME(OTR_E_LOSS_SCALE);
+    OTR_NAME(OTR_E_DEVICE_FAULT);
     OTR_NAME(OTR_E_INTERNAL);
 #undef OTR_NAME
     default:

@@ -56,8 +56,8 @@ int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count
     const auto& e = get(engine, "engine");
     required_count(count, ids, "ids");
     required_count(count, out_tensors, "out_tensors");
-    const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32);
-    e->acquire(ids, count, (read.flags & OTR_ACQUIRE_FLOAT32) != 0, out_tensors);
+    const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
+    e->acquire(ids, count, (read.flags & OTR_ACQUIRE_FLOAT32) != 0, read.stream, out_tensors);
   });
 }
 
@@ -65,7 +65,7 @@ int32_t otr_engine_release(otr_engine* engine, const int64_t* ids, int64_t count
                            const otr_call_info* info) noexcept {
   return guard([&] {
     const auto& e = get(engine, "engine");
-    read_call_info(info, OTR_ACQUIRE_FLOAT32);
+    read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
     e->release(ids, required_count(count, ids, "ids"));
   });
 }
@@ -74,7 +74,7 @@ int32_t otr_engine_prefetch(otr_engine* engine, const int64_t* ids, int64_t coun
                             const otr_call_info* info) noexcept {
   return guard([&] {
     const auto& e = get(engine, "engine");
-    read_call_info(info, OTR_ACQUIRE_FLOAT32);
+    read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
     e->prefetch(ids, required_count(count, ids, "ids"));
   });
 }

@@ -16,9 +16,9 @@ int32_t otr_pass_begin(otr_engine* engine, const otr_tensor* output_grads, int64
     required(out_pass, "out_pass") = nullptr;
     const auto& e = get(engine, "engine");
     required_count(count, output_grads, "output_grads");
-    const otr_call_info read = read_call_info(info, OTR_PASS_KEEP_DTYPE);
-    *out_pass = new otr_pass(
-        e->begin_pass(output_grads, count, tag_of(read), (read.flags & OTR_PASS_KEEP_DTYPE) != 0));
+    const otr_call_info read = read_call_info(info, OTR_PASS_KEEP_DTYPE, e->on_host());
+    *out_pass = new otr_pass(e->begin_pass(output_grads, count, tag_of(read),
+                                           (read.flags & OTR_PASS_KEEP_DTYPE) != 0, read.stream));
   });
 }
 
@@ -73,8 +73,8 @@ int32_t otr_pass_add_grad(otr_pass* pass, int64_t id, const otr_tensor* grad,
                           const otr_call_info* info) noexcept {
   return guard([&] {
     const auto& p = get(pass, "pass");
-    const otr_call_info read = read_call_info(info, 0);
-    p->add_grad(id, required(grad, "grad"), tag_of(read));
+    const otr_call_info read = read_call_info(info, 0, p->on_host());
+    p->add_grad(id, required(grad, "grad"), tag_of(read), read.stream);
   });
 }
 

@@ -17,6 +17,7 @@ using kernels::Rounding;
 
 enum class Order : uint8_t { micro_step, boundary };  // when gradients are reduced over ranks
 enum class Unused : uint8_t { skip, zero };           // a parameter without gradient on all ranks
+enum class EngineKind : uint8_t { cpu, device };      // where parameters and gradients live
 enum class Initial : uint8_t { rank0, verify };  // commit: rank 0's values win, or must be equal
 
 struct StateFormat {
@@ -63,13 +64,15 @@ struct EngineConfig {
   Unused unused = Unused::skip;
   Initial initial = Initial::rank0;
   bool check_overflow = true;         // skip the step on Inf/NaN
+  bool offload_optimizer = false;     // accumulators, master and moments in host memory
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each
 };
 
 // Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text:
 // defaults.
-[[nodiscard]] EngineConfig parse_engine(std::string_view json, int32_t world);
+[[nodiscard]] EngineConfig parse_engine(std::string_view json, int32_t world,
+                                        EngineKind kind = EngineKind::cpu);
 [[nodiscard]] OptimizerConfig parse_optimizer(std::string_view json);
 
 // Sets a hyperparameter by its public name with the range check of the parser. Throws

@@ -8,11 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "core/config/config.h"
+
 namespace outrigger::config {
 
 enum class Device : uint8_t { none, cpu, nvme };
 enum class Autocast : uint8_t { off, bfloat16, float16 };
-enum class EngineKind : uint8_t { cpu, device };  // where parameters and gradients live
 
 // What a configuration asks for.
 struct Combination {

@@ -82,13 +82,13 @@ void report_accepted(Values& values) {
 
 }  // namespace
 
-EngineConfig parse_engine(std::string_view json, int32_t world) {
+EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind) {
   if (world < 1) fail(OTR_E_ARGUMENT, "world size {} is not legal; it is at least 1", world);
   Values values = check(parse_document(json), Form::engine);
   default_clipping(values);
   resolve_old_keys(values);
   resolve_batch(values, world);
-  apply_legality(values, EngineKind::cpu);
+  apply_legality(values, kind);
   check_pairs(values);
 
   EngineConfig config;
@@ -115,6 +115,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world) {
       values.text("outrigger.initial_values") == "verify" ? Initial::verify : Initial::rank0;
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
+  config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
   report_accepted(values);
   config.effective_json = effective_json(values);
   config.warnings = std::move(values.warnings);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/device/registry.h"
 #include "outrigger.h"
 
 namespace outrigger {
@@ -16,11 +17,13 @@ class Context {
 
   [[nodiscard]] int32_t workers() const { return workers_; }  // threads per engine
   void log(int32_t level, const std::string& text) const;
+  [[nodiscard]] device::Registry& devices() { return devices_; }
 
  private:
   otr_context_options options_;
   int32_t workers_;
   mutable std::mutex log_mutex_;
+  device::Registry devices_;
 };
 
 }  // namespace outrigger

@@ -58,12 +58,22 @@ void Engine::commit() {
     const int32_t workers = config_.workers > 0 ? config_.workers : context_->workers();
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
-    plan_.emplace(*layout_, config_, comm_->rank(), comm_->shares_memory());
-    storage_ = std::make_unique<Storage>(*control_, model_, *layout_, config_, *plan_, ledger_);
-    reducer_ = make_reducer(
-        {comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, workers_.get()},
-        comm_->duplicate("gradients"));
-    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, ledger_, *workers_);
+    host_ = std::make_unique<device::Host>(*workers_);
+    plan_.emplace(*layout_, config_,
+                  Machine{comm_->rank(), comm_->shares_memory(), device_ != nullptr});
+    device::Device* const front = device_ ? device_.get() : host_.get();
+    devices_ = {front, plan_->offloaded() ? host_.get() : front};
+    storage_ =
+        std::make_unique<Storage>(*control_, model_, *layout_, config_, *plan_, devices_, ledger_);
+    reducer_ =
+        make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, devices_},
+                     comm_->duplicate("gradients"));
+    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, ledger_, *front);
+    update_staging_ = memory::Block(ledger_, memory::Purpose::buckets, plan_->update_staging);
+    if (update_staging_) {
+      update_pinned_ = device::Pinned(*front, update_staging_.data(),
+                                      static_cast<size_t>(plan_->update_staging));
+    }
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();
     distribute_initial_values();
@@ -81,6 +91,7 @@ void Engine::commit() {
 
 void Engine::compare_over_ranks() {
   std::vector<std::string> lines = lines_of(config_.effective_json);
+  lines.push_back(fmt::format("device type = {}", device().device_type));
   for (std::string& line : model_.lines()) lines.push_back(std::move(line));
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
@@ -182,7 +193,7 @@ void Engine::distribute_initial_values() {
     store(id, reinterpret_cast<const float*>(initial.values.data()));
     initial.values = {};
   }
-  storage_->publish(*control_);
+  storage_->publish();
   control_->barrier("initial values");
 }
 

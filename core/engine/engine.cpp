@@ -37,6 +37,7 @@ Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communica
                std::string_view config_json)
     : context_(std::move(context)),
       comm_(std::move(comm)),
+      config_json_(config_json),
       config_(config::parse_engine(config_json, comm_->size())),
       groups_{config_.optimizer},
       scaler_(config_.loss_scaling) {
@@ -71,6 +72,23 @@ void Engine::require_no_pass(const char* call) const {
   }
 }
 
+void Engine::set_device(const otr_device& device) {
+  require(State::declared, "otr_engine_set_device");
+  if (model_.size() > 0) {
+    fail(OTR_E_STATE,
+         "otr_engine_set_device: {} parameters are declared already; choose the device before the "
+         "first",
+         model_.size());
+  }
+  const bool host = device.device_type == OTR_DEVICE_CPU;
+  std::shared_ptr<device::Device> opened = host ? nullptr : context_->devices().open(device);
+  // Which precisions need offload depends on where the parameters are.
+  config_ = config::parse_engine(config_json_, comm_->size(),
+                                 host ? config::EngineKind::cpu : config::EngineKind::device);
+  groups_ = {config_.optimizer};
+  device_ = std::move(opened);
+}
+
 void Engine::set_boundary(int32_t boundary) {
   require_healthy("otr_engine_set_boundary");
   if (boundary < OTR_BOUNDARY_CONFIGURED || boundary > OTR_BOUNDARY_YES) {
@@ -102,8 +120,25 @@ void Engine::set_trainable(int64_t id, bool trainable) {
 }
 
 void Engine::poison(const Error& error) noexcept {
+  // The other ranks cannot know of this one's device: they are told.
+  if (error.status() == OTR_E_DEVICE_FAULT && control_) control_->abort(error.what());
   const std::lock_guard lock(failure_mutex_);
   if (!failure_) failure_ = error;
+}
+
+void Engine::note_stream(device::Stream stream) {
+  if (!device_) return;
+  const std::lock_guard lock(stream_mutex_);
+  callers_streams_.insert(stream);
+}
+
+void Engine::await_streams() {
+  if (!device_) return;
+  const std::lock_guard lock(stream_mutex_);
+  for (const device::Stream stream : callers_streams_) {
+    device_->wait(device_->own_stream(), device_->record(stream));
+  }
+  callers_streams_.clear();
 }
 
 void Engine::check() {
@@ -124,7 +159,8 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   require(State::declared, "otr_engine_add_parameter");
   if (name.empty())
     fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
-  const tensor::View view = tensor::check(initial, fmt::format("the value of \"{}\"", name), false);
+  const tensor::View view =
+      tensor::check(initial, fmt::format("the value of \"{}\"", name), false, device());
   layout::Parameter parameter;
   parameter.name = name;
   parameter.shape = view.shape;
@@ -136,7 +172,7 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   const bool verify = config_.initial == config::Initial::verify;
   if (options.alias_of < 0 && view.data != nullptr && (comm_->rank() == 0 || verify)) {
     memory::Block values(ledger_, memory::Purpose::initial, view.count * 4);
-    tensor::read(values.data(), kernels::Format::float32, view);
+    read_tensor(view, reinterpret_cast<float*>(values.data()));
     initial_values.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
     if (comm_->rank() == 0) initial_values.values = std::move(values);
   } else if (options.alias_of < 0 && verify) {
@@ -166,6 +202,9 @@ void Engine::finalize() {
   gather_.reset();
   reducer_.reset();
   storage_.reset();
+  update_pinned_ = {};
+  update_staging_ = {};
+  host_.reset();
   workers_.reset();
   control_.reset();
 }
@@ -186,15 +225,20 @@ void Engine::leave() noexcept {
   gather_.reset();
   reducer_.reset();
   storage_.reset();
+  update_pinned_ = {};
+  update_staging_ = {};
+  host_.reset();
   workers_.reset();
   control_.reset();
   comm_.reset();
 }
 
-void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
+void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
+                     otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
-  if (control_->shares_memory() || config_.stage < 3) {
-    gather_->acquire(ids, count, as_float32, out);
+  note_stream(stream);
+  if (plan_->home != Home::slices) {
+    on_device([&] { gather_->acquire(ids, count, as_float32, out); });
     return;
   }
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -25,7 +26,7 @@
 #include "core/config/config.h"
 #include "core/context/context.h"
 #include "core/context/error.h"
-#include "core/context/workers.h"
+#include "core/device/host.h"
 #include "core/engine/gather.h"
 #include "core/engine/plan.h"
 #include "core/engine/reduce.h"
@@ -34,6 +35,7 @@
 #include "core/layout/model.h"
 #include "core/memory/ledger.h"
 #include "core/optimizer/loss_scaler.h"
+#include "core/threads/workers.h"
 
 namespace outrigger::engine {
 
@@ -45,6 +47,11 @@ struct ParameterOptions {
   int64_t alias_of = -1;
   std::string group = "default";
   int32_t contributions = 1;
+};
+
+// By purpose, and the total; of the host, and of the device where the engine is on one.
+struct MemoryEntries {
+  std::array<memory::Entry, memory::kPurposes + 1> host{}, device{};
 };
 
 // What the declared parameters would need.
@@ -67,6 +74,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Engine& operator=(const Engine&) = delete;
 
   // Life.
+  // Before the first parameter: parameters and gradients are on this device from now on.
+  void set_device(const otr_device& device);
   int64_t add_parameter(const std::string& name, const otr_tensor& initial,
                         const ParameterOptions& options);
   void commit();
@@ -82,7 +91,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::shared_lock<std::shared_mutex> lock_model() const {
     return std::shared_lock(life_mutex_);
   }
-  void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
+  void acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
+               otr_tensor* out);
   void release(const int64_t* ids, int64_t count);
   void prefetch(const int64_t* ids, int64_t count);
   void read_value(int64_t id, int32_t value, const otr_tensor& out);
@@ -95,14 +105,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_group_value(const std::string& group, const std::string& name, double value);
   [[nodiscard]] double group_value(const std::string& group, const std::string& name) const;
   [[nodiscard]] const config::EngineConfig& config() const { return config_; }
+  // Where the host's tensors are.
+  [[nodiscard]] otr_device device() const { return device_ ? device_->id() : tensor::kHost; }
+  [[nodiscard]] bool on_host() const { return !device_; }
   [[nodiscard]] memory::Ledger& ledger() { return ledger_; }
   [[nodiscard]] const memory::Ledger& ledger() const { return ledger_; }
-  [[nodiscard]] std::array<memory::Entry, memory::kPurposes + 1> estimate(
-      const Estimate& wanted) const;
+  [[nodiscard]] MemoryEntries estimate(const Estimate& wanted) const;
 
   // Backward and step.
   std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count, const Tag& tag,
-                                   bool keep_dtype);
+                                   bool keep_dtype, device::Stream stream);
   void reduce(otr_step_report& report);
   void step(otr_step_report& report);
   // One step of all of them, or of none; joint: a group of the ranks of all engines, or null if
@@ -131,6 +143,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require(State state, const char* call) const;
   void require_no_pass(const char* call) const;
   void poison(const Error& error) noexcept;
+  // Runs a local part: a failure of the device in it poisons the engine.
+  template <typename Body>
+  auto on_device(const Body& body) -> decltype(body());
   // Runs a collective part: a failure in it poisons the engine.
   template <typename Body>
   void collective(const Body& body);
@@ -146,11 +161,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_writable(int32_t value, const char* call) const;
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
   void write_piece(const Place& place, const layout::Piece& piece, const float* values);
+  void access_local(int64_t id, int32_t value, const otr_tensor& t, bool write, const char* call);
+  void put(device::Device& device, void* to, kernels::Format format, const float* values,
+           int64_t count, double factor);
+  // All elements of the tensor as float32, in host memory.
+  void read_tensor(const tensor::View& from, float* values);
+  // And back: into a tensor of the host or of the device.
+  void write_tensor(const tensor::View& to, const void* values, kernels::Format format);
   void write_weight(const layout::Piece& piece, const float* values);
   void replaced_gradient(const layout::Parameter& root);
   // From `values` (all of root's elements, float32) to the master and published
   // elements here.
   void store(int64_t root, const float* values);
+
+  // The next step comes after what was given to this stream before it. Any thread.
+  void note_stream(device::Stream stream);
+  void await_streams();
 
   // pass.cpp: what turns gradients with this tag into gradients of a pass of this engine.
   [[nodiscard]] double factor_for(const Tag& tag) const;
@@ -166,12 +192,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finish_step(otr_step_report& report, const Decision& decision);
   void report_decision(otr_step_report& report, const Decision& decision) const;
   void report_counts(otr_step_report& report) const;
+  [[nodiscard]] bool is_updated(const Decision& decision, int64_t root) const;
+  [[nodiscard]] std::vector<kernels::Adam> updates(const Decision& decision) const;
+  [[nodiscard]] kernels::UpdateCount update_offloaded(std::span<const kernels::Adam> pieces);
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<comm::Communicator> comm_;  // the caller's; given back at commit for duplicates
   std::unique_ptr<comm::Communicator> control_;
+  std::string config_json_;
   config::EngineConfig config_;
   std::vector<config::OptimizerConfig> groups_;  // by group index
   memory::Ledger ledger_;
@@ -181,16 +211,24 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // What a query from any thread reads while add_parameter, commit or finalize change it.
   mutable std::shared_mutex life_mutex_;
 
+  std::shared_ptr<device::Device> device_;  // null: the host
+
   // From commit on.
   std::unique_ptr<Workers> workers_;
+  std::unique_ptr<device::Host> host_;
+  Devices devices_{};
   std::unique_ptr<layout::Layout> layout_;
   std::optional<Plan> plan_;
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<Gather> gather_;
+  memory::Block update_staging_;
+  device::Pinned update_pinned_;
   std::vector<kernels::RandomStream> streams_;  // by root
   std::vector<int64_t> updates_;                // updates of each root so far
 
+  std::mutex stream_mutex_;
+  std::set<device::Stream> callers_streams_;  // of this window; guarded by stream_mutex_
   std::atomic<int64_t> open_passes_{0};
   int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0, steps_in_window_ = 0;
   int32_t boundary_ = OTR_BOUNDARY_CONFIGURED;
@@ -204,6 +242,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;  // guarded by failure_mutex_
 };
+
+template <typename Body>
+auto Engine::on_device(const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.status() == OTR_E_DEVICE_FAULT) poison(error);
+    throw;
+  }
+}
 
 template <typename Body>
 void Engine::collective(const Body& body) {

@@ -10,29 +10,32 @@ using memory::Purpose;
 
 namespace {
 
-using Entries = std::array<Entry, memory::kPurposes + 1>;
-
-void add(Entries& entries, Purpose purpose, int64_t resident, int64_t peak) {
+void add(MemoryEntries& all, memory::Place place, Purpose purpose, int64_t resident, int64_t peak) {
+  auto& entries = place == memory::Place::host ? all.host : all.device;
   for (Entry* entry : {&entries.at(static_cast<size_t>(purpose)), &entries.back()}) {
     entry->resident += resident;
     entry->peak += resident + peak;
   }
 }
 
-Entries ours(const layout::Layout& layout, const config::EngineConfig& config, const Estimate& e) {
-  const Plan plan(layout, config, e.rank, e.shares_memory);
-  Entries entries{};
+MemoryEntries ours(const layout::Layout& layout, const config::EngineConfig& config,
+                   const Estimate& e, bool on_device) {
+  const Plan plan(layout, config, {e.rank, e.shares_memory, on_device});
+  MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
-    add(entries, purpose, plan.bytes_of(purpose), 0);
+    for (const memory::Place place : {memory::Place::host, memory::Place::device}) {
+      add(entries, place, purpose, plan.bytes_of(purpose, place), 0);
+    }
   }
   int64_t windows = 0;
   if (plan.home == Home::slices) windows += bytes_of(e.acquired, config.compute);
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
-  add(entries, Purpose::windows, 0, windows);
-  add(entries, Purpose::outputs, 0, e.outputs * 4);
+  add(entries, plan.front, Purpose::windows, 0, windows);
+  add(entries, plan.front, Purpose::outputs, 0, e.outputs * 4);
   if (e.grads_at_once) {
-    add(entries, Purpose::scratch, 0, bytes_of(layout.trainable_elements(), config.compute));
+    add(entries, plan.front, Purpose::scratch, 0,
+        bytes_of(layout.trainable_elements(), config.compute));
   }
   return entries;
 }
@@ -40,36 +43,41 @@ Entries ours(const layout::Layout& layout, const config::EngineConfig& config, c
 // Parameters, gradients, master weights, moments; during the step the master's gradients, too. The
 // optimizer's part is divided from stage 1 on, gradients from stage 2 on, parameters at stage 3.
 // (DeepSpeed 0.19.8; its figures for 6.86e9 parameters on 4 ranks are in the test.)
-Entries deepspeeds(int64_t elements, const config::EngineConfig& config, int32_t world) {
+MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, int32_t world,
+                         bool on_device) {
+  using memory::Place;
+  const Place front = on_device ? Place::device : Place::host;
+  const Place back = on_device && !config.offload_optimizer ? Place::device : Place::host;
   const auto share = [&](int32_t from_stage) {
     return config.stage >= from_stage ? (elements + world - 1) / world : elements;
   };
   const config::OptimizerConfig& states = config.optimizer;
-  Entries entries{};
-  add(entries, Purpose::published, bytes_of(share(3), config.compute), 0);
-  add(entries, Purpose::accumulators, bytes_of(share(2), config.accumulator), 0);
+  MemoryEntries entries;
+  add(entries, front, Purpose::published, bytes_of(share(3), config.compute), 0);
+  add(entries, back, Purpose::accumulators, bytes_of(share(2), config.accumulator), 0);
   // At float32 compute the parameters are the master.
   if (config.compute != kernels::Format::float32) {
-    add(entries, Purpose::master, bytes_of(share(1), states.master.format), 0);
+    add(entries, back, Purpose::master, bytes_of(share(1), states.master.format), 0);
   }
-  add(entries, Purpose::exp_avg, bytes_of(share(1), states.exp_avg.format), 0);
-  add(entries, Purpose::exp_avg_sq, bytes_of(share(1), states.exp_avg_sq.format), 0);
-  add(entries, Purpose::scratch, 0, bytes_of(share(1), states.master.format));
+  add(entries, back, Purpose::exp_avg, bytes_of(share(1), states.exp_avg.format), 0);
+  add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), states.exp_avg_sq.format), 0);
+  add(entries, back, Purpose::scratch, 0, bytes_of(share(1), states.master.format));
   return entries;
 }
 
 }  // namespace
 
-std::array<Entry, memory::kPurposes + 1> Engine::estimate(const Estimate& wanted) const {
+MemoryEntries Engine::estimate(const Estimate& wanted) const {
   if (wanted.deepspeed) {
     int64_t elements = 0;
     for (int64_t id = 0; id < model_.size(); ++id) {
       const layout::Parameter& p = model_.at(id);
       if (p.root == id && p.trainable) elements += p.count;
     }
-    return deepspeeds(elements, config_, wanted.world);
+    return deepspeeds(elements, config_, wanted.world, device_ != nullptr);
   }
-  return ours(layout::Layout(model_, wanted.world, config_.bucket_elements), config_, wanted);
+  return ours(layout::Layout(model_, wanted.world, config_.bucket_elements), config_, wanted,
+              device_ != nullptr);
 }
 
 }  // namespace outrigger::engine

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/gather.h"
 
-#include <algorithm>
 #include <unordered_map>
+#include <vector>
 
 #include "core/context/error.h"
 #include "core/tensor/tensor.h"
@@ -11,26 +11,39 @@ namespace outrigger::engine {
 
 using kernels::Format;
 
-void gather_pieces(comm::Communicator& comm, const std::vector<layout::Layout::Owned>& owners,
-                   size_t element_bytes,
+void gather_pieces(comm::Communicator& comm, device::Device& device,
+                   const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
                    std::byte* whole, std::string_view label) {
+  std::vector<std::byte> bounce;  // of a device's memory, which ranks do not exchange directly
   for (const auto& [rank, piece] : owners) {
     std::byte* part = whole + static_cast<size_t>(piece.first) * element_bytes;
     const size_t bytes = static_cast<size_t>(piece.count) * element_bytes;
-    if (rank == comm.rank()) std::copy_n(piece_at(piece), bytes, part);
-    comm.broadcast({part, bytes}, rank, label);
+    std::byte* on_host = part;
+    if (!device.is_host()) {
+      bounce.resize(bytes);
+      on_host = bounce.data();
+    }
+    if (rank == comm.rank()) {
+      device.download(on_host, piece_at(piece), bytes, device.own_stream());
+      device.synchronize(device.own_stream());
+    }
+    comm.broadcast({on_host, bytes}, rank, label);
+    if (!device.is_host()) {
+      device.upload(part, on_host, bytes, device.own_stream());
+      device.synchronize(device.own_stream());
+    }
   }
 }
 
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-               comm::Communicator& comm, memory::Ledger& ledger, Workers& workers)
+               comm::Communicator& comm, memory::Ledger& ledger, device::Device& device)
     : model_(&model),
       layout_(&layout),
       storage_(&storage),
       comm_(&comm),
       ledger_(&ledger),
-      workers_(&workers),
+      device_(&device),
       entries_(static_cast<size_t>(model.size())) {}
 
 const std::byte* Gather::published(int64_t root) {
@@ -40,7 +53,7 @@ const std::byte* Gather::published(int64_t root) {
   memory::Block& gathered = entries_[static_cast<size_t>(root)].gathered;
   if (!gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size);
+    gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size, device_);
     gather(root);
   }
   return gathered.data();
@@ -48,7 +61,7 @@ const std::byte* Gather::published(int64_t root) {
 
 void Gather::gather(int64_t root) {
   gather_pieces(
-      *comm_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
+      *comm_, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
       [this](const layout::Piece& piece) { return storage_->published(piece); },
       entries_[static_cast<size_t>(root)].gathered.data(), "acquire a parameter");
 }
@@ -57,28 +70,23 @@ otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   const layout::Parameter& parameter = model_->at(id);
   const std::byte* whole = published(parameter.root);
   if (!as_float32 || storage_->compute() == Format::float32) {
-    return tensor::make(const_cast<std::byte*>(whole), storage_->compute(), parameter.shape);
+    return tensor::make(const_cast<std::byte*>(whole), storage_->compute(), parameter.shape,
+                        device_->id());
   }
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
   if (!widened) {
     const int64_t bytes = model_->at(parameter.root).count * int64_t{4};
-    widened = memory::Block(*ledger_, memory::Purpose::windows, bytes);
+    widened = memory::Block(*ledger_, memory::Purpose::windows, bytes, device_);
     widen(parameter.root);
   }
-  return tensor::make(widened.data(), Format::float32, parameter.shape);
+  return tensor::make(widened.data(), Format::float32, parameter.shape, device_->id());
 }
 
 void Gather::widen(int64_t root) {
-  constexpr int64_t kChunk = int64_t{1} << 16;
-  const int64_t count = model_->at(root).count;
-  const std::byte* whole = published(root);
-  std::byte* widened = entries_[static_cast<size_t>(root)].widened.data();
-  const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
-    const int64_t begin = task * kChunk;
-    kernels::convert(widened + begin * 4, Format::float32, whole + begin * size,
-                     storage_->compute(), std::min(kChunk, count - begin));
-  });
+  device_->convert(entries_[static_cast<size_t>(root)].widened.data(), Format::float32,
+                   published(root), storage_->compute(), 1, model_->at(root).count,
+                   device_->own_stream());
+  device_->synchronize(device_->own_stream());
 }
 
 void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {

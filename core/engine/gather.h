@@ -8,23 +8,23 @@
 #include <string_view>
 #include <vector>
 
-#include "core/context/workers.h"
 #include "core/engine/storage.h"
 #include "core/layout/model.h"
 #include "outrigger.h"
 
 namespace outrigger::engine {
 
-// A whole parameter of `element_bytes` an element, from its owners' pieces. Collective.
-void gather_pieces(comm::Communicator& comm, const std::vector<layout::Layout::Owned>& owners,
-                   size_t element_bytes,
+// A whole parameter of `element_bytes` an element, from its owners' pieces, all on `device`.
+// Collective.
+void gather_pieces(comm::Communicator& comm, device::Device& device,
+                   const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
                    std::byte* whole, std::string_view label);
 
 class Gather {
  public:
   Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-         comm::Communicator& comm, memory::Ledger& ledger, Workers& workers);
+         comm::Communicator& comm, memory::Ledger& ledger, device::Device& device);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes.
   void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
@@ -51,7 +51,7 @@ class Gather {
   const Storage* storage_;
   comm::Communicator* comm_;
   memory::Ledger* ledger_;
-  Workers* workers_;
+  device::Device* device_;
   std::vector<Entry> entries_;  // by root
 };
 

@@ -2,19 +2,20 @@
 #include "core/engine/pass.h"
 
 #include "core/context/error.h"
-#include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
 
 std::shared_ptr<Pass> Engine::begin_pass(const otr_tensor* output_grads, int64_t count,
-                                         const Tag& tag, bool keep_dtype) {
+                                         const Tag& tag, bool keep_dtype, device::Stream stream) {
   require(State::committed, "otr_pass_begin");
   if (reduced_) {
     fail(OTR_E_STATE,
          "otr_pass_begin: otr_engine_reduce has closed this window; call otr_engine_step first");
   }
   check();
-  return std::make_shared<Pass>(shared_from_this(), output_grads, count, tag, keep_dtype);
+  return on_device([&] {
+    return std::make_shared<Pass>(shared_from_this(), output_grads, count, tag, keep_dtype, stream);
+  });
 }
 
 double Engine::factor_for(const Tag& tag) const {
@@ -32,8 +33,9 @@ double Engine::factor_for(const Tag& tag) const {
 }
 
 Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count,
-           const Tag& tag, bool keep_dtype)
-    : engine_(std::move(engine)), scale_(engine_->factor_for(tag)) {
+           const Tag& tag, bool keep_dtype, device::Stream stream)
+    : engine_(std::move(engine)), scale_(engine_->factor_for(tag)), stream_(stream) {
+  engine_->note_stream(stream);
   const int32_t own = engine_->config_.divide_at_step ? 0 : engine_->config_.accumulation_steps;
   tag_ = {engine_->scaler_.scale(), tag.accumulation > 0 ? tag.accumulation : own,
           engine_->mean_ranks()};
@@ -49,33 +51,36 @@ Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64
 void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
   using kernels::Format;
   const auto index = static_cast<int64_t>(outputs_.size());
-  const tensor::View view = tensor::check(grad, fmt::format("output gradient {}", index));
+  const std::string what = fmt::format("output gradient {}", index);
+  tensor::require_device(grad, what, front().id());
+  const tensor::View view = tensor::check(grad, what, true, front().id());
   const bool keep = keep_dtype && view.format != Format::float64;
   Output output{view.shape, keep ? view.format : Format::float32, {}};
-  const auto bytes = view.count * static_cast<int64_t>(kernels::size_of(output.format));
-  output.values = memory::Block(engine_->ledger_, memory::Purpose::outputs, bytes);
-  tensor::read(output.values.data(), output.format, view, static_cast<float>(scale_));
-  if (scale_ > 1 && seed_overflow_ < 0) {
-    const auto nonfinite = [&](const void* values) {
-      kernels::NormSum sum;
-      kernels::sum_of_squares(sum, values, output.format, view.count, 0);
-      return sum.nonfinite;
-    };
-    const int64_t scaled = nonfinite(output.values.data());
-    if (scaled > 0) {
-      const memory::Block unscaled(engine_->ledger_, memory::Purpose::scratch, bytes);
-      tensor::read(unscaled.data(), output.format, view);
-      if (nonfinite(unscaled.data()) < scaled) {
-        seed_overflow_ = index;
-        engine_->context_->log(
-            OTR_LOG_WARNING,
-            fmt::format("output gradient {} is finite, but not in {} after it is multiplied by {} "
-                        "(loss scale {}): this window will be skipped",
-                        index, tensor::name_of(output.format), scale_, engine_->scaler_.scale()));
-      }
-    }
+  const int64_t bytes = bytes_of(view.count, output.format);
+  output.values = memory::Block(engine_->ledger_, memory::Purpose::outputs, bytes, &front());
+  front().read(output.values.data(), output.format, view, static_cast<float>(scale_), stream_);
+  if (scale_ > 1 && seed_overflow_ < 0 && overflows(output, view)) {
+    seed_overflow_ = index;
+    engine_->context_->log(
+        OTR_LOG_WARNING,
+        fmt::format("output gradient {} is finite, but not in {} after it is multiplied by {} "
+                    "(loss scale {}): this window will be skipped",
+                    index, tensor::name_of(output.format), scale_, engine_->scaler_.scale()));
   }
   outputs_.push_back(std::move(output));
+}
+
+bool Pass::overflows(const Output& output, const tensor::View& given) const {
+  const auto nonfinite = [&](const memory::Block& values) {
+    front().synchronize(stream_);
+    return front().norm(values.data(), output.format, given.count, 0).nonfinite;
+  };
+  const int64_t scaled = nonfinite(output.values);
+  if (scaled == 0) return false;
+  const memory::Block unscaled(engine_->ledger_, memory::Purpose::scratch,
+                               bytes_of(given.count, output.format), &front());
+  front().read(unscaled.data(), output.format, given, 1, stream_);
+  return nonfinite(unscaled) < scaled;
 }
 
 Pass::~Pass() {
@@ -93,19 +98,23 @@ otr_tensor Pass::output_grad(int64_t index) const {
          outputs_.size());
   }
   const Output& output = outputs_[static_cast<size_t>(index)];
-  return tensor::make(output.values.data(), output.format, output.shape);
+  return tensor::make(output.values.data(), output.format, output.shape, front().id());
 }
 
 void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
-  const tensor::View source = tensor::check(from, "the scaled gradient");
-  const tensor::View target = tensor::check(to, "the output tensor");
+  tensor::require_device(from, "the scaled gradient", front().id());
+  tensor::require_device(to, "the output tensor", front().id());
+  const tensor::View source = tensor::check(from, "the scaled gradient", true, front().id());
+  const tensor::View target = tensor::check(to, "the output tensor", true, front().id());
   if (source.shape != target.shape) {
     fail(OTR_E_SHAPE, "the scaled gradient has shape {}, the output tensor {}: they must be equal",
          tensor::text_of(source.shape), tensor::text_of(target.shape));
   }
-  const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4);
-  tensor::read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_));
-  tensor::write(target, values.data(), kernels::Format::float32);
+  const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4,
+                             &front());
+  front().read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_),
+               stream_);
+  front().write(target, values.data(), kernels::Format::float32, stream_);
 }
 
 const layout::Parameter& Pass::target(int64_t id) const {
@@ -130,22 +139,25 @@ otr_tensor Pass::slot(int64_t id) {
   require_open("otr_pass_get_slot");
   const layout::Parameter& root = target(id);
   void* place = root.count == 0 ? nullptr : sink_->slot(root.root);
-  return tensor::make(place, engine_->config_.compute, engine_->model_.at(id).shape);
+  return tensor::make(place, engine_->config_.compute, engine_->model_.at(id).shape, front().id());
 }
 
-void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag) {
+void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::Stream stream) {
   const std::shared_lock lock(mutex_);
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = engine_->model_.at(id);
-  const tensor::View view =
-      tensor::check(grad, fmt::format("the gradient of \"{}\"", parameter.name));
+  const std::string what = fmt::format("the gradient of \"{}\"", parameter.name);
+  tensor::require_device(grad, what, front().id());
+  const tensor::View view = tensor::check(grad, what, true, front().id());
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
   const double factor = tag.loss_scale == 0 ? 1 : engine_->factor_for(tag);
-  if (root.count > 0) sink_->add(root.root, view, static_cast<float>(factor));
+  if (root.count == 0) return;
+  engine_->note_stream(stream);
+  engine_->on_device([&] { sink_->add(root.root, {view, static_cast<float>(factor), stream}); });
 }
 
 void Pass::end() {
@@ -154,8 +166,10 @@ void Pass::end() {
   open_ = false;
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
   const std::shared_ptr<void> closed(nullptr, [this](void*) { --engine_->open_passes_; });
-  sink_->end(false);
-  engine_->reducer_->check();
+  engine_->on_device([this] {
+    sink_->end(false);
+    engine_->reducer_->check();
+  });
 }
 
 void Pass::abandon() noexcept {

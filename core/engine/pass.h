@@ -23,8 +23,9 @@ class Pass {
  public:
   // Copies the outputs' gradients, multiplied by the engine's scale. keep_dtype: in their own dtype
   // instead of float32.
+  // stream: in whose order they are ready, and the pass's gradients are used.
   Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count,
-       const Tag& tag, bool keep_dtype);
+       const Tag& tag, bool keep_dtype, device::Stream stream);
   ~Pass();  // a pass that was not ended is abandoned
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -32,14 +33,16 @@ class Pass {
   [[nodiscard]] int64_t outputs() const { return static_cast<int64_t>(outputs_.size()); }
   [[nodiscard]] otr_tensor output_grad(int64_t index) const;
   [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] bool on_host() const { return engine_->on_host(); }
   // Of the gradients that come out of this pass.
   [[nodiscard]] const Tag& tag() const { return tag_; }
   // The first output whose finite gradient is not finite any more once scaled; −1: none.
   [[nodiscard]] int64_t seed_overflow() const { return seed_overflow_; }
   // to = from / scale().
   void unscale(const otr_tensor& from, const otr_tensor& to) const;
-  otr_tensor slot(int64_t id);                                        // any thread
-  void add_grad(int64_t id, const otr_tensor& grad, const Tag& tag);  // any thread
+  otr_tensor slot(int64_t id);  // any thread
+  void add_grad(int64_t id, const otr_tensor& grad, const Tag& tag,
+                device::Stream stream);  // any thread
   void end();
   void abandon() noexcept;
 
@@ -50,6 +53,9 @@ class Pass {
     memory::Block values;
   };
   void add_output(const otr_tensor& grad, bool keep_dtype);
+  [[nodiscard]] device::Device& front() const { return *engine_->devices_.front; }
+  // Whether more elements of the output are not finite than would be without the scale.
+  [[nodiscard]] bool overflows(const Output& output, const tensor::View& given) const;
   void require_open(const char* call) const;
   // The root that takes this id's gradient; throws for frozen parameters.
   [[nodiscard]] const layout::Parameter& target(int64_t id) const;
@@ -57,6 +63,7 @@ class Pass {
   std::shared_ptr<Engine> engine_;
   Tag tag_;
   double scale_;
+  device::Stream stream_;
   std::vector<Output> outputs_;
   int64_t seed_overflow_ = -1;
   std::unique_ptr<GradientSink> sink_;

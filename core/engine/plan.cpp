@@ -4,27 +4,36 @@
 #include <algorithm>
 
 namespace outrigger::engine {
-Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, int32_t rank,
-           bool shares_memory)
-    : home(config.stage == 0   ? Home::copy
-           : shares_memory     ? Home::shared
-           : config.stage == 3 ? Home::slices
-                               : Home::replica),
+namespace {
+
+constexpr int64_t kUpdateElements = int64_t{1} << 20;  // of an offloaded update at a time
+
+Home home_of(int32_t stage, const Machine& machine) {
+  if (stage == 0) return Home::copy;
+  if (machine.shares_memory && !machine.on_device) return Home::shared;
+  return stage == 3 ? Home::slices : Home::replica;
+}
+
+}  // namespace
+
+Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, const Machine& machine)
+    : front(machine.on_device ? Place::device : Place::host),
+      back(machine.on_device && !config.offload_optimizer ? Place::device : Place::host),
+      separate_master(config.optimizer.master.format != config.compute || offloaded()),
+      home(home_of(config.stage, machine)),
       bucket_buffers(
           std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(config.bucket_buffers),
                                                    layout.buckets().size()))) {
   const int64_t all = layout.flat_elements(), trainable = layout.trainable_elements();
   const int64_t shard = layout.shard_elements(), frozen = all - trainable;
-  const int64_t elements = home == Home::shared   ? shard + (rank == 0 ? frozen : 0)
+  const int64_t elements = home == Home::shared   ? shard + (machine.rank == 0 ? frozen : 0)
                            : home == Home::slices ? shard + frozen
                                                   : all;
   published = engine::bytes_of(elements, config.compute);
   shared_published = engine::bytes_of(all, config.compute);
   const int64_t owned = home == Home::copy ? trainable : shard;
   const config::OptimizerConfig& states = config.optimizer;
-  if (states.master.format != config.compute) {
-    master = engine::bytes_of(owned, states.master.format);
-  }
+  if (separate_master) master = engine::bytes_of(owned, states.master.format);
   exp_avg = engine::bytes_of(owned, states.exp_avg.format);
   exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
   const bool boundary = config.order == config::Order::boundary;
@@ -34,25 +43,42 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, int
   if (!boundary) {
     ring = engine::bytes_of(largest * static_cast<int64_t>(bucket_buffers), config.compute);
   }
-  if (!shares_memory) {
-    received = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
+  const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
+  const bool alone = layout.world() == 1;
+  const bool exchanges_on_device = back == Place::device && !alone;
+  if (!machine.shares_memory && (back == Place::host || exchanges_on_device)) received = reduced;
+  if (exchanges_on_device) {
+    received_on_device = reduced;
+    gradient_staging = config.stage == 0
+                           ? std::max(reduced, engine::bytes_of(largest, config.accumulator))
+                           : reduced;
+  }
+  if (front == Place::device && home == Home::replica && !alone) {
+    publish_staging = engine::bytes_of(largest, config.compute);
+  }
+  if (offloaded() && states.master.format != config.compute) {
+    update_elements = std::min(kUpdateElements, shard);
+    update_staging = engine::bytes_of(update_elements, config.compute);
   }
 }
 
-int64_t Plan::bytes_of(memory::Purpose purpose) const {
+int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {
+  const int64_t in_front = place == front ? 1 : 0, in_back = place == back ? 1 : 0;
   switch (purpose) {
     case memory::Purpose::published:
-      return published;
+      return in_front * published;
     case memory::Purpose::master:
-      return master;
+      return in_back * master;
     case memory::Purpose::exp_avg:
-      return exp_avg;
+      return in_back * exp_avg;
     case memory::Purpose::exp_avg_sq:
-      return exp_avg_sq;
+      return in_back * exp_avg_sq;
     case memory::Purpose::accumulators:
-      return accumulators;
+      return in_back * accumulators;
     case memory::Purpose::buckets:
-      return ring + received;
+      return in_back * ring + (place == Place::host
+                                   ? received + gradient_staging + publish_staging + update_staging
+                                   : received_on_device);
     default:
       return 0;  // comes and goes
   }

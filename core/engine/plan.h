@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes an engine's big blocks have on one rank. Storage and reducers allocate by it, and
-// the estimate adds it up, so the two agree to the byte.
+// How many bytes an engine's big blocks have on one rank, and where. Storage and reducers allocate
+// by it, and the estimate adds it up, so the two agree to the byte.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,26 @@ namespace outrigger::engine {
 //   slices    else, stage 3: every rank has its slices, and the frozen parameters, which have none
 enum class Home : uint8_t { copy, shared, replica, slices };
 
+// What a rank is made of.
+struct Machine {
+  int32_t rank = 0;
+  bool shares_memory = true;  // with the other ranks: the host's memory
+  bool on_device = false;     // parameters and gradients are on a device
+};
+
 [[nodiscard]] inline int64_t bytes_of(int64_t elements, kernels::Format format) {
   return elements * static_cast<int64_t>(kernels::size_of(format));
 }
 
 struct Plan {
-  Plan(const layout::Layout& layout, const config::EngineConfig& config, int32_t rank,
-       bool shares_memory);
+  Plan(const layout::Layout& layout, const config::EngineConfig& config, const Machine& machine);
+
+  using Place = memory::Place;
+  Place front;  // of parameters and the host's gradients
+  Place back;   // of accumulators, master and moments
+  [[nodiscard]] bool offloaded() const { return front != back; }
+  // The master's format is the published one, and so is its place: one copy serves as both.
+  bool separate_master;
 
   Home home;
   uint64_t bucket_buffers;  // of the ring of the micro-step order
@@ -32,9 +45,14 @@ struct Plan {
   int64_t published = 0, shared_published = 0;
   int64_t master = 0, exp_avg = 0, exp_avg_sq = 0;
   int64_t accumulators = 0, ring = 0;
-  int64_t received = 0;  // what reduce_scatter copies where ranks share no memory
+  // What reduce_scatter copies: from ranks that share no host memory, and to the device's.
+  int64_t received = 0, received_on_device = 0;
+  // Host memory between the device and the other ranks: of the reducer, of publishing.
+  int64_t gradient_staging = 0, publish_staging = 0;
+  // Host memory between an offloaded update and the device, and its elements.
+  int64_t update_staging = 0, update_elements = 0;
 
-  [[nodiscard]] int64_t bytes_of(memory::Purpose purpose) const;
+  [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Place place) const;
 };
 
 }  // namespace outrigger::engine

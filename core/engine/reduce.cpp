@@ -3,20 +3,33 @@
 
 #include <algorithm>
 
+#include "core/comm/staged.h"
 #include "core/context/error.h"
 #include "core/engine/reduce_boundary.h"
 #include "core/engine/reduce_micro_step.h"
 
 namespace outrigger::engine {
 
+using kernels::Format;
+using memory::Block;
+using memory::Purpose;
+
+Reducer::Reducer(const ReduceContext& context)
+    : context_(context),
+      received_charge_(*context.ledger, Purpose::buckets,
+                       context.plan->received + context.plan->gradient_staging),
+      device_charge_(*context.ledger, Purpose::buckets, context.plan->received_on_device,
+                     memory::Place::device),
+      present_(static_cast<size_t>(context.model->size()), 0) {}
+
 void Reducer::clear() {
   std::fill(present_.begin(), present_.end(), uint8_t{0});
   on_clear();
 }
 
-memory::Block Reducer::scratch_for(int64_t root) const {
-  const int64_t size = static_cast<int64_t>(kernels::size_of(context_.config->compute));
-  return {*context_.ledger, memory::Purpose::scratch, context_.model->at(root).count * size};
+Block Reducer::scratch_for(int64_t root, device::Device& device) const {
+  return {*context_.ledger, Purpose::scratch, bytes_of(context_.model->at(root).count, compute()),
+          &device};
 }
 
 void Reducer::slot_is_out(int64_t root) const {
@@ -30,52 +43,96 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
   if (!grad.contiguous) {
     fail(OTR_E_SHAPE, "the slot of \"{}\" comes back with other strides; it is row-major", name);
   }
-  if (grad.format != context_.config->compute) {
+  if (grad.format != compute()) {
     fail(OTR_E_DTYPE, "the slot of \"{}\" comes back as {}; it is {}", name,
-         tensor::name_of(grad.format), tensor::name_of(context_.config->compute));
+         tensor::name_of(grad.format), tensor::name_of(compute()));
   }
 }
 
-void Reducer::deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad,
-                      float factor) {
-  const kernels::Format compute = context_.config->compute;
-  if (first && to == compute) {
-    tensor::read(destination, to, grad, factor);
+void Reducer::deposit(void* destination, Format to, bool first, const Gradient& gradient,
+                      Pending& pending) {
+  const tensor::View& grad = gradient.view;
+  const Format format = compute();
+  Block kept;
+  if (!context_.devices.offloaded()) {
+    device::Device& device = back();
+    device.wait(gradient.stream, pending.ready);
+    if (first && to == format) {
+      device.read(destination, to, grad, gradient.factor, gradient.stream);
+    } else if (first) {
+      device.convert(destination, to, in_compute_format(gradient, kept), format, 1, grad.count,
+                     gradient.stream);
+    } else {
+      device.add(destination, to, in_compute_format(gradient, kept), format, grad.count,
+                 gradient.stream);
+    }
+    pending.ready = device.record(gradient.stream);
+    pending.keep(std::move(kept), device);
     return;
   }
-  const void* source = grad.data;
-  memory::Block rounded;
-  if (!grad.contiguous || grad.format != compute || factor != 1) {
-    rounded = memory::Block(*context_.ledger, memory::Purpose::scratch,
-                            grad.count * static_cast<int64_t>(kernels::size_of(compute)));
-    tensor::read(rounded.data(), compute, grad, factor);
-    source = rounded.data();
+  const void* source = in_compute_format(gradient, kept);
+  const auto bytes = static_cast<size_t>(bytes_of(grad.count, format));
+  if (first && to == format) {
+    front().download(destination, source, bytes, gradient.stream);
+    pending.ready = front().record(gradient.stream);
+    pending.keep(std::move(kept), front());
+    return;
   }
+  const Block arrived(*context_.ledger, Purpose::scratch, static_cast<int64_t>(bytes));
+  front().download(arrived.data(), source, bytes, gradient.stream);
+  front().synchronize(gradient.stream);
+  settle(pending);
   if (first) {
-    kernels::convert(destination, to, source, compute, grad.count);
+    back().convert(destination, to, arrived.data(), format, 1, grad.count, gradient.stream);
   } else {
-    kernels::add(destination, to, source, compute, grad.count);
+    back().add(destination, to, arrived.data(), format, grad.count, gradient.stream);
   }
 }
 
-void Reducer::rescale(void* slot, int64_t count, float factor) const {
-  const kernels::Format compute = context_.config->compute;
-  if (factor != 1) kernels::scale(slot, compute, slot, compute, factor, count);
+// Rounded to the compute dtype and row-major, in front; `kept` holds it where it is a copy.
+const void* Reducer::in_compute_format(const Gradient& gradient, Block& kept) const {
+  const tensor::View& grad = gradient.view;
+  if (grad.contiguous && grad.format == compute() && gradient.factor == 1) return grad.data;
+  kept = Block(*context_.ledger, Purpose::scratch, bytes_of(grad.count, compute()), &front());
+  front().read(kept.data(), compute(), grad, gradient.factor, gradient.stream);
+  return kept.data();
+}
+
+device::Event Reducer::rescale(void* slot, const Gradient& gradient) const {
+  if (gradient.factor != 1) {
+    front().convert(slot, compute(), slot, compute(), gradient.factor, gradient.view.count,
+                    gradient.stream);
+  }
+  return front().record(gradient.stream);
+}
+
+void Reducer::settle(Pending& pending) {
+  if (context_.devices.offloaded()) {
+    front().synchronize(pending.ready);
+  } else {
+    back().wait(back().own_stream(), pending.ready);
+  }
+  pending = {};
 }
 
 kernels::NormSum Reducer::norm() const {
   kernels::NormSum sum;
-  const kernels::Format format = context_.config->accumulator;
+  const Format format = context_.config->accumulator;
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
     const int64_t flat = bucket.begin + context_.rank * bucket.slice;
     const layout::Piece slice{-1, 0, bucket.slice, flat, bucket.shard};
-    kernels::merge(sum, norm_of(*context_.workers, gradient(slice), format, bucket.slice, flat));
+    kernels::merge(sum, back().norm(gradient(slice), format, bucket.slice, flat));
   }
   return sum;
 }
 
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
+  if (!context.devices.back->is_host()) {
+    comm = comm::make_staged(std::move(comm), *context.devices.back,
+                             static_cast<size_t>(context.plan->gradient_staging),
+                             static_cast<size_t>(context.plan->received_on_device));
+  }
   if (context.config->order == config::Order::boundary) {
     return std::make_unique<BoundaryReducer>(context, std::move(comm));
   }

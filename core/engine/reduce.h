@@ -15,8 +15,9 @@
 
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
-#include "core/engine/fold.h"
+#include "core/device/device.h"
 #include "core/engine/plan.h"
+#include "core/engine/storage.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 #include "core/tensor/tensor.h"
@@ -26,7 +27,7 @@ namespace outrigger::engine {
 // What the window's reduction found in this rank's slices.
 struct Summed {
   kernels::NormSum norm;
-  Nonfinite origin;
+  device::Nonfinite origin;
   bool discard = false;  // a pass was abandoned after something had been added to it
 };
 
@@ -38,28 +39,43 @@ struct ReduceContext {
   const config::EngineConfig* config;
   const Plan* plan;
   memory::Ledger* ledger;
-  Workers* workers;
+  Devices devices;
+};
+
+// A gradient as the host gives it: a tensor in front, in the order of a stream, to be multiplied.
+struct Gradient {
+  tensor::View view;
+  float factor = 1;
+  device::Stream stream = 0;
+};
+
+// Work that a device may still be at.
+struct Pending {
+  device::Event ready;              // it is done
+  std::vector<memory::Block> kept;  // device memory needed until then
+
+  void keep(memory::Block&& block, const device::Device& device) {
+    memory::Block taken = std::move(block);  // the host's work is done: freed here
+    if (taken && !device.is_host()) kept.push_back(std::move(taken));
+  }
 };
 
 // One pass's way into a reducer, which has to outlive it.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  // A place for the gradient of a trainable, non-empty root: compute dtype, uninitialised. Any
-  // thread.
+  // A place in front for the gradient of a trainable, non-empty root: compute dtype,
+  // uninitialised. Any thread.
   virtual void* slot(int64_t root) = 0;
-  // Adds a gradient × factor: the slot itself (same address) or any tensor. Any thread.
-  virtual void add(int64_t root, const tensor::View& grad, float factor) = 0;
+  // Adds a gradient: the slot itself (same address) or any tensor. Any thread.
+  virtual void add(int64_t root, const Gradient& gradient) = 0;
   // The last call.
   virtual void end(bool abandoned) = 0;
 };
 
 class Reducer {
  public:
-  explicit Reducer(const ReduceContext& context)
-      : context_(context),
-        received_charge_(*context.ledger, memory::Purpose::buckets, context.plan->received),
-        present_(static_cast<size_t>(context.model->size()), 0) {}
+  explicit Reducer(const ReduceContext& context);
   virtual ~Reducer() = default;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -90,13 +106,18 @@ class Reducer {
 
  protected:
   virtual void on_clear() = 0;
-  // destination = grad × factor, or destination += grad × factor in float32. A gradient counts in
-  // the compute dtype: it is rounded to that first.
-  void deposit(void* destination, kernels::Format to, bool first, const tensor::View& grad,
-               float factor);
-  // A slot that was filled in place, × factor.
-  void rescale(void* slot, int64_t count, float factor) const;
-  [[nodiscard]] memory::Block scratch_for(int64_t root) const;  // compute dtype
+  // destination, which is in the back, = grad × factor, or += in float32, after what is pending. A
+  // gradient counts in the compute dtype: it is rounded to that first.
+  void deposit(void* destination, kernels::Format to, bool first, const Gradient& gradient,
+               Pending& pending);
+  // A slot that was filled in place, × factor; the event after which it is so.
+  device::Event rescale(void* slot, const Gradient& gradient) const;
+  // Work on the back's own stream, and on the host where that is the back, comes after it.
+  void settle(Pending& pending);
+  [[nodiscard]] memory::Block scratch_for(int64_t root, device::Device& device) const;
+  [[nodiscard]] kernels::Format compute() const { return context_.config->compute; }
+  [[nodiscard]] device::Device& front() const { return *context_.devices.front; }
+  [[nodiscard]] device::Device& back() const { return *context_.devices.back; }
   // A slot comes back as it went out: row-major, compute dtype. Throws OTR_E_SHAPE, OTR_E_DTYPE.
   void check_slot(int64_t root, const tensor::View& grad) const;
   [[noreturn]] void slot_is_out(int64_t root) const;
@@ -104,7 +125,8 @@ class Reducer {
   ReduceContext context_;
 
  private:
-  memory::Charge received_charge_;
+  [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
+  memory::Charge received_charge_, device_charge_;
   std::vector<uint8_t> present_;
 };
 

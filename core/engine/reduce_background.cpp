@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The background side of the micro-step order: one thread that sends buckets out in order.
 #include <algorithm>
-#include <cstring>
 
 #include "core/engine/reduce_micro_step.h"
 
@@ -45,8 +44,9 @@ void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& 
   const layout::Place& place = context_.layout->place(root);
   std::byte* to = buffer + (place.flat - bucket.begin) * size;
   const int64_t count = value == nullptr ? 0 : context_.model->at(root).count;
-  if (value != nullptr && value != to) std::memcpy(to, value, static_cast<size_t>(count * size));
-  std::memset(to + count * size, 0, static_cast<size_t>((place.padded - count) * size));
+  const device::Stream stream = back().own_stream();
+  if (value != nullptr) back().copy(to, value, static_cast<size_t>(count * size), stream);
+  back().zero(to + count * size, static_cast<size_t>((place.padded - count) * size), stream);
 }
 
 void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
@@ -59,11 +59,13 @@ void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
   for (const int64_t root : bucket.parameters) {
     // Complete, or the pass has ended: nobody else touches value and scratch any more.
     auto& entry = const_cast<Entry&>(pass.entries[static_cast<size_t>(root)]);
+    settle(entry.pending);
     place_parameter(to, bucket, root, entry.value);
     entry.scratch = {};
     filled += context_.layout->place(root).padded;
   }
-  std::memset(to + filled * size, 0, static_cast<size_t>((bucket.elements - filled) * size));
+  back().zero(to + filled * size, static_cast<size_t>((bucket.elements - filled) * size),
+              back().own_stream());
   const bool add = !pass.first_of_window;
   const uint64_t ticket = comm_->reduce_scatter(
       *ring_, buffer_offset(turn), static_cast<size_t>(bucket.slice * size),
@@ -77,9 +79,9 @@ void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
                                  std::span<const void* const> slices) {
   const int64_t flat = bucket.begin + comm_->rank() * bucket.slice;
   const auto index = static_cast<size_t>(&bucket - context_.layout->buckets().data());
-  const SliceFold slice{slices,       compute_, accumulator(flat, bucket.shard), format_, add,
-                        bucket.slice, flat};
-  norms_[index] = fold_slice(*context_.workers, slice, origin_);
+  const device::SliceFold slice{
+      slices, compute_, accumulator(flat, bucket.shard), format_, add, bucket.slice, flat};
+  norms_[index] = back().fold(slice, origin_);
 }
 
 // All ranks tell what they have beyond the buckets, and reduce it together.
@@ -111,13 +113,15 @@ void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const std::vector<
     const int64_t bytes = context_.layout->largest_bucket() * size;
     late_ring_ = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes),
                                       "late gradient bucket");
-    late_charge_ = memory::Charge(*context_.ledger, memory::Purpose::buckets, bytes);
+    late_charge_ =
+        memory::Charge(*context_.ledger, memory::Purpose::buckets, bytes, context_.plan->back);
   }
   if (late_used_) comm_->wait_drained(late_ticket_, "reuse the late gradient bucket");
   std::byte* to = late_ring_->block(comm_->rank());
-  std::memset(to, 0, static_cast<size_t>(bucket.elements * size));
+  back().zero(to, static_cast<size_t>(bucket.elements * size), back().own_stream());
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
+    settle(entry.late_pending);
     if (late[static_cast<size_t>(root)] != 0 && entry.late) {
       place_parameter(to, bucket, root, entry.late.data());
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/reduce_boundary.h"
 
-#include <cstring>
-
 #include "core/context/error.h"
 
 namespace outrigger::engine {
@@ -16,7 +14,11 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
   const int64_t bytes = context.plan->accumulators;
   window_ = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes),
                                  "gradient accumulators");
-  charge_ = memory::Charge(*context.ledger, memory::Purpose::accumulators, bytes);
+  charge_ =
+      memory::Charge(*context.ledger, memory::Purpose::accumulators, bytes, context.plan->back);
+  if (context.devices.offloaded()) {
+    pinned_ = device::Pinned(front(), window_->block(comm_->rank()), static_cast<size_t>(bytes));
+  }
 }
 
 std::byte* BoundaryReducer::at(int64_t flat) const {
@@ -29,8 +31,8 @@ class BoundaryReducer::Sink final : public GradientSink {
   void* slot(int64_t root) override {
     return reducer_.slot(slots_[static_cast<size_t>(root)], root);
   }
-  void add(int64_t root, const tensor::View& grad, float factor) override {
-    reducer_.add(slots_[static_cast<size_t>(root)], root, grad, factor);
+  void add(int64_t root, const Gradient& gradient) override {
+    reducer_.add(slots_[static_cast<size_t>(root)], root, gradient);
     contributed_ = true;
   }
   void end(bool abandoned) override { reducer_.end(slots_, abandoned && contributed_); }
@@ -49,46 +51,58 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (slot.data != nullptr) slot_is_out(root);
-  if (!entry.filled && !entry.lent && format_ == context_.config->compute) {
+  const bool in_place = format_ == compute() && !context_.devices.offloaded();
+  if (!entry.filled && !entry.lent && in_place) {
     entry.lent = true;
     slot.data = at(context_.layout->place(root).flat);
   } else {
-    slot.scratch = scratch_for(root);
+    slot.scratch = scratch_for(root, front());
     slot.data = slot.scratch.data();
   }
   return slot.data;
 }
 
-void BoundaryReducer::add(Slot& slot, int64_t root, const tensor::View& grad, float factor) {
+void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
-  const bool is_slot = grad.data == slot.data;
-  if (is_slot) check_slot(root, grad);
+  const bool is_slot = gradient.view.data == slot.data;
+  if (is_slot) check_slot(root, gradient.view);
   if (is_slot && !slot.scratch) {
-    rescale(slot.data, grad.count, factor);
-    settle(entry, root, true);
+    entry.pending.ready = rescale(slot.data, gradient);
+    take_back(entry, root, true);
   } else if (entry.lent) {
     const bool first = !entry.waiting;
-    if (first) entry.waiting = scratch_for(root);
-    deposit(entry.waiting.data(), format_, first, grad, factor);
+    if (first) entry.waiting = scratch_for(root, back());
+    deposit(entry.waiting.data(), format_, first, gradient, entry.waiting_pending);
   } else {
-    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, grad, factor);
+    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, gradient, entry.pending);
     entry.filled = true;
   }
-  if (is_slot) slot = {};
+  if (is_slot) {
+    Pending& pending = entry.lent ? entry.waiting_pending : entry.pending;
+    pending.keep(std::move(slot.scratch), front());
+    slot = {};
+  }
   mark_present(root);
 }
 
-void BoundaryReducer::settle(Entry& entry, int64_t root, bool filled) {
+void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {
   std::byte* place = at(context_.layout->place(root).flat);
   const int64_t count = context_.model->at(root).count;
-  if (entry.waiting && filled) {
-    kernels::add(place, format_, entry.waiting.data(), format_, count);
-  } else if (entry.waiting) {
-    kernels::convert(place, format_, entry.waiting.data(), format_, count);
+  if (entry.waiting) {  // both are in the back
+    const device::Stream stream = back().own_stream();
+    back().wait(stream, entry.pending.ready);
+    back().wait(stream, entry.waiting_pending.ready);
+    if (filled) {
+      back().add(place, format_, entry.waiting.data(), format_, count, stream);
+    } else {
+      back().convert(place, format_, entry.waiting.data(), format_, 1, count, stream);
+    }
+    entry.pending.ready = back().record(stream);
   }
   entry.filled = filled || entry.waiting;
   entry.waiting = {};
+  entry.waiting_pending = {};
   entry.lent = false;
 }
 
@@ -97,7 +111,7 @@ void BoundaryReducer::end(std::vector<Slot>& slots, bool discard) {
   for (size_t id = 0; id < slots.size(); ++id) {
     if (slots[id].data == nullptr) continue;
     const std::lock_guard lock(entries_[id].mutex);
-    if (!slots[id].scratch) settle(entries_[id], static_cast<int64_t>(id), false);
+    if (!slots[id].scratch) take_back(entries_[id], static_cast<int64_t>(id), false);
     slots[id] = {};
   }
 }
@@ -106,14 +120,15 @@ void BoundaryReducer::zero_missing() {
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
     for (const int64_t id : bucket.parameters) {
       if (entries_[static_cast<size_t>(id)].filled) continue;
-      const int64_t bytes =
-          context_.model->at(id).count * static_cast<int64_t>(kernels::size_of(format_));
-      std::memset(at(context_.layout->place(id).flat), 0, static_cast<size_t>(bytes));
+      const int64_t bytes = bytes_of(context_.model->at(id).count, format_);
+      back().zero(at(context_.layout->place(id).flat), static_cast<size_t>(bytes),
+                  back().own_stream());
     }
   }
 }
 
 Summed BoundaryReducer::finish() {
+  for (Entry& entry : entries_) settle(entry.pending);
   zero_missing();
   Summed summed;
   summed.discard = discard_;
@@ -121,8 +136,8 @@ Summed BoundaryReducer::finish() {
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
     const int64_t own = bucket.begin + comm_->rank() * bucket.slice;
     const auto fold = [&](std::span<const void* const> slices) {
-      const SliceFold slice{slices, format_, at(own), format_, false, bucket.slice, own};
-      kernels::merge(summed.norm, fold_slice(*context_.workers, slice, summed.origin));
+      const device::SliceFold slice{slices, format_, at(own), format_, false, bucket.slice, own};
+      kernels::merge(summed.norm, back().fold(slice, summed.origin));
     };
     comm_->reduce_scatter(*window_, static_cast<size_t>(bucket.begin) * size,
                           static_cast<size_t>(bucket.slice) * size, fold, "reduce gradients");

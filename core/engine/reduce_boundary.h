@@ -22,30 +22,32 @@ class BoundaryReducer final : public Reducer {
  private:
   // One parameter in one window.
   struct Entry {
-    std::mutex mutex;       // of the slots of this parameter, too
-    bool filled = false;    // the accumulator holds a sum
-    bool lent = false;      // a slot in the accumulator is out
-    memory::Block waiting;  // what came meanwhile
+    std::mutex mutex;                  // of the slots of this parameter, too
+    bool filled = false;               // the accumulator holds a sum
+    bool lent = false;                 // a slot in the accumulator is out
+    memory::Block waiting;             // what came meanwhile
+    Pending pending, waiting_pending;  // on the accumulator, on `waiting`
   };
   // One parameter's slot in one pass.
   struct Slot {
     std::byte* data = nullptr;  // handed out, not handed back
-    memory::Block scratch;      // its memory, where the accumulator was taken
+    memory::Block scratch;      // its memory, where the accumulator was taken or is not in front
   };
   class Sink;
   void on_clear() override;
   void* slot(Slot& slot, int64_t root);
-  void add(Slot& slot, int64_t root, const tensor::View& grad, float factor);
+  void add(Slot& slot, int64_t root, const Gradient& gradient);
   void end(std::vector<Slot>& slots, bool discard);
   [[nodiscard]] std::byte* at(int64_t flat) const;
   // The slot in the accumulator came back, filled, or will not any more: adds what waited for it.
-  void settle(Entry& entry, int64_t root, bool filled);
+  void take_back(Entry& entry, int64_t root, bool filled);
   void zero_missing();
 
   std::unique_ptr<comm::Communicator> comm_;
   kernels::Format format_;
   std::shared_ptr<comm::Window> window_;  // every rank's accumulator of the whole flat space
   memory::Charge charge_;
+  device::Pinned pinned_;
   std::deque<Entry> entries_;
   std::atomic<bool> discard_{false};
 };

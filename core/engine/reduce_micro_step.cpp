@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/context/error.h"
-#include "core/context/thread.h"
+#include "core/threads/thread.h"
 
 namespace outrigger::engine {
 
@@ -27,7 +27,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
                           memory::Charge& charge) {
     auto window =
         comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
-    charge = memory::Charge(*context.ledger, purpose, bytes);
+    charge = memory::Charge(*context.ledger, purpose, bytes, plan.back);
     return window;
   };
   ring_ = create(plan.ring, Purpose::buckets, "gradient buckets", ring_charge_);
@@ -35,7 +35,10 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
     whole_window_ =
         create(plan.accumulators, Purpose::accumulators, "gradient accumulators", whole_charge_);
   } else {
-    shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators);
+    shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators, &back());
+  }
+  if (context.devices.offloaded()) {
+    pinned_ = device::Pinned(front(), ring_->block(comm_->rank()), static_cast<size_t>(plan.ring));
   }
   thread_ = start_thread("the gradients' reduction", [this] { serve(); });
 }
@@ -72,8 +75,8 @@ class MicroStepReducer::Sink final : public GradientSink {
   Sink(MicroStepReducer& reducer, std::shared_ptr<Pass> pass)
       : reducer_(reducer), pass_(std::move(pass)) {}
   void* slot(int64_t root) override { return reducer_.slot(*pass_, root); }
-  void add(int64_t root, const tensor::View& grad, float factor) override {
-    reducer_.add(*pass_, root, grad, factor);
+  void add(int64_t root, const Gradient& gradient) override {
+    reducer_.add(*pass_, root, gradient);
   }
   void end(bool abandoned) override { reducer_.end(*pass_, abandoned); }
 
@@ -108,44 +111,36 @@ void* MicroStepReducer::slot(Pass& pass, int64_t root) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (entry.slot != nullptr) slot_is_out(root);
-  entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
+  const bool in_place = entry.value == nullptr && !context_.devices.offloaded();
+  entry.slot = in_place ? free_place(pass, root) : nullptr;
   if (entry.slot == nullptr) {
-    entry.slot_scratch = scratch_for(root);
+    entry.slot_scratch = scratch_for(root, front());
     entry.slot = entry.slot_scratch.data();
   }
   return entry.slot;
 }
 
-void MicroStepReducer::add(Pass& pass, int64_t root, const tensor::View& grad, float factor) {
+void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   const layout::Parameter& parameter = context_.model->at(root);
   bool complete = false;
   {
     const std::lock_guard lock(entry.mutex);
-    const bool is_slot = grad.data == entry.slot;
-    if (is_slot) check_slot(root, grad);
+    const bool is_slot = gradient.view.data == entry.slot;
+    if (is_slot) check_slot(root, gradient.view);
     ++entry.contributions;
-    if (entry.contributions > parameter.contributions) {
-      add_late(entry, root, grad, factor);
-    } else if (entry.value == nullptr && is_slot) {
-      rescale(entry.slot, grad.count, factor);
-      entry.value = entry.slot;
-      entry.scratch = std::move(entry.slot_scratch);
-    } else if (entry.value == nullptr) {
-      // A slot in the buffer may be out: then the buffer is not ours to write.
-      const bool taken = entry.slot != nullptr && !entry.slot_scratch;
-      entry.value = taken ? nullptr : free_place(pass, root);
-      if (entry.value == nullptr) {
-        entry.scratch = scratch_for(root);
-        entry.value = entry.scratch.data();
-      }
-      deposit(entry.value, compute_, true, grad, factor);
+    const bool late = entry.contributions > parameter.contributions;
+    if (late) {
+      const bool first = !entry.late;
+      if (first) entry.late = scratch_for(root, back());
+      deposit(entry.late.data(), compute_, first, gradient, entry.late_pending);
     } else {
-      deposit(entry.value, compute_, false, grad, factor);
+      take(pass, entry, root, gradient, is_slot);
     }
     if (is_slot) {
       entry.slot = nullptr;
-      entry.slot_scratch = {};
+      Pending& pending = late ? entry.late_pending : entry.pending;
+      pending.keep(std::move(entry.slot_scratch), front());
     }
     // While the host still writes into the buffer itself, the bucket cannot go out.
     const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
@@ -158,11 +153,24 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const tensor::View& grad, f
   if (complete && --pass.missing[bucket] == 0) launch_complete();
 }
 
-void MicroStepReducer::add_late(Entry& entry, int64_t root, const tensor::View& grad,
-                                float factor) {
-  const bool first = !entry.late;
-  if (first) entry.late = scratch_for(root);
-  deposit(entry.late.data(), compute_, first, grad, factor);
+void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient,
+                            bool is_slot) {
+  if (entry.value != nullptr) {
+    deposit(entry.value, compute_, false, gradient, entry.pending);
+  } else if (is_slot && !context_.devices.offloaded()) {
+    entry.pending.ready = rescale(entry.slot, gradient);
+    entry.value = entry.slot;
+    entry.scratch = std::move(entry.slot_scratch);
+  } else {
+    // A slot in the buffer may be out: then the buffer is not ours to write.
+    const bool taken = entry.slot != nullptr && !entry.slot_scratch;
+    entry.value = taken ? nullptr : free_place(pass, root);
+    if (entry.value == nullptr) {
+      entry.scratch = scratch_for(root, back());
+      entry.value = entry.scratch.data();
+    }
+    deposit(entry.value, compute_, true, gradient, entry.pending);
+  }
 }
 
 void MicroStepReducer::launch_complete() {

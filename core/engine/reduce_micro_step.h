@@ -39,11 +39,12 @@ class MicroStepReducer final : public Reducer {
     int32_t contributions = 0;
     bool complete = false;       // all declared contributions are here, the buffer is ours
     std::byte* slot = nullptr;   // handed out, not handed back
-    memory::Block slot_scratch;  // the slot's memory, where its place was taken
+    memory::Block slot_scratch;  // the slot's memory, where its place was taken or is not in front
     std::byte* value =
         nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
     memory::Block scratch;
-    memory::Block late;  // contributions beyond the declared number
+    memory::Block late;             // contributions beyond the declared number
+    Pending pending, late_pending;  // on value, on late
   };
   struct Pass {
     Pass(size_t parameters, size_t buckets) : entries(parameters), missing(buckets) {}
@@ -63,14 +64,14 @@ class MicroStepReducer final : public Reducer {
 
   void on_clear() override;
   void* slot(Pass& pass, int64_t root);
-  void add(Pass& pass, int64_t root, const tensor::View& grad, float factor);
+  void add(Pass& pass, int64_t root, const Gradient& gradient);
   void end(Pass& pass, bool abandoned);
   void enqueue(Item item);
   // Sends out what is complete, strictly in order: a pass that began later waits.
   void launch_complete();
   // The parameter's place in its bucket's buffer, or null if that is still in use.
   [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
-  void add_late(Entry& entry, int64_t root, const tensor::View& grad, float factor);
+  void take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient, bool is_slot);
 
   void serve() noexcept;
   void process(const Item& item);
@@ -90,6 +91,7 @@ class MicroStepReducer final : public Reducer {
   uint64_t buffers_;
   std::shared_ptr<comm::Window> ring_, late_ring_, whole_window_;
   memory::Charge ring_charge_, late_charge_, whole_charge_;
+  device::Pinned pinned_;
   memory::Block shard_;
 
   // Host side.
@@ -102,7 +104,7 @@ class MicroStepReducer final : public Reducer {
 
   // Background side: touched by the host only when the queue is empty and the thread idle.
   std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket
-  Nonfinite origin_;
+  device::Nonfinite origin_;
   bool discard_ = false;
   uint64_t late_ticket_ = 0;
   bool late_used_ = false;

@@ -25,7 +25,7 @@ struct WindowFacts {
 // What one rank's slices say about the window's gradient.
 struct GradientFacts {
   kernels::NormSum norm;
-  Nonfinite origin;
+  device::Nonfinite origin;
   int32_t discard, seed_overflow;
 };
 
@@ -88,7 +88,7 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
 
   Decision d;
   kernels::NormSum norm;
-  Nonfinite origin;
+  device::Nonfinite origin;
   bool discard = false;
   int32_t seed_rank = -1;
   d.present.assign(present.size(), 0);
@@ -96,7 +96,7 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
     GradientFacts facts;
     std::memcpy(&facts, all.data() + at, sizeof facts);
     kernels::merge(norm, facts.norm);
-    keep_first(origin, facts.origin);
+    device::keep_first(origin, facts.origin);
     discard = discard || facts.discard != 0;
     if (facts.seed_overflow != 0 && seed_rank < 0) {
       seed_rank = static_cast<int32_t>(at / message.size());
@@ -146,6 +146,7 @@ void Engine::require_step(const char* call) {
 const Engine::Decision& Engine::reduce_window() {
   if (!reduced_) {
     agree_on_window();
+    await_streams();
     gather_->end_all();
     reduced_ = std::make_unique<Reduced>();
     reduced_->mine = reducer_->finish();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/storage.h"
 
+#include "core/comm/staged.h"
+
 namespace outrigger::engine {
 namespace {
 
@@ -15,28 +17,37 @@ std::byte* at(const Block& block, int64_t element, Format format) {
 }  // namespace
 
 Storage::Storage(comm::Communicator& comm, const layout::Model& model, const layout::Layout& layout,
-                 const config::EngineConfig& config, const Plan& plan, memory::Ledger& ledger)
+                 const config::EngineConfig& config, const Plan& plan, const Devices& devices,
+                 memory::Ledger& ledger)
     : layout_(layout),
       compute_(config.compute),
       master_format_(config.optimizer.master.format),
       exp_avg_format_(config.optimizer.exp_avg.format),
       exp_avg_sq_format_(config.optimizer.exp_avg_sq.format),
       home_(plan.home),
+      separate_master_(plan.separate_master),
       writes_frozen_(home_ != Home::shared || comm.rank() == 0),
-      pieces_(sharded() ? layout.pieces_of_rank(model, comm.rank()) : layout.pieces_of_all(model)) {
+      pieces_(sharded() ? layout.pieces_of_rank(model, comm.rank()) : layout.pieces_of_all(model)),
+      comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {
+    if (!devices.front->is_host()) {
+      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front,
+                                  static_cast<size_t>(plan.publish_staging), 0);
+      comm_ = staged_.get();
+    }
     const auto kind = home_ == Home::shared ? comm::WindowKind::common : comm::WindowKind::per_rank;
-    window_ = comm.create_window(kind, static_cast<size_t>(plan.shared_published),
-                                 "published parameters");
+    window_ = comm_->create_window(kind, static_cast<size_t>(plan.shared_published),
+                                   "published parameters");
     published_ = window_->block(comm.rank());
-    window_charge_ = memory::Charge(ledger, Purpose::published, plan.published);
+    window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
   } else {
-    private_published_ = Block(ledger, Purpose::published, plan.published);
+    private_published_ = Block(ledger, Purpose::published, plan.published, devices.front);
     published_ = private_published_.data();
   }
-  master_ = Block(ledger, Purpose::master, plan.master);
-  exp_avg_ = Block(ledger, Purpose::exp_avg, plan.exp_avg);
-  exp_avg_sq_ = Block(ledger, Purpose::exp_avg_sq, plan.exp_avg_sq);
+  staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
+  master_ = Block(ledger, Purpose::master, plan.master, devices.back);
+  exp_avg_ = Block(ledger, Purpose::exp_avg, plan.exp_avg, devices.back);
+  exp_avg_sq_ = Block(ledger, Purpose::exp_avg_sq, plan.exp_avg_sq, devices.back);
 }
 
 std::byte* Storage::published(const layout::Piece& piece) const {
@@ -51,12 +62,12 @@ std::byte* Storage::whole(int64_t root) const {
   return published_ + bytes_of(after_slices, compute_);
 }
 
-void Storage::publish(comm::Communicator& comm) const {
+void Storage::publish() const {
   if (home_ != Home::replica) return;
   const size_t size = kernels::size_of(compute_);
   for (const layout::Bucket& bucket : layout_.buckets()) {
-    comm.all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
-                           static_cast<size_t>(bucket.slice) * size, "publish parameters");
+    comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
+                             static_cast<size_t>(bucket.slice) * size, "publish parameters");
   }
 }
 

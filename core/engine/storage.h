@@ -2,8 +2,8 @@
 // The memory of parameters and states on this rank.
 //
 // published: every parameter in the compute dtype, at the place that plan.h calls its home.
-// master: the weight that the optimizer updates. Where its format is the compute dtype, the
-// published slice *is* the master and costs nothing.
+// master: the weight that the optimizer updates. Where its format is the compute dtype and its
+// place the parameters', the published slice *is* the master and costs nothing.
 // states: exp_avg and exp_avg_sq of the owned pieces.
 #pragma once
 
@@ -12,17 +12,27 @@
 
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
+#include "core/device/device.h"
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 
 namespace outrigger::engine {
 
+// Where an engine's work is done: `front` has the parameters and meets the host's tensors, `back`
+// has accumulators, master and moments. Without offload they are the same object.
+struct Devices {
+  device::Device* front;
+  device::Device* back;
+  [[nodiscard]] bool offloaded() const { return front != back; }
+};
+
 class Storage {
  public:
   // Collective.
   Storage(comm::Communicator& comm, const layout::Model& model, const layout::Layout& layout,
-          const config::EngineConfig& config, const Plan& plan, memory::Ledger& ledger);
+          const config::EngineConfig& config, const Plan& plan, const Devices& devices,
+          memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format compute() const { return compute_; }
   [[nodiscard]] kernels::Format master_format() const { return master_format_; }
@@ -35,25 +45,29 @@ class Storage {
   // True if this rank writes frozen parameters' published values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
 
-  // A piece of this rank's.
+  // A piece of this rank's, in front.
   [[nodiscard]] std::byte* published(const layout::Piece& piece) const;
-  // The parameter as a whole; null where this rank has a part of it only.
+  // The parameter as a whole, in front; null where this rank has a part of it only.
   [[nodiscard]] std::byte* whole(int64_t root) const;
   // Makes what this rank wrote into its pieces everybody's. Collective.
-  void publish(comm::Communicator& comm) const;
+  void publish() const;
+  // These three are in the back.
   [[nodiscard]] std::byte* master(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg_sq(const layout::Piece& piece) const;
-  [[nodiscard]] bool has_separate_master() const { return master_format_ != compute_; }
+  [[nodiscard]] bool has_separate_master() const { return separate_master_; }
 
  private:
   const layout::Layout& layout_;
   kernels::Format compute_, master_format_, exp_avg_format_, exp_avg_sq_format_;
   Home home_;
+  bool separate_master_;
   bool writes_frozen_;
   std::vector<layout::Piece> pieces_;
-  std::shared_ptr<comm::Window> window_;  // published: shared, or a replica
-  memory::Charge window_charge_;
+  comm::Communicator* comm_;                    // whose window the next one is
+  std::unique_ptr<comm::Communicator> staged_;  // where that is a device's
+  std::shared_ptr<comm::Window> window_;        // published: shared, or a replica
+  memory::Charge window_charge_, staging_charge_;
   memory::Block private_published_;  // a copy, or slices and frozen parameters
   std::byte* published_ = nullptr;
   memory::Block master_, exp_avg_, exp_avg_sq_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "core/engine/step.h"
 #include "core/optimizer/adam.h"
@@ -11,87 +12,122 @@
 namespace outrigger::engine {
 namespace {
 
-constexpr int64_t kTask = 256 * kernels::kLeaf;  // elements of one worker's task
-
-struct Task {
-  const layout::Piece* piece;
-  int64_t first;  // in the piece
-  int64_t count;
-  const kernels::AdamScalars* scalars;
-};
-
 template <typename T>
-T* advance(T* pointer, int64_t elements, kernels::Format format) {
-  return pointer + elements * static_cast<int64_t>(kernels::size_of(format));
+T* advance(T* data, int64_t elements, kernels::Format format) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + bytes_of(elements, format);
+}
+
+// The part of a piece from element `first` on.
+kernels::Adam part_of(const kernels::Adam& piece, int64_t first, int64_t count) {
+  kernels::Adam part = piece;
+  part.grad = advance(part.grad, first, part.grad_format);
+  part.weight = advance(part.weight, first, part.weight_format);
+  part.exp_avg = advance(part.exp_avg, first, part.exp_avg_format);
+  part.exp_avg_sq = advance(part.exp_avg_sq, first, part.exp_avg_sq_format);
+  if (part.published != nullptr) {
+    part.published = advance(part.published, first, part.published_format);
+  }
+  part.count = count;
+  part.random.first_element += static_cast<uint64_t>(first);
+  return part;
 }
 
 }  // namespace
 
-kernels::UpdateCount Engine::update(const Decision& decision) {
+bool Engine::is_updated(const Decision& decision, int64_t root) const {
+  if (model_.at(root).frozen) return false;
+  return config_.unused == config::Unused::zero || decision.present[static_cast<size_t>(root)] != 0;
+}
+
+// One fused update for each piece that this rank owns.
+std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
   // Parameters of one group with the same number of updates share their scalars.
   std::map<std::pair<int32_t, int64_t>, kernels::AdamScalars> scalars;
-  const auto is_updated = [&](size_t root) {
-    if (model_.at(static_cast<int64_t>(root)).frozen) return false;
-    return config_.unused == config::Unused::zero || decision.present[root] != 0;
-  };
-  std::vector<Task> tasks;
-  int64_t last_root = -1;
-  const kernels::AdamScalars* last = nullptr;
+  std::vector<kernels::Adam> pieces;
   for (const layout::Piece& piece : storage_->pieces()) {
-    const auto root = static_cast<size_t>(piece.parameter);
-    if (!is_updated(root)) continue;
-    if (piece.parameter != last_root) {
-      const int32_t group = model_.at(piece.parameter).group;
-      auto [entry, added] = scalars.try_emplace({group, updates_[root]});
-      if (added) {
-        entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)],
-                                                updates_[root] + 1, decision.mean * decision.clip);
-      }
-      last = &entry->second;
-      last_root = piece.parameter;
+    if (!is_updated(decision, piece.parameter)) continue;
+    const int64_t applied = updates_[static_cast<size_t>(piece.parameter)];
+    const int32_t group = model_.at(piece.parameter).group;
+    auto [entry, added] = scalars.try_emplace({group, applied});
+    if (added) {
+      entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)], applied + 1,
+                                              decision.mean * decision.clip);
     }
-    for (int64_t first = 0; first < piece.count; first += kTask) {
-      tasks.push_back({&piece, first, std::min(kTask, piece.count - first), last});
-    }
-  }
-  std::vector<kernels::UpdateCount> counts(static_cast<size_t>(workers_->size()));
-  workers_->run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
-    const Task& task = tasks[static_cast<size_t>(index)];
-    const layout::Piece& piece = *task.piece;
     kernels::Adam a;
     a.grad_format = config_.accumulator;
-    a.grad = advance(reducer_->gradient(piece), task.first, a.grad_format);
+    a.grad = reducer_->gradient(piece);
     a.weight_format = storage_->master_format();
-    a.weight = advance(storage_->master(piece), task.first, a.weight_format);
+    a.weight = storage_->master(piece);
     a.exp_avg_format = storage_->exp_avg_format();
-    a.exp_avg = advance(storage_->exp_avg(piece), task.first, a.exp_avg_format);
+    a.exp_avg = storage_->exp_avg(piece);
     a.exp_avg_sq_format = storage_->exp_avg_sq_format();
-    a.exp_avg_sq = advance(storage_->exp_avg_sq(piece), task.first, a.exp_avg_sq_format);
+    a.exp_avg_sq = storage_->exp_avg_sq(piece);
     a.weight_rounding = config_.optimizer.master.rounding;
     a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
-    if (storage_->has_separate_master()) {
-      a.published_format = storage_->compute();
-      a.published = advance(storage_->published(piece), task.first, a.published_format);
-    }
-    a.count = task.count;
-    a.scalars = *task.scalars;
+    a.published_format = storage_->compute();
+    if (storage_->has_separate_master()) a.published = storage_->published(piece);
+    a.count = piece.count;
+    a.scalars = entry->second;
     a.random = streams_[static_cast<size_t>(piece.parameter)];
-    a.random.first_element = static_cast<uint64_t>(piece.first + task.first);
+    a.random.first_element = static_cast<uint64_t>(piece.first);
     a.random.step = static_cast<uint64_t>(applied_steps_);
-    const kernels::UpdateCount count = kernels::adam(a);
-    counts[static_cast<size_t>(worker)].updates += count.updates;
-    counts[static_cast<size_t>(worker)].vanished += count.vanished;
-  });
+    pieces.push_back(a);
+  }
+  return pieces;
+}
+
+// The update runs on the host, the published weights go to the device: a master of the published
+// format as it is, else what the update rounds of it, by way of a bounded staging block.
+kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pieces) {
+  device::Device& front = *devices_.front;
+  const kernels::Format format = storage_->compute();
+  const bool direct = storage_->master_format() == format;
+  kernels::UpdateCount total;
+  std::vector<kernels::Adam> wave;
+  std::vector<void*> targets;  // on the device, of each of the wave
+  int64_t filled = 0;
+  const auto run = [&] {
+    const kernels::UpdateCount count = devices_.back->adam(wave);
+    total.updates += count.updates;
+    total.vanished += count.vanished;
+    for (size_t i = 0; i < wave.size(); ++i) {
+      const void* from = direct ? wave[i].weight : wave[i].published;
+      front.upload(targets[i], from, static_cast<size_t>(bytes_of(wave[i].count, format)),
+                   front.own_stream());
+    }
+    front.synchronize(front.own_stream());
+    wave.clear();
+    targets.clear();
+    filled = 0;
+  };
+  for (const kernels::Adam& piece : pieces) {
+    for (int64_t first = 0; first < piece.count;) {
+      const int64_t room = direct ? piece.count : plan_->update_elements - filled;
+      kernels::Adam part = part_of(piece, first, std::min(room, piece.count - first));
+      targets.push_back(part.published);
+      part.published =
+          direct ? nullptr : advance(update_staging_.data(), filled, part.published_format);
+      first += part.count;
+      // Every part begins at a leaf, in the staging block and in its parameter.
+      filled += (part.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
+      wave.push_back(part);
+      if (!direct && filled >= plan_->update_elements) run();
+    }
+  }
+  if (!wave.empty()) run();
+  return total;
+}
+
+kernels::UpdateCount Engine::update(const Decision& decision) {
+  const std::vector<kernels::Adam> pieces = updates(decision);
+  const kernels::UpdateCount count =
+      devices_.offloaded() ? update_offloaded(pieces) : devices_.back->adam(pieces);
   for (int64_t id = 0; id < model_.size(); ++id) {
-    const auto root = static_cast<size_t>(id);
-    if (model_.at(id).root == id && is_updated(root)) ++updates_[root];
+    if (model_.at(id).root == id && is_updated(decision, id)) ++updates_[static_cast<size_t>(id)];
   }
-  for (size_t w = 1; w < counts.size(); ++w) {
-    counts[0].updates += counts[w].updates;
-    counts[0].vanished += counts[w].vanished;
-  }
-  return counts[0];
+  return count;
 }
 
 // From here on an acquire shows the new parameters: every rank has written its pieces of the shared
@@ -100,7 +136,7 @@ kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
   std::vector<kernels::UpdateCount> all(static_cast<size_t>(control_->size()));
   control_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
                        "publish parameters");
-  storage_->publish(*control_);
+  storage_->publish();
   if (!storage_->sharded()) return mine;  // every rank counted everything
   kernels::UpdateCount sum;
   for (const kernels::UpdateCount& c : all) {

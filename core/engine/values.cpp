@@ -15,13 +15,20 @@ using memory::Purpose;
 
 namespace {
 
-tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, const char* what) {
-  tensor::View view = tensor::check(t, fmt::format("the {} of \"{}\"", what, parameter.name));
+tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, const char* what,
+                      const otr_device& device) {
+  tensor::View view =
+      tensor::check(t, fmt::format("the {} of \"{}\"", what, parameter.name), true, device);
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the {} of \"{}\" has shape {}; the parameter has {}", what, parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
   return view;
+}
+
+void download(device::Device& device, void* host, const void* from, int64_t bytes) {
+  device.download(host, from, static_cast<size_t>(bytes), device.own_stream());
+  device.synchronize(device.own_stream());
 }
 
 }  // namespace
@@ -31,6 +38,7 @@ tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, c
 struct Engine::Place {
   Format format;
   std::function<std::byte*(const layout::Piece&)> at;
+  device::Device* device;
   double factor = 1;
 };
 
@@ -45,14 +53,17 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
          "published value",
          root.name);
   }
+  device::Device* const back = devices_.back;
   switch (value) {
     case OTR_VALUE_MASTER:
-      return {storage_->master_format(), [this](const auto& p) { return storage_->master(p); }};
+      return {storage_->master_format(), [this](const auto& p) { return storage_->master(p); },
+              back};
     case OTR_VALUE_EXP_AVG:
-      return {storage_->exp_avg_format(), [this](const auto& p) { return storage_->exp_avg(p); }};
+      return {storage_->exp_avg_format(), [this](const auto& p) { return storage_->exp_avg(p); },
+              back};
     case OTR_VALUE_EXP_AVG_SQ:
       return {storage_->exp_avg_sq_format(),
-              [this](const auto& p) { return storage_->exp_avg_sq(p); }};
+              [this](const auto& p) { return storage_->exp_avg_sq(p); }, back};
     case OTR_VALUE_GRAD:
       if (!reduced_) {
         fail(OTR_E_NOT_FOUND,
@@ -60,44 +71,73 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
              "otr_engine_step",
              root.name);
       }
-      return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); },
+      return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); }, back,
               reduced_->decision.mean};
     default:
-      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); }};
+      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); },
+              devices_.front};
   }
 }
 
 void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_parameter_read");
   const layout::Parameter& root = model_.root(id);
-  const tensor::View view = view_for(model_.at(id), out, "output tensor");
+  const tensor::View view = view_for(model_.at(id), out, "output tensor", device());
   const Place place = place_of(root, value);
   if (root.count == 0) return;
   const std::byte* here = value == OTR_VALUE_PUBLISHED ? storage_->whole(root.root)
                           : storage_->sharded()        ? nullptr
                                                        : place.at(*local_piece(root.root));
-  if (here != nullptr && place.factor == 1) {
-    tensor::write(view, here, place.format);
+  if (here != nullptr && place.factor == 1 && place.device->is_host()) {
+    write_tensor(view, here, place.format);
     return;
   }
   const int64_t bytes = bytes_of(root.count, place.format);
-  const Block whole(ledger_, Purpose::windows, bytes);
-  if (here != nullptr) {
-    std::copy_n(here, bytes, whole.data());
-  } else {
+  const std::byte* from = here;
+  Block whole, on_host;
+  if (here == nullptr) {
+    whole = Block(ledger_, Purpose::windows, bytes, place.device);
     collective([&] {
-      gather_pieces(*control_, layout_->owners(model_, root.root), kernels::size_of(place.format),
-                    place.at, whole.data(), "read a parameter");
+      gather_pieces(*control_, *place.device, layout_->owners(model_, root.root),
+                    kernels::size_of(place.format), place.at, whole.data(), "read a parameter");
     });
+    from = whole.data();
+  }
+  if (!place.device->is_host()) {
+    on_host = Block(ledger_, Purpose::windows, bytes);
+    download(*place.device, on_host.data(), from, bytes);
+    from = on_host.data();
   }
   if (place.factor == 1) {
-    tensor::write(view, whole.data(), place.format);
+    write_tensor(view, from, place.format);
     return;
   }
   const Block scaled(ledger_, Purpose::windows, root.count * 4);
-  kernels::scale(scaled.data(), Format::float32, whole.data(), place.format,
+  kernels::scale(scaled.data(), Format::float32, from, place.format,
                  static_cast<float>(place.factor), root.count);
-  tensor::write(view, scaled.data(), Format::float32);
+  write_tensor(view, scaled.data(), Format::float32);
+}
+
+void Engine::read_tensor(const tensor::View& from, float* values) {
+  if (from.on_host) {
+    tensor::read(values, Format::float32, from);
+    return;
+  }
+  const Block wide(ledger_, Purpose::windows, from.count * 4, device_.get());
+  device_->read(wide.data(), Format::float32, from, 1, device_->own_stream());
+  download(*device_, values, wide.data(), from.count * 4);
+}
+
+void Engine::write_tensor(const tensor::View& to, const void* values, Format format) {
+  if (to.on_host) {
+    tensor::write(to, values, format);
+    return;
+  }
+  const int64_t bytes = bytes_of(to.count, format);
+  const Block there(ledger_, Purpose::windows, bytes, device_.get());
+  device_->upload(there.data(), values, static_cast<size_t>(bytes), device_->own_stream());
+  device_->write(to, there.data(), format, device_->own_stream());
+  device_->synchronize(device_->own_stream());
 }
 
 // A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
@@ -116,12 +156,24 @@ std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
 
 // Writes the piece's float32 values.
 void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
-  const auto factor = static_cast<float>(1 / place.factor);
-  if (factor == 1) {
-    kernels::convert(place.at(piece), place.format, values, Format::float32, piece.count);
+  put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);
+}
+
+// A device's memory = values / factor, by way of host memory of the same format.
+void Engine::put(device::Device& device, void* to, Format format, const float* values,
+                 int64_t count, double factor) {
+  const bool direct = device.is_host();
+  const Block rounded(ledger_, Purpose::windows, direct ? 0 : bytes_of(count, format));
+  void* const target = direct ? to : rounded.data();
+  const auto inverse = static_cast<float>(1 / factor);
+  if (inverse == 1) {
+    kernels::convert(target, format, values, Format::float32, count);
   } else {
-    kernels::scale(place.at(piece), place.format, values, Format::float32, factor, piece.count);
+    kernels::scale(target, format, values, Format::float32, inverse, count);
   }
+  if (direct) return;
+  device.upload(to, target, static_cast<size_t>(bytes_of(count, format)), device.own_stream());
+  device.synchronize(device.own_stream());
 }
 
 // The same for a weight: the master, and the published value beside it.
@@ -154,17 +206,17 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   const bool weight = value == OTR_VALUE_MASTER;
   if (!weight) static_cast<void>(place_of(root, value));
   require_writable(value, kCall);
-  const tensor::View view = view_for(model_.at(id), source, "new value");
+  const tensor::View view = view_for(model_.at(id), source, "new value", device());
   if (root.count == 0) return;
   const Block values(ledger_, Purpose::windows, root.count * 4);
-  if (control_->rank() == 0) tensor::read(values.data(), Format::float32, view);
+  if (control_->rank() == 0) read_tensor(view, reinterpret_cast<float*>(values.data()));
   collective([&] {
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
                         "write a parameter");
     const auto* floats = reinterpret_cast<const float*>(values.data());
     if (weight) {
       store(root.root, floats);
-      storage_->publish(*control_);
+      storage_->publish();
     } else if (const auto piece = local_piece(root.root)) {
       write_piece(place_of(root, value), *piece, floats + piece->first);
     }
@@ -188,6 +240,11 @@ void Engine::local_range(int64_t id, int64_t& first, int64_t& count) const {
 
 void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool write,
                          const char* call) {
+  on_device([&] { access_local(id, value, t, write, call); });
+}
+
+void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool write,
+                          const char* call) {
   require(State::committed, call);
   const layout::Parameter& root = model_.root(id);
   const Place place = place_of(root, value);
@@ -195,7 +252,7 @@ void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool wr
   const auto piece = local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
   const tensor::View view =
-      tensor::check(t, fmt::format("the local part of \"{}\"", model_.at(id).name));
+      tensor::check(t, fmt::format("the local part of \"{}\"", model_.at(id).name), true, device());
   if (view.shape.size() != 1 || view.count != count) {
     fail(OTR_E_SHAPE, "the local part of \"{}\" has shape {}; here it is [{}]", model_.at(id).name,
          tensor::text_of(view.shape), count);
@@ -203,12 +260,20 @@ void Engine::local_value(int64_t id, int32_t value, const otr_tensor& t, bool wr
   if (count == 0) return;
   const Block values(ledger_, Purpose::windows, count * 4);
   if (!write) {
-    kernels::scale(values.data(), Format::float32, place.at(*piece), place.format,
+    const std::byte* from = place.at(*piece);
+    const bool direct = place.device->is_host();
+    const int64_t bytes = bytes_of(count, place.format);
+    const Block on_host(ledger_, Purpose::windows, direct ? 0 : bytes);
+    if (!direct) {
+      download(*place.device, on_host.data(), from, bytes);
+      from = on_host.data();
+    }
+    kernels::scale(values.data(), Format::float32, from, place.format,
                    static_cast<float>(place.factor), count);
-    tensor::write(view, values.data(), Format::float32);
+    write_tensor(view, values.data(), Format::float32);
     return;
   }
-  tensor::read(values.data(), Format::float32, view);
+  read_tensor(view, reinterpret_cast<float*>(values.data()));
   const auto* floats = reinterpret_cast<const float*>(values.data());
   if (value == OTR_VALUE_MASTER) {
     write_weight(*piece, floats);
@@ -223,8 +288,7 @@ void Engine::store(int64_t root, const float* values) {
   if (const auto piece = local_piece(root)) {
     write_weight(*piece, values + piece->first);
   } else if (!parameter.trainable && storage_->writes_frozen()) {
-    kernels::convert(storage_->whole(root), storage_->compute(), values, Format::float32,
-                     parameter.count);
+    put(*devices_.front, storage_->whole(root), storage_->compute(), values, parameter.count, 1);
   }
 }
 

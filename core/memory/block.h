@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A private block of memory: zero-filled, 64-byte aligned, charged to a ledger while it lives.
+// A private block of memory, the host's or a device's: zero-filled, 64-byte aligned, charged to a
+// ledger while it lives.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "core/device/device.h"
 #include "core/memory/ledger.h"
 
 namespace outrigger::memory {
@@ -12,8 +14,9 @@ namespace outrigger::memory {
 class Block {
  public:
   Block() = default;
-  // Throws OTR_E_OUT_OF_MEMORY naming the purpose and the bytes.
-  Block(Ledger& ledger, Purpose purpose, int64_t bytes);
+  // device null or the host: host memory. A device outlives its blocks; freeing one waits for the
+  // work that was given to it. Throws OTR_E_OUT_OF_MEMORY naming the purpose and the bytes.
+  Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device = nullptr);
   Block(Block&& other) noexcept { *this = static_cast<Block&&>(other); }
   Block& operator=(Block&& other) noexcept;
   Block(const Block&) = delete;
@@ -28,6 +31,7 @@ class Block {
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   Ledger* ledger_ = nullptr;
+  device::Device* device_ = nullptr;  // null: the host's
   Charge charge_;
 };
 

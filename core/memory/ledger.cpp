@@ -21,17 +21,18 @@ const char* name_of(Purpose purpose) {
   return kNames.at(static_cast<size_t>(purpose));
 }
 
-void Ledger::charge(Purpose purpose, int64_t bytes) {
+void Ledger::charge(Purpose purpose, int64_t bytes, Place place) {
   const std::lock_guard lock(mutex_);
-  for (Entry* entry : {&entries_.at(static_cast<size_t>(purpose)), &entries_.back()}) {
+  auto& entries = entries_.at(static_cast<size_t>(place));
+  for (Entry* entry : {&entries.at(static_cast<size_t>(purpose)), &entries.back()}) {
     entry->resident += bytes;
     entry->peak = std::max(entry->peak, entry->resident);
   }
 }
 
-std::array<Entry, kPurposes + 1> Ledger::entries() const {
+std::array<Entry, kPurposes + 1> Ledger::entries(Place place) const {
   const std::lock_guard lock(mutex_);
-  return entries_;
+  return entries_.at(static_cast<size_t>(place));
 }
 
 void Ledger::charge_on_touch(int64_t bytes) {
@@ -46,12 +47,14 @@ int64_t Ledger::on_touch() const {
 
 void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
-  for (Entry& entry : entries_) entry.peak = entry.resident;
+  for (auto& entries : entries_) {
+    for (Entry& entry : entries) entry.peak = entry.resident;
+  }
 }
 
-Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes)
-    : ledger_(&ledger), purpose_(purpose), bytes_(bytes) {
-  ledger.charge(purpose, bytes);
+Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place)
+    : ledger_(&ledger), purpose_(purpose), place_(place), bytes_(bytes) {
+  ledger.charge(purpose, bytes, place);
 }
 
 Charge& Charge::operator=(Charge&& other) noexcept {
@@ -59,13 +62,14 @@ Charge& Charge::operator=(Charge&& other) noexcept {
     release();
     ledger_ = std::exchange(other.ledger_, nullptr);
     purpose_ = other.purpose_;
+    place_ = other.place_;
     bytes_ = other.bytes_;
   }
   return *this;
 }
 
 void Charge::release() {
-  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_);
+  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_, place_);
   ledger_ = nullptr;
 }
 

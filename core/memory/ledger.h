@@ -25,6 +25,9 @@ enum class Purpose : uint8_t {
 inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
 [[nodiscard]] const char* name_of(Purpose purpose);
 
+// Whose memory it is: the host's, or that of the device that an engine is on.
+enum class Place : uint8_t { host, device };
+
 struct Entry {
   int64_t resident = 0;
   int64_t peak = 0;
@@ -32,8 +35,10 @@ struct Entry {
 
 class Ledger {
  public:
-  void charge(Purpose purpose, int64_t bytes);                     // negative: give back
-  [[nodiscard]] std::array<Entry, kPurposes + 1> entries() const;  // the last is the total
+  // Negative: give back.
+  void charge(Purpose purpose, int64_t bytes, Place place = Place::host);
+  // The last is the total.
+  [[nodiscard]] std::array<Entry, kPurposes + 1> entries(Place place = Place::host) const;
   void reset_peaks();
 
   // The part of the total in private blocks, whose pages the system hands out at first touch.
@@ -42,7 +47,7 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  std::array<Entry, kPurposes + 1> entries_{};
+  std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
   int64_t on_touch_ = 0;
 };
 
@@ -50,7 +55,7 @@ class Ledger {
 class Charge {
  public:
   Charge() = default;
-  Charge(Ledger& ledger, Purpose purpose, int64_t bytes);
+  Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place = Place::host);
   Charge(Charge&& other) noexcept { *this = static_cast<Charge&&>(other); }
   Charge& operator=(Charge&& other) noexcept;
   Charge(const Charge&) = delete;
@@ -61,6 +66,7 @@ class Charge {
   void release();
   Ledger* ledger_ = nullptr;
   Purpose purpose_ = Purpose::published;
+  Place place_ = Place::host;
   int64_t bytes_ = 0;
 };
 

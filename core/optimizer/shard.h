@@ -10,9 +10,9 @@
 
 #include "core/config/config.h"
 #include "core/context/context.h"
-#include "core/context/workers.h"
 #include "core/memory/block.h"
 #include "core/tensor/tensor.h"
+#include "core/threads/workers.h"
 
 namespace outrigger::optimizer {
 

@@ -88,11 +88,20 @@ int64_t count_of(std::span<const int64_t> shape, std::string_view what) {
   return count;
 }
 
-View check(const otr_tensor& t, std::string_view what, bool data_required) {
-  if (t.device.device_type != OTR_DEVICE_CPU) {
-    fail(OTR_E_DEVICE, "{} is on device type {}; this engine takes CPU tensors (type {})", what,
-         t.device.device_type, static_cast<int>(OTR_DEVICE_CPU));
+void require_device(const otr_tensor& t, std::string_view what, const otr_device& device) {
+  if (t.device.device_type == device.device_type &&
+      (t.device.device_type == OTR_DEVICE_CPU || t.device.device_id == device.device_id)) {
+    return;
   }
+  fail(OTR_E_DEVICE, "{} is on device {} of type {}; this engine is on device {} of type {}{}",
+       what, t.device.device_id, t.device.device_type, device.device_id, device.device_type,
+       device.device_type == OTR_DEVICE_CPU ? " (CPU)" : "");
+}
+
+View check(const otr_tensor& t, std::string_view what, bool data_required,
+           const otr_device& device) {
+  const bool on_host = t.device.device_type == OTR_DEVICE_CPU;
+  if (!on_host) require_device(t, what, device);
   if (t.ndim < 0 || t.ndim > 64) {
     fail(OTR_E_SHAPE, "{} has ndim {}; legal is 0 to 64", what, t.ndim);
   }
@@ -100,6 +109,7 @@ View check(const otr_tensor& t, std::string_view what, bool data_required) {
     fail(OTR_E_ARGUMENT, "{} has ndim {} but its shape is NULL", what, t.ndim);
   }
   View view;
+  view.on_host = on_host;
   view.format = format_of(t.dtype, what);
   view.shape.assign(t.shape, t.shape + t.ndim);
   view.count = count_of(view.shape, what);
@@ -177,10 +187,11 @@ void write(const View& to, const void* source, Format from) {
   });
 }
 
-otr_tensor make(void* data, Format format, std::span<const int64_t> shape) {
+otr_tensor make(void* data, Format format, std::span<const int64_t> shape,
+                const otr_device& device) {
   otr_tensor t{};
   t.data = data;
-  t.device = {OTR_DEVICE_CPU, 0};
+  t.device = device;
   t.ndim = static_cast<int32_t>(shape.size());
   t.dtype = dtype_of(format);
   // DLPack's shape is not const; nothing in this library writes through it.

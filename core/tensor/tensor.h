@@ -27,23 +27,30 @@ using kernels::Format;
 // Product of the extents; throws OTR_E_SHAPE on a negative extent or more than 2^56 elements.
 [[nodiscard]] int64_t count_of(std::span<const int64_t> shape, std::string_view what);
 
-// A view that was checked once: on the CPU, a known format, a legal shape, data unless it is empty
-// or `data_required` is false.
+inline constexpr otr_device kHost{OTR_DEVICE_CPU, 0};
+
+// A view that was checked once: on the CPU or on `device`, a known format, a legal shape, data
+// unless it is empty or `data_required` is false.
 struct View {
+  bool on_host = true;
   std::byte* data = nullptr;
   Format format = Format::float32;
   int64_t count = 0;
   bool contiguous = true;
   std::vector<int64_t> shape, strides;
 };
-[[nodiscard]] View check(const otr_tensor& t, std::string_view what, bool data_required = true);
+[[nodiscard]] View check(const otr_tensor& t, std::string_view what, bool data_required = true,
+                         const otr_device& device = kHost);
+// Throws OTR_E_DEVICE unless the tensor is on `device`.
+void require_device(const otr_tensor& t, std::string_view what, const otr_device& device);
 
-// Row-major contiguous destination ← view × factor, rounded to nearest even.
+// Both on the host. Row-major contiguous destination ← view × factor, rounded to nearest even.
 void read(void* destination, Format to, const View& from, float factor = 1.0F);
 // View ← row-major contiguous source, rounded to nearest even.
 void write(const View& to, const void* source, Format from);
 
-// A row-major CPU tensor; shape is kept by reference.
-[[nodiscard]] otr_tensor make(void* data, Format format, std::span<const int64_t> shape);
+// A row-major tensor; shape is kept by reference.
+[[nodiscard]] otr_tensor make(void* data, Format format, std::span<const int64_t> shape,
+                              const otr_device& device = kHost);
 
 }  // namespace outrigger::tensor

@@ -28,10 +28,12 @@ const OTR_E_ABI = Int32(-18)
 const OTR_E_HOST = Int32(-19)
 const OTR_E_INTERRUPTED = Int32(-20)
 const OTR_E_LOSS_SCALE = Int32(-21)
+const OTR_E_DEVICE_FAULT = Int32(-22)
 const OTR_E_INTERNAL = Int32(-99)
 const OTR_DEVICE_CPU = Int32(1)
 const OTR_DEVICE_CUDA = Int32(2)
 const OTR_DEVICE_CUDA_HOST = Int32(3)
+const OTR_DEVICE_EXTENSION = Int32(12)
 const OTR_DTYPE_INT = Int32(0)
 const OTR_DTYPE_UINT = Int32(1)
 const OTR_DTYPE_FLOAT = Int32(2)
@@ -152,7 +154,7 @@ end
 
 struct otr_memory_entry
     struct_size::UInt32
-    reserved0::UInt32
+    device_type::Int32
     purpose::Cstring
     resident_bytes::Int64
     peak_bytes::Int64
@@ -235,6 +237,36 @@ otr_context_destroy(context) =
     ccall((:otr_context_destroy, liboutrigger), Cvoid,
         (Ptr{otr_context},),
         context)
+
+otr_context_load_plugin(context, name) =
+    ccall((:otr_context_load_plugin, liboutrigger), Int32,
+        (Ptr{otr_context}, Cstring),
+        context, name)
+
+otr_device_count(context, device_type, out_count) =
+    ccall((:otr_device_count, liboutrigger), Int32,
+        (Ptr{otr_context}, Int32, Ptr{Int32}),
+        context, device_type, out_count)
+
+otr_device_set_value(context, device, name, value) =
+    ccall((:otr_device_set_value, liboutrigger), Int32,
+        (Ptr{otr_context}, otr_device, Cstring, Float64),
+        context, device, name, value)
+
+otr_device_allocate(context, device, bytes, out_data) =
+    ccall((:otr_device_allocate, liboutrigger), Int32,
+        (Ptr{otr_context}, otr_device, Csize_t, Ptr{Ptr{Cvoid}}),
+        context, device, bytes, out_data)
+
+otr_device_free(context, device, data) =
+    ccall((:otr_device_free, liboutrigger), Int32,
+        (Ptr{otr_context}, otr_device, Ptr{Cvoid}),
+        context, device, data)
+
+otr_tensor_copy(context, to, from) =
+    ccall((:otr_tensor_copy, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{otr_tensor}, Ptr{otr_tensor}),
+        context, to, from)
 
 otr_comm_options_init(options, size) =
     ccall((:otr_comm_options_init, liboutrigger), Int32,
@@ -325,6 +357,11 @@ otr_engine_create(comm, config_json, out_engine) =
     ccall((:otr_engine_create, liboutrigger), Int32,
         (Ptr{otr_comm}, Cstring, Ptr{Ptr{otr_engine}}),
         comm, config_json, out_engine)
+
+otr_engine_set_device(engine, device) =
+    ccall((:otr_engine_set_device, liboutrigger), Int32,
+        (Ptr{otr_engine}, otr_device),
+        engine, device)
 
 otr_param_options_init(options, size) =
     ccall((:otr_param_options_init, liboutrigger), Int32,

@@ -109,6 +109,24 @@ TEST_F(WrongPointer, NullContextAndComm) {
               ROW("comm", otr_comm_abort(nullptr, "reason"))});
 }
 
+TEST_F(WrongPointer, NullDevice) {
+  const otr_device device{OTR_DEVICE_EXTENSION, 0};
+  void* data = nullptr;
+  expect_all(OTR_E_ARGUMENT,
+             {ROW("context", otr_context_load_plugin(nullptr, "simulated")),
+              ROW("name", otr_context_load_plugin(context_, nullptr)),
+              ROW("context", otr_device_count(nullptr, OTR_DEVICE_CPU, &number_)),
+              ROW("out_count", otr_device_count(context_, OTR_DEVICE_CPU, nullptr)),
+              ROW("context", otr_device_set_value(nullptr, device, "copy_latency", 0)),
+              ROW("context", otr_device_allocate(nullptr, device, 1, &data)),
+              ROW("out_data", otr_device_allocate(context_, device, 1, nullptr)),
+              ROW("context", otr_device_free(nullptr, device, nullptr)),
+              ROW("context", otr_tensor_copy(nullptr, &tensor_, &tensor_)),
+              ROW("to", otr_tensor_copy(context_, nullptr, &tensor_)),
+              ROW("from", otr_tensor_copy(context_, &tensor_, nullptr)),
+              ROW("engine", otr_engine_set_device(nullptr, device))});
+}
+
 TEST_F(WrongPointer, NullEngine) {
   expect_all(
       OTR_E_ARGUMENT,

@@ -200,8 +200,9 @@ Owned<otr_comm> make_self(otr_context* context) {
   return Owned<otr_comm>(comm);
 }
 
-void run_ranks(int32_t world, const RankBody& body, double timeout) {
+void run_ranks(int32_t world, const RankBody& body, double timeout, const char* plugin) {
   const auto context = make_context(1);
+  if (plugin != nullptr) ASSERT_OK(otr_context_load_plugin(context.get(), plugin));
   otr_comm_options options;
   ASSERT_OK(otr_comm_options_init(&options, sizeof options));
   options.timeout = timeout;

@@ -172,7 +172,8 @@ std::string legality_page() {
   }
   text += "\n## On a CPU engine\n\n" + matrix(EngineKind::cpu);
   text +=
-      "\n## On a device engine\n\nNo device engine is built yet; the rules are fixed already.\n\n" +
+      "\n## On a device engine\n\nParameters and gradients are on a device "
+      "([devices](devices.md)).\n\n" +
       matrix(EngineKind::device);
   return text;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/context/workers.h"
+#include "core/threads/workers.h"
 
 #include <gtest/gtest.h>
 

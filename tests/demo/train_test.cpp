@@ -199,6 +199,19 @@ TEST(Chain, LearnsThroughTwoEnginesAloneAndOnTwoWorkers) {
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_CHAIN}).out, expected);
 }
 
+TEST(Device, LearnsThereAndOffloaded) {
+  // W and its gradient, master, moments and the bucket, each padded to a leaf of 256 floats.
+  const Result there = run({OTR_DEVICE});
+  EXPECT_EQ(there.code, 0) << there.err;
+  EXPECT_NE(there.out.find("host memory: 0 bytes\ndevice memory: 4096 bytes"), std::string::npos)
+      << there.out;
+  const Result offloaded = run({OTR_DEVICE, "--offload"});
+  EXPECT_EQ(offloaded.code, 0) << offloaded.err;
+  EXPECT_NE(offloaded.out.find("device memory: 1024 bytes"), std::string::npos) << offloaded.out;
+  EXPECT_EQ(there.out.substr(0, there.out.find('\n')),
+            offloaded.out.substr(0, offloaded.out.find('\n')));  // the same loss, to the bit
+}
+
 TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   const Result result = run({OTR_OPTIMIZER_ONLY});
   EXPECT_EQ(result.code, 0) << result.err;

@@ -20,15 +20,17 @@ const Bytes& expected_for(const Case& c) {
   plain.bucket = plain.buffers = plain.workers = 0;
   plain.scramble = false;
   plain.form = Form::pass;
+  plain.on = On::cpu;
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
   return entry->second;
 }
 
 void expect_equal(const Case& c) {
-  const auto results = run_ranks(
-      c.provider, c.world,
-      [&](int32_t rank, otr_context*, otr_comm* comm) { return train(c, rank, comm).bytes(); });
+  const auto results =
+      run_ranks(c.provider, c.world, [&](int32_t rank, otr_context* context, otr_comm* comm) {
+        return train(c, rank, context, comm).bytes();
+      });
   for (size_t rank = 0; rank < results.size(); ++rank) {
     ASSERT_EQ(results[rank].error, "") << text_of(c) << " rank " << rank;
     EXPECT_EQ(first_difference(results[rank].bytes, expected_for(c)), "")
@@ -38,7 +40,8 @@ void expect_equal(const Case& c) {
 
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
 // depend on is varied along the way, each value with each other.
-void sweep(Provider provider, int32_t first_world, int32_t last_world) {
+void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = On::cpu,
+           int every = 1) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
@@ -54,8 +57,9 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world) {
               c.unused = variant % 5 == 0 ? "zero" : "skip";
               c.scramble = variant % 7 < 3;
               c.form = static_cast<Form>(variant % 11 % 3);
+              c.on = on;
+              if (legal(c) && variant % every == 0) expect_equal(c);
               ++variant;
-              if (legal(c)) expect_equal(c);
               if (testing::Test::HasFailure()) return;
             }
           }
@@ -69,6 +73,15 @@ TEST(Matrix, Self) { sweep(Provider::self, 1, 1); }
 TEST(Matrix, Threads) { sweep(Provider::threads, 1, 4); }
 TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
+
+TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, On::device); }
+TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, On::offload); }
+TEST(DeviceMatrix, Threads) { sweep(Provider::threads, 2, 3, On::device); }
+TEST(DeviceMatrix, ThreadsOffloaded) { sweep(Provider::threads, 2, 3, On::offload); }
+TEST(DeviceMatrix, SharedMemory) { sweep(Provider::shm, 2, 2, On::device, 3); }
+TEST(DeviceMatrix, SharedMemoryOffloaded) { sweep(Provider::shm, 2, 2, On::offload, 3); }
+TEST(DeviceMatrix, Custom) { sweep(Provider::custom, 2, 2, On::device, 3); }
+TEST(DeviceMatrix, CustomOffloaded) { sweep(Provider::custom, 2, 2, On::offload, 3); }
 
 TEST(Matrix, BucketsBuffersAndWorkersInFull) {
   for (const char* precision : {"float32", "bf16 stochastic"}) {

@@ -86,6 +86,10 @@ double loss_scale(const Case& c, int32_t window) {
 bool legal(const Case& c) {
   const Precision& p = precision_of(c);
   if (c.stage == 0 && p.master != Format::float32) return false;
+  if (c.stage == 0 && c.on == On::offload) return false;
+  // A low-precision master with float32 states needs offload on a device.
+  if (c.on == On::device && p.master != Format::float32 && p.exp_avg == Format::float32)
+    return false;
   // DeepSpeed's rule: at stage 0 the accumulator has the model's dtype.
   return c.stage != 0 || p.accumulator == p.compute;
 }
@@ -100,22 +104,26 @@ std::string config_of(const Case& c) {
   return fmt::format(
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}},
-      "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}}},
+      "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}"}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, kLr, kDecay, c.stage, c.bucket,
-      states, c.order, c.buffers, c.workers, kSeed, c.unused);
+      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states, c.order,
+      c.buffers, c.workers, kSeed, c.unused);
 }
 
 std::string text_of(const Case& c) {
   return fmt::format(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}",
+      "{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
       : c.form == Form::at_once ? " at once"
-                                : "");
+                                : "",
+      c.on == On::device    ? " on a device"
+      : c.on == On::offload ? " on a device, offloaded"
+                            : "");
 }
 
 const std::vector<ModelParameter>& model_parameters() {
@@ -179,7 +187,40 @@ struct Owner {
   ~Owner() { otr_engine_destroy(engine); }
 };
 
-void declare(otr_engine* engine, int32_t rank) {
+// Where a rank's tensors are.
+struct Where {
+  otr_context* context;
+  otr_device device;
+  [[nodiscard]] bool on_device() const { return device.device_type != OTR_DEVICE_CPU; }
+};
+
+// A copy of the tensor there; or the tensor itself.
+class There {
+ public:
+  There(const Where& where, const otr_tensor& from, size_t bytes) : where_(where), tensor_(from) {
+    if (!where.on_device() || bytes == 0) {
+      tensor_.device = where.device;
+      return;
+    }
+    tensor_.device = where.device;
+    NEED(otr_device_allocate(where.context, where.device, bytes, &tensor_.data));
+    NEED(otr_tensor_copy(where.context, &tensor_, &from));
+    owns_ = true;
+  }
+  ~There() {
+    if (owns_) otr_device_free(where_.context, where_.device, tensor_.data);
+  }
+  There(const There&) = delete;
+  There& operator=(const There&) = delete;
+  [[nodiscard]] const otr_tensor* get() const { return &tensor_; }
+
+ private:
+  Where where_;
+  otr_tensor tensor_;
+  bool owns_ = false;
+};
+
+void declare(otr_engine* engine, int32_t rank, const Where& where) {
   for (const ModelParameter& p : model_parameters()) {
     otr_param_options options;
     NEED(otr_param_options_init(&options, sizeof options));
@@ -189,7 +230,10 @@ void declare(otr_engine* engine, int32_t rank) {
     if (rank != 0) std::fill(values.begin(), values.end(), 1000.0F);  // rank 0's win
     const otr_tensor initial = tensor_of(p.shape, values);
     int64_t id = -1;
-    NEED(otr_engine_add_parameter(engine, p.name.c_str(), &initial, &options, &id));
+    const bool half = model_parameters().size() % 2 == p.name.size() % 2;  // as tensors there
+    const There there(half ? where : Where{where.context, {OTR_DEVICE_CPU, 0}}, initial,
+                      values.size() * 4);
+    NEED(otr_engine_add_parameter(engine, p.name.c_str(), there.get(), &options, &id));
   }
   NEED(otr_engine_commit(engine));
 }
@@ -209,28 +253,41 @@ std::vector<Contribution> arriving(const Case& c, int32_t rank, int32_t window,
   return all;
 }
 
-void give(otr_pass* pass, const Contribution& contribution) {
+void give(const Where& where, otr_pass* pass, const Contribution& contribution) {
   const auto& p = model_parameters()[static_cast<size_t>(contribution.id)];
-  otr_tensor grad = tensor_of(p.shape, contribution.values);
+  const otr_tensor grad = tensor_of(p.shape, contribution.values);
   if (contribution.id % 2 == 1 && p.count > 0) {  // half of them through slots
     otr_tensor slot;
     NEED(otr_pass_get_slot(pass, contribution.id, &slot));
     const Format format = slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16
                           : slot.dtype.bits == 16             ? Format::float16
                                                               : Format::float32;
-    kernels::convert(slot.data, format, contribution.values.data(), Format::float32, p.count);
-    grad = slot;
+    std::vector<std::byte> values(static_cast<size_t>(p.count) * kernels::size_of(format));
+    kernels::convert(values.data(), format, contribution.values.data(), Format::float32, p.count);
+    otr_tensor here = slot;
+    here.device = {OTR_DEVICE_CPU, 0};
+    here.data = values.data();
+    NEED(otr_tensor_copy(where.context, &slot, &here));
+    NEED(otr_pass_add_grad(pass, contribution.id, &slot, nullptr));
+    return;
   }
-  NEED(otr_pass_add_grad(pass, contribution.id, &grad, nullptr));
+  const There there(where, grad, contribution.values.size() * 4);
+  NEED(otr_pass_add_grad(pass, contribution.id, there.get(), nullptr));
 }
 
-int32_t give_all(otr_pass* pass, const otr_tensor*, int64_t, void* all) {
-  for (const Contribution& c : *static_cast<std::vector<Contribution>*>(all)) give(pass, c);
+struct Arrival {
+  Where where;
+  std::vector<Contribution> all;
+};
+int32_t give_all(otr_pass* pass, const otr_tensor*, int64_t, void* user) {
+  const auto& arrival = *static_cast<Arrival*>(user);
+  for (const Contribution& c : arrival.all) give(arrival.where, pass, c);
   return 0;
 }
 
-void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, int32_t micro_step) {
-  std::vector<Contribution> all = arriving(c, rank, window, micro_step);
+void one_pass(otr_engine* engine, const Case& c, const Where& where, int32_t rank, int32_t window,
+              int32_t micro_step) {
+  Arrival all{where, arriving(c, rank, window, micro_step)};
   if (c.form == Form::callback) {
     NEED(otr_engine_backward(engine, nullptr, 0, nullptr, give_all, &all));
     return;
@@ -244,19 +301,20 @@ void one_pass(otr_engine* engine, const Case& c, int32_t rank, int32_t window, i
 
 // All passes of a window open at a time. Where passes are added up as they come, contributions keep
 // the order of the passes; where each pass is summed by itself, they come from all in turn.
-void passes_at_once(otr_engine* engine, const Case& c, int32_t rank, int32_t window) {
+void passes_at_once(otr_engine* engine, const Case& c, const Where& where, int32_t rank,
+                    int32_t window) {
   std::vector<otr_pass*> passes(static_cast<size_t>(c.accumulation));
-  std::vector<std::vector<Contribution>> all;
+  std::vector<Arrival> all;
   for (int32_t i = 0; i < c.accumulation; ++i) {
     NEED(otr_pass_begin(engine, nullptr, 0, nullptr, &passes[static_cast<size_t>(i)]));
-    all.push_back(arriving(c, rank, window, i));
+    all.push_back({where, arriving(c, rank, window, i)});
   }
   if (c.order == "boundary") {
     for (size_t i = 0; i < passes.size(); ++i) give_all(passes[i], nullptr, 0, &all[i]);
   } else {
-    for (size_t k = 0; k < all[0].size() + 2; ++k) {
+    for (size_t k = 0; k < all[0].all.size() + 2; ++k) {
       for (size_t i = passes.size(); i-- > 0;) {
-        if (k < all[i].size()) give(passes[i], all[i][k]);
+        if (k < all[i].all.size()) give(where, passes[i], all[i].all[k]);
       }
     }
   }
@@ -276,18 +334,24 @@ std::vector<float> read(otr_engine* engine, int64_t id, int32_t value) {
 
 }  // namespace
 
-Trained train(const Case& c, int32_t rank, otr_comm* comm) {
+Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm) {
   Owner owner;
   NEED(otr_engine_create(comm, config_of(c).c_str(), &owner.engine));
-  declare(owner.engine, rank);
+  Where where{context, {OTR_DEVICE_CPU, 0}};
+  if (c.on != On::cpu) {
+    where.device = {OTR_DEVICE_EXTENSION, rank};
+    NEED(otr_context_load_plugin(context, "simulated"));
+    NEED(otr_engine_set_device(owner.engine, where.device));
+  }
+  declare(owner.engine, rank, where);
   Trained trained;
   for (int32_t window = 0; window < kWindows; ++window) {
     otr_step_report report{};
     report.struct_size = sizeof report;
     const bool at_once = c.form == Form::at_once;
-    if (at_once) passes_at_once(owner.engine, c, rank, window);
+    if (at_once) passes_at_once(owner.engine, c, where, rank, window);
     for (int32_t micro_step = 0; !at_once && micro_step < c.accumulation; ++micro_step) {
-      one_pass(owner.engine, c, rank, window, micro_step);
+      one_pass(owner.engine, c, where, rank, window, micro_step);
       if (micro_step + 1 < c.accumulation) NEED(otr_engine_step(owner.engine, &report));
     }
     NEED(otr_engine_step(owner.engine, &report));

@@ -12,6 +12,8 @@
 namespace outrigger::test {
 
 enum class Form : uint8_t { pass, callback, at_once };
+// Where parameters and gradients are, and accumulators and states.
+enum class On : uint8_t { cpu, device, offload };
 
 struct Case {
   Provider provider = Provider::self;
@@ -27,6 +29,7 @@ struct Case {
   std::string unused = "skip";
   bool scramble = false;  // gradients arrive in an order of their own on each rank
   Form form = Form::pass;
+  On on = On::cpu;
 };
 [[nodiscard]] std::vector<std::string> precisions();
 [[nodiscard]] double loss_scale(const Case& c, int32_t window);
@@ -66,7 +69,7 @@ struct Trained {
   [[nodiscard]] Bytes bytes() const;
 };
 
-[[nodiscard]] Trained train(const Case& c, int32_t rank, otr_comm* comm);
+[[nodiscard]] Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm);
 [[nodiscard]] Trained simulate(const Case& c);
 // Plain double AdamW with the published formulas and exact gradients; masters only.
 [[nodiscard]] std::vector<std::vector<double>> train_in_double(const Case& c);

@@ -14,9 +14,10 @@ namespace {
 double worst(const Case& c) {
   double worst = 0;
   const auto exact = train_in_double(c);
-  const auto results = run_ranks(
-      c.provider, c.world,
-      [&](int32_t rank, otr_context*, otr_comm* comm) { return train(c, rank, comm).bytes(); });
+  const auto results =
+      run_ranks(c.provider, c.world, [&](int32_t rank, otr_context* context, otr_comm* comm) {
+        return train(c, rank, context, comm).bytes();
+      });
   for (const auto& result : results) EXPECT_EQ(result.error, "") << text_of(c);
   const Trained trained = simulate(c);
   for (const auto& result : results) EXPECT_EQ(first_difference(result.bytes, trained.bytes()), "");

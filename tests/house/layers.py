@@ -11,7 +11,9 @@ LAYERS = [
     ["core/engine"],
     ["core/optimizer", "core/offload", "core/checkpoint", "core/observe"],
     ["core/comm", "core/memory", "core/layout", "core/config"],
-    ["core/tensor", "core/topology", "core/context"],
+    ["core/context"],
+    ["core/device"],
+    ["core/tensor", "core/topology", "core/threads"],
     ["kernels"],
 ]
 PUBLIC = "c_api/include"
@@ -19,6 +21,8 @@ PUBLIC = "c_api/include"
 EVERYWHERE_IN_CORE = {"core/context/error.h"}
 # Programs and bindings see what every user sees: the contract and their own folder.
 USERS = ["bindings", "rust", "julia", "c_api/examples", "c_api/tools"]
+# A plugin is a program of its own behind a table; its kernels may be the library's.
+PLUGINS = "plugins"
 SUFFIXES = {".c", ".cpp", ".h", ".cu", ".cuh", ".i", ".java", ".rs", ".jl"}
 
 INCLUDE = re.compile(r'^\s*[#%]\s*(?:include|import)\s*[<"]([^">]+)[">]', re.MULTILINE)
@@ -55,7 +59,12 @@ def fault(including, included):
     if user:
         return None if within(included, user) else "users of the library include only its public headers"
     if within(including, PUBLIC):
-        return "the public header stands alone"
+        return None if within(included, PUBLIC) else "the public headers stand alone"
+    if within(including, PLUGINS):
+        return None if within(included, PLUGINS) or within(included, "kernels") else \
+            "plugins include only the public headers, kernels and their own folder"
+    if within(included, PLUGINS):
+        return "plugins are loaded, not linked"
     if within(including, "core") and included in EVERYWHERE_IN_CORE:
         return None
     own, other = layer_of(including), layer_of(included)

@@ -51,11 +51,15 @@ pub const OTR_E_HOST: i32 = -19;
 pub const OTR_E_INTERRUPTED: i32 = -20;
 /// gradients overflow at the smallest loss scale
 pub const OTR_E_LOSS_SCALE: i32 = -21;
+/// a device failed; what was on it is lost
+pub const OTR_E_DEVICE_FAULT: i32 = -22;
 /// a fault of this library; please report it with the text
 pub const OTR_E_INTERNAL: i32 = -99;
 pub const OTR_DEVICE_CPU: i32 = 1;
 pub const OTR_DEVICE_CUDA: i32 = 2;
 pub const OTR_DEVICE_CUDA_HOST: i32 = 3;
+/// of a plugin with no number of its own, such as "simulated"
+pub const OTR_DEVICE_EXTENSION: i32 = 12;
 pub const OTR_DTYPE_INT: i32 = 0;
 pub const OTR_DTYPE_UINT: i32 = 1;
 pub const OTR_DTYPE_FLOAT: i32 = 2;
@@ -232,7 +236,7 @@ pub struct otr_call_info {
     /// the OTR_ flags that the function names; 0 for none
     pub flags: u32,
     /// the stream in whose order the tensors are used, numbered as DLPack does; 0
-    /// on a CPU
+    /// on a CPU. It lives until the step that ends the window
     pub stream: u64,
     /// multiplied into the gradients; 1: none; 0: no tag, the gradients are the
     /// caller's own
@@ -329,7 +333,8 @@ pub struct otr_param_options {
 #[derive(Clone, Copy, Debug)]
 pub struct otr_memory_entry {
     pub struct_size: u32,
-    pub reserved0: u32,
+    /// whose memory: OTR_DEVICE_
+    pub device_type: i32,
     /// "published parameters", "master weights", …; static
     pub purpose: *const c_char,
     /// now. A block that ranks of one host share is charged by slices, so the
@@ -443,6 +448,30 @@ extern "C" {
     pub fn otr_context_create(options: *const otr_context_options, out_context: *mut *mut otr_context) -> i32;
     /// Children keep working: they hold the context. Any thread. Since: 0.1
     pub fn otr_context_destroy(context: *mut otr_context);
+    /// Loads a plugin that drives a kind of device: by its name ("cuda", "simulated"), which is looked
+    /// for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
+    /// folders; or by a path that contains '/'. Again: nothing. "cuda" is loaded by itself when it is
+    /// needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
+    /// of another release. Since: 0.1
+    pub fn otr_context_load_plugin(context: *mut otr_context, name: *const c_char) -> i32;
+    /// Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+    /// Since: 0.1
+    pub fn otr_device_count(context: *mut otr_context, device_type: i32, out_count: *mut i32) -> i32;
+    /// A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
+    /// "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
+    /// "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
+    /// OTR_E_NOT_FOUND lists the names. Since: 0.1
+    pub fn otr_device_set_value(context: *mut otr_context, device: otr_device, name: *const c_char, value: f64) -> i32;
+    /// Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
+    /// more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1
+    pub fn otr_device_allocate(context: *mut otr_context, device: otr_device, bytes: usize, out_data: *mut *mut c_void) -> i32;
+    /// Gives memory of otr_device_allocate back, once the device has done what it was given before.
+    /// data may be NULL. Any thread. Since: 0.1
+    pub fn otr_device_free(context: *mut otr_context, device: otr_device, data: *mut c_void) -> i32;
+    /// to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
+    /// one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
+    /// 0.1
+    pub fn otr_tensor_copy(context: *mut otr_context, to: *const otr_tensor, from: *const otr_tensor) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_comm_options_init(options: *mut otr_comm_options, size: usize) -> i32;
     /// A group of one. Local. Since: 0.1
@@ -498,6 +527,12 @@ extern "C" {
     /// (float32, stage 0, AdamW, no clipping). The engine keeps the communicator. Local. OTR_E_CONFIG:
     /// path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet. Since: 0.1
     pub fn otr_engine_create(comm: *mut otr_comm, config_json: *const c_char, out_engine: *mut *mut otr_engine) -> i32;
+    /// Puts the engine on a device (or back on the CPU): its parameters, and the gradients that the host
+    /// gives, are tensors there. Master weights, moments and summed gradients are there too, or, with
+    /// zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
+    /// was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
+    /// configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1
+    pub fn otr_engine_set_device(engine: *mut otr_engine, device: otr_device) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_param_options_init(options: *mut otr_param_options, size: usize) -> i32;
     /// Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
@@ -585,9 +620,9 @@ extern "C" {
     /// otr_engine_config would give. Any thread. Since: 0.1
     pub fn otr_config_check(config_json: *const c_char, world_size: i32, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
-    /// of the sum). entries: *inout_count entries, each with its struct_size set in the first; out, the
-    /// number there are. entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few.
-    /// Local. Since: 0.1
+    /// of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+    /// *inout_count entries, each with its struct_size set in the first; out, the number there are.
+    /// entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_estimate_options_init(options: *mut otr_estimate_options, size: usize) -> i32;

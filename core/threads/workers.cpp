@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/context/workers.h"
+#include "core/threads/workers.h"
 
 #include <utility>
 
-#include "core/context/thread.h"
+#include "core/threads/thread.h"
 
 namespace outrigger {
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An engine on a device: y = W x, fitted with tensors in a device's memory. Here that is the
+ * simulated device, which any machine has; with "cuda" and OTR_DEVICE_CUDA it would be a GPU, and
+ * the arithmetic below, which goes through the host, a kernel. With --offload, master weights and
+ * optimizer states stay in host memory.
+ */
+#include <outrigger.h>
+#include <stdio.h>
+#include <string.h>
+#define TRY(call) \
+  if ((call) != OTR_OK) return fprintf(stderr, "%s\n", otr_last_error_message()), 1
+
+enum { OUT = 2, IN = 3, SAMPLES = 4 };
+
+typedef struct {
+  otr_context *context;
+  otr_device device;
+  otr_engine *engine;
+} Trainer;
+
+/* A tensor of host memory. */
+static otr_tensor here(float *values, int32_t ndim, int64_t *shape) {
+  otr_tensor tensor = {0};
+  (void)otr_tensor_init(values, "float32", ndim, shape, &tensor);
+  return tensor;
+}
+
+/* dW of the mean squared error, and the error itself. */
+static float gradient(float w[OUT][IN], float dw[OUT][IN]) {
+  static const float truth[OUT][IN] = {{1, -2, 0.5f}, {0, 3, -1}};
+  static const float x[SAMPLES][IN] = {{1, 0, 2}, {0, 1, -1}, {2, -1, 0}, {1, 1, 1}};
+  float loss = 0;
+  memset(dw, 0, sizeof(float[OUT][IN]));
+  for (int s = 0; s < SAMPLES; s++) {
+    for (int o = 0; o < OUT; o++) {
+      float error = 0;
+      for (int i = 0; i < IN; i++) error += (w[o][i] - truth[o][i]) * x[s][i];
+      for (int i = 0; i < IN; i++) dw[o][i] += 2 * error * x[s][i] / SAMPLES;
+      loss += error * error / SAMPLES;
+    }
+  }
+  return loss;
+}
+
+static int step(const Trainer *t, float *loss) {
+  const int64_t id = 0;
+  int64_t shape[2] = {OUT, IN};
+  float w[OUT][IN], dw[OUT][IN];
+  const otr_tensor weight_here = here(w[0], 2, shape), grad_here = here(dw[0], 2, shape);
+  otr_tensor weight, slot;
+  otr_pass *pass;
+  TRY(otr_engine_acquire(t->engine, &id, 1, NULL, &weight));
+  TRY(otr_tensor_copy(t->context, &weight_here, &weight));
+  *loss = gradient(w, dw);
+  TRY(otr_pass_begin(t->engine, NULL, 0, NULL, &pass));
+  TRY(otr_pass_get_slot(pass, id, &slot)); /* on the device */
+  TRY(otr_tensor_copy(t->context, &slot, &grad_here));
+  TRY(otr_pass_add_grad(pass, id, &slot, NULL));
+  TRY(otr_pass_end(pass));
+  otr_pass_destroy(pass);
+  TRY(otr_engine_step(t->engine, NULL));
+  return 0;
+}
+
+static int create(Trainer *t, const char *config) {
+  float zeros[OUT][IN] = {{0}};
+  int64_t shape[2] = {OUT, IN}, id;
+  const otr_tensor initial = here(zeros[0], 2, shape);
+  otr_comm *comm;
+  TRY(otr_context_create(NULL, &t->context));
+  TRY(otr_context_load_plugin(t->context, "simulated"));
+  TRY(otr_comm_create_self(t->context, &comm));
+  TRY(otr_engine_create(comm, config, &t->engine));
+  otr_comm_destroy(comm); /* the engine keeps it */
+  TRY(otr_engine_set_device(t->engine, t->device));
+  TRY(otr_engine_add_parameter(t->engine, "W", &initial, NULL, &id));
+  TRY(otr_engine_commit(t->engine));
+  return 0;
+}
+
+static int report(const Trainer *t) {
+  otr_memory_entry entries[32];
+  size_t count = 32;
+  entries[0].struct_size = sizeof entries[0];
+  TRY(otr_engine_memory(t->engine, entries, &count));
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(entries[i].purpose, "total") != 0) continue;
+    printf("%s memory: %lld bytes\n", entries[i].device_type == OTR_DEVICE_CPU ? "host" : "device",
+           (long long)entries[i].resident_bytes);
+  }
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  const int offload = argc > 1 && strcmp(argv[1], "--offload") == 0;
+  Trainer t = {NULL, {OTR_DEVICE_EXTENSION, 0}, NULL};
+  float loss = 0;
+  if (create(&t, offload ? "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}},"
+                           " \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\":"
+                           " {\"device\": \"cpu\"}}}"
+                         : "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}}}")) {
+    return 1;
+  }
+  for (int i = 0; i < 300; i++) {
+    if (step(&t, &loss)) return 1;
+  }
+  printf("loss %.6f\n", (double)loss);
+  if (report(&t)) return 1;
+  otr_engine_destroy(t.engine);
+  otr_context_destroy(t.context);
+  return loss < 1e-3f ? 0 : 1;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a device plugin gives to Outrigger: one table of functions, found in the plugin's shared
+ * object by the name OTR_DEVICE_PLUGIN_SYMBOL. A host program needs outrigger.h only.
+ *
+ * RESULTS.  Every function that can fail returns OTR_OK or an OTR_E_ code, and last_error() then
+ *   tells the reason. OTR_E_DEVICE_FAULT is final: every later call on that device may return it.
+ *   Work on a stream fails later: the next synchronize that waits for it says so.
+ *
+ * STREAMS.  Numbered as DLPack does; 0 and 1 are the default stream. Work of one stream is done in
+ *   order, of different streams in any. Except where it says "waits", a function returns before the
+ *   device has done anything; structs and arrays that it was given in host memory may be reused at
+ *   once, memory that they point to may not.
+ *
+ * THREADS.  Every function may be called from any thread.
+ */
+#ifndef OUTRIGGER_PLUGIN_H
+#define OUTRIGGER_PLUGIN_H
+
+#include "outrigger.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OTR_DEVICE_PLUGIN_VERSION 1
+#define OTR_DEVICE_PLUGIN_SYMBOL "otr_device_plugin_table"
+
+/* A device that was opened, and an event: a point in a stream. Each plugin has its own. */
+typedef struct otr_plugin_device otr_plugin_device;
+typedef struct otr_plugin_event otr_plugin_event;
+
+enum {
+  OTR_PLUGIN_FLOAT32 = 0,
+  OTR_PLUGIN_BFLOAT16 = 1,
+  OTR_PLUGIN_FLOAT16 = 2,
+  OTR_PLUGIN_FLOAT64 = 3
+};
+enum { OTR_PLUGIN_NEAREST = 0, OTR_PLUGIN_STOCHASTIC = 1 };
+enum { OTR_PLUGIN_HOST_TO_DEVICE = 0, OTR_PLUGIN_DEVICE_TO_HOST = 1, OTR_PLUGIN_ON_DEVICE = 2 };
+
+/* Kernels. Pointers are to device memory unless they say host. All have the bits of the functions
+ * of the same names on a CPU; docs/contract.md has the formulas. */
+
+/* add 0: to = round(from × factor), nearest even; factor 1: round(from), once. add 1: to =
+ * round(float32(to) + float32(from)), factor is 1. ndim 0 and shape NULL: `count` elements one
+ * after the other; else strides are in elements. */
+typedef struct otr_plugin_convert {
+  void *to;
+  const void *from;
+  int32_t to_format, from_format; /* OTR_PLUGIN_FLOAT32 … */
+  int64_t count;
+  float factor;
+  int32_t add;
+  int32_t ndim, reserved0;
+  const int64_t *shape, *to_strides, *from_strides; /* host, ndim entries */
+} otr_plugin_convert;
+
+/* An exact sum of squares: limbs are one 640-bit little-endian integer in units of 2^-298. */
+typedef struct otr_plugin_norm {
+  uint64_t limbs[10];
+  int64_t nonfinite;       /* Inf and NaN elements, whose leaves of 256 are left out */
+  int64_t first_nonfinite; /* lowest index of one; -1: none */
+  int32_t first_rank;      /* the first source that is not finite there; -1: only the sum is not */
+  int32_t reserved0;
+} otr_plugin_norm;
+
+/* s = sources[0] + sources[1] + … in float32; accumulator = round(s), or round(accumulator + s)
+ * with add. A source may be the accumulator. Without sources: only the norm of the accumulator. */
+typedef struct otr_plugin_fold {
+  const void *const *sources; /* host: `world` device pointers */
+  int32_t world, source_format;
+  void *accumulator;
+  int32_t accumulator_format, add;
+  int64_t count;         /* with sources: a multiple of 256 */
+  int64_t first_index;   /* of element 0, for first_nonfinite */
+  otr_plugin_norm *norm; /* host; filled when the stream has been synchronized */
+} otr_plugin_fold;
+
+/* One piece of a fused Adam or AdamW update. */
+typedef struct otr_plugin_adam {
+  const void *grad;
+  void *weight, *exp_avg, *exp_avg_sq, *published; /* published: NULL for none */
+  int32_t grad_format, weight_format, exp_avg_format, exp_avg_sq_format, published_format;
+  int32_t weight_rounding, exp_avg_rounding, exp_avg_sq_rounding;
+  int64_t count;
+  float gradient_factor, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, inverse_sqrt_bias2,
+      minus_step, weight_decay, minus_lr_decay;
+  int32_t decoupled, reserved0;
+  uint64_t weight_key, exp_avg_key, exp_avg_sq_key, first_element, step; /* the random stream */
+} otr_plugin_adam;
+
+typedef struct otr_plugin_update_count {
+  int64_t updates, vanished;
+} otr_plugin_update_count;
+
+typedef struct otr_device_plugin {
+  uint32_t struct_size;
+  uint32_t version;    /* OTR_DEVICE_PLUGIN_VERSION */
+  const char *name;    /* "cuda" */
+  int32_t device_type; /* OTR_DEVICE_ of its tensors */
+  int32_t reserved0;
+
+  /* Why the last call of this thread failed; valid until the thread's next call. */
+  const char *(*last_error)(void);
+  int32_t (*device_count)(int32_t *out_count);
+  /* The same device may be opened more than once: memory and streams are common to all. close
+   * waits for the device's work; the last close gives everything back. */
+  int32_t (*open)(int32_t device_id, otr_plugin_device **out_device);
+  void (*close)(otr_plugin_device *device);
+  /* What name means is the plugin's affair. OTR_E_NOT_FOUND lists the names there are. */
+  int32_t (*set_value)(otr_plugin_device *device, const char *name, double value);
+  int32_t (*memory_info)(otr_plugin_device *device, uint64_t *out_free, uint64_t *out_total);
+
+  /* Zero-filled, aligned to 256 bytes. */
+  int32_t (*allocate)(otr_plugin_device *device, size_t bytes, void **out_data);
+  /* Waits for work that was given to the device before. */
+  void (*release)(otr_plugin_device *device, void *data);
+  /* Page-locks host memory, so that copies run beside the host and at full speed. */
+  int32_t (*pin)(otr_plugin_device *device, void *data, size_t bytes);
+  void (*unpin)(otr_plugin_device *device, void *data);
+
+  int32_t (*stream_create)(otr_plugin_device *device, uint64_t *out_stream);
+  void (*stream_destroy)(otr_plugin_device *device, uint64_t stream);        /* waits */
+  int32_t (*stream_synchronize)(otr_plugin_device *device, uint64_t stream); /* waits */
+  int32_t (*event_record)(otr_plugin_device *device, uint64_t stream, otr_plugin_event **out_event);
+  int32_t (*event_synchronize)(otr_plugin_device *device, otr_plugin_event *event); /* waits */
+  void (*event_destroy)(otr_plugin_device *device, otr_plugin_event *event);
+  int32_t (*stream_wait)(otr_plugin_device *device, uint64_t stream, otr_plugin_event *event);
+
+  int32_t (*copy)(otr_plugin_device *device, void *to, const void *from, size_t bytes,
+                  int32_t direction, uint64_t stream);
+  int32_t (*zero)(otr_plugin_device *device, void *data, size_t bytes, uint64_t stream);
+  int32_t (*convert)(otr_plugin_device *device, const otr_plugin_convert *convert, uint64_t stream);
+  int32_t (*fold)(otr_plugin_device *device, const otr_plugin_fold *fold, uint64_t stream);
+  /* *host_total is added to; complete when the stream has been synchronized. */
+  int32_t (*adam)(otr_plugin_device *device, const otr_plugin_adam *pieces, int64_t count,
+                  otr_plugin_update_count *host_total, uint64_t stream);
+} otr_device_plugin;
+
+/* The symbol's type. */
+typedef const otr_device_plugin *(*otr_device_plugin_function)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OUTRIGGER_PLUGIN_H */

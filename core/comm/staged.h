@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator whose windows are a device's memory: what the ranks exchange goes through host
+// memory. A provider that moves device memory by itself has no need of it.
+#pragma once
+
+#include <memory>
+
+#include "core/comm/communicator.h"
+#include "core/device/device.h"
+
+namespace outrigger::comm {
+
+// staging_bytes: the most that one reduce_scatter or all_gather_window spans; of them,
+// received_bytes are also kept on the device. Collective. The device outlives the result.
+[[nodiscard]] std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host,
+                                                        device::Device& device,
+                                                        size_t staging_bytes,
+                                                        size_t received_bytes);
+
+}  // namespace outrigger::comm

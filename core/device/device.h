@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where memory lies and kernels run: the host (host.h), or what a plugin drives (plugin.h). The
+// engine keeps parameters and gradients on one, accumulators and states on the same or the other.
+//
+// Work is done in the order of a stream, numbered as DLPack does; on the host at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/tensor/tensor.h"
+#include "kernels/kernels.h"
+#include "outrigger.h"
+
+namespace outrigger::device {
+
+using kernels::Format;
+using Stream = uint64_t;
+
+// A point in a stream. Empty: there is nothing to wait for.
+using Event = std::shared_ptr<void>;
+
+// The first element (as the caller counts) whose sum over ranks is not finite, and the rank whose
+// contribution was not; −1 where only the sum was not.
+struct Nonfinite {
+  int64_t flat = -1;
+  int32_t rank = -1;
+};
+void keep_first(Nonfinite& into, const Nonfinite& other);
+
+// The sum over ranks of one slice; see kernels::Fold.
+struct SliceFold {
+  std::span<const void* const> sources;  // one for each rank, in rank order
+  Format source_format;
+  void* accumulator;
+  Format accumulator_format;
+  bool add;
+  int64_t count;
+  int64_t flat;  // of element 0
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual otr_device id() const = 0;
+  [[nodiscard]] bool is_host() const { return id().device_type == OTR_DEVICE_CPU; }
+
+  // Zero-filled. Throws OTR_E_OUT_OF_MEMORY.
+  [[nodiscard]] virtual std::byte* allocate(size_t bytes) = 0;
+  // Waits for the work given before.
+  virtual void release(std::byte* data, size_t bytes) noexcept = 0;
+  // Host memory that copies shall run beside the host with. A wish.
+  virtual void pin(void* data, size_t bytes) = 0;
+  virtual void unpin(void* data) noexcept = 0;
+
+  // A stream for this device's work that no caller knows; the same for the object's life.
+  [[nodiscard]] virtual Stream own_stream() const = 0;
+  [[nodiscard]] virtual Event record(Stream stream) = 0;
+  virtual void wait(Stream stream, const Event& event) = 0;  // the stream waits
+  virtual void synchronize(Stream stream) = 0;               // the host waits
+  virtual void synchronize(const Event& event) = 0;
+
+  virtual void download(void* host, const void* from, size_t bytes, Stream stream) = 0;
+  virtual void upload(void* to, const void* host, size_t bytes, Stream stream) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes, Stream stream) = 0;
+  virtual void zero(void* data, size_t bytes, Stream stream) = 0;
+
+  // Row-major `to` ← view × factor, and view ← row-major `from`, as in tensor.h.
+  virtual void read(void* to, Format to_format, const tensor::View& from, float factor,
+                    Stream stream) = 0;
+  virtual void write(const tensor::View& to, const void* from, Format from_format,
+                     Stream stream) = 0;
+  // to = round(from × factor); to = round(to + from)
+  virtual void convert(void* to, Format to_format, const void* from, Format from_format,
+                       float factor, int64_t count, Stream stream) = 0;
+  virtual void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
+                   Stream stream) = 0;
+
+  // These three return when their work is done, on the own stream.
+  virtual kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) = 0;
+  [[nodiscard]] virtual kernels::NormSum norm(const void* data, Format format, int64_t count,
+                                              int64_t flat) = 0;
+  [[nodiscard]] virtual kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) = 0;
+};
+
+// Host memory pinned for a device's copies while this lives.
+class Pinned {
+ public:
+  Pinned() = default;
+  Pinned(Device& device, void* data, size_t bytes) : device_(&device), data_(data) {
+    device.pin(data, bytes);
+  }
+  Pinned(Pinned&& other) noexcept { *this = static_cast<Pinned&&>(other); }
+  Pinned& operator=(Pinned&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    if (device_ != nullptr) device_->unpin(data_);
+  }
+
+ private:
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+};
+
+}  // namespace outrigger::device

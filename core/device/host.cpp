@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device/host.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "core/context/error.h"
+#include "kernels/fold_origin.h"
+
+namespace outrigger::device {
+namespace {
+
+constexpr size_t kOwnPages = size_t{1} << 20;
+constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
+
+template <typename T>
+T* advance(T* data, int64_t elements, Format format) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + elements * static_cast<int64_t>(kernels::size_of(format));
+}
+
+}  // namespace
+
+std::byte* allocate_host(size_t bytes) noexcept {
+  if (bytes >= kOwnPages) {
+    void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return nullptr;
+    madvise(pages, bytes, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
+    return static_cast<std::byte*>(pages);
+  }
+  void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+  if (memory != nullptr) std::memset(memory, 0, bytes);
+  return static_cast<std::byte*>(memory);
+}
+
+void release_host(std::byte* data, size_t bytes) noexcept {
+  if (bytes >= kOwnPages) {
+    munmap(data, bytes);
+  } else {
+    ::operator delete(data, kAlignment);
+  }
+}
+
+void keep_first(Nonfinite& into, const Nonfinite& other) {
+  if (other.flat >= 0 && (into.flat < 0 || other.flat < into.flat)) into = other;
+}
+
+std::byte* Host::allocate(size_t bytes) {
+  std::byte* data = allocate_host(bytes);
+  if (data == nullptr) fail(OTR_E_OUT_OF_MEMORY, "the system has no {} bytes", bytes);
+  return data;
+}
+
+void Host::copy(void* to, const void* from, size_t bytes, Stream) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+void Host::zero(void* data, size_t bytes, Stream) {
+  if (bytes > 0) std::memset(data, 0, bytes);
+}
+
+void Host::read(void* to, Format to_format, const tensor::View& from, float factor, Stream) {
+  tensor::read(to, to_format, from, factor);
+}
+
+void Host::write(const tensor::View& to, const void* from, Format from_format, Stream) {
+  tensor::write(to, from, from_format);
+}
+
+void Host::convert(void* to, Format to_format, const void* from, Format from_format, float factor,
+                   int64_t count, Stream) {
+  if (count == 0) return;
+  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
+    const int64_t begin = task * kChunk;
+    const int64_t n = std::min(kChunk, count - begin);
+    auto* target = advance(to, begin, to_format);
+    const auto* source = advance(from, begin, from_format);
+    if (factor == 1) {
+      kernels::convert(target, to_format, source, from_format, n);
+    } else {
+      kernels::scale(target, to_format, source, from_format, factor, n);
+    }
+  });
+}
+
+void Host::add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
+               Stream) {
+  kernels::add(to, to_format, from, from_format, count);
+}
+
+template <typename Body>
+kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
+  std::vector<kernels::NormSum> norms(static_cast<size_t>(workers_->size()));
+  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
+    const int64_t begin = task * kChunk;
+    body(begin, std::min(kChunk, count - begin), norms[static_cast<size_t>(worker)], worker);
+  });
+  for (size_t w = 1; w < norms.size(); ++w) kernels::merge(norms[0], norms[w]);
+  return norms[0];
+}
+
+kernels::NormSum Host::fold(const SliceFold& slice, Nonfinite& origin) {
+  std::vector<Nonfinite> origins(static_cast<size_t>(workers_->size()));
+  std::vector<std::vector<std::byte>> kept(origins.size());
+  const kernels::NormSum norm = over_chunks(
+      slice.count, [&](int64_t begin, int64_t count, kernels::NormSum& sum, int32_t worker) {
+        const auto w = static_cast<size_t>(worker);
+        std::vector<const void*> sources;
+        for (const void* s : slice.sources) {
+          sources.push_back(advance(s, begin, slice.source_format));
+        }
+        kernels::Fold fold;
+        fold.source_format = slice.source_format;
+        fold.accumulator = advance(slice.accumulator, begin, slice.accumulator_format);
+        fold.accumulator_format = slice.accumulator_format;
+        fold.add = slice.add;
+        fold.count = count;
+        fold.first_index = slice.flat + begin;
+        fold.norm = &sum;
+        const kernels::Origin found = kernels::fold_with_origin(fold, sources, kept[w]);
+        keep_first(origins[w], {found.index, found.rank});
+      });
+  for (const Nonfinite& o : origins) keep_first(origin, o);
+  return norm;
+}
+
+kernels::NormSum Host::norm(const void* data, Format format, int64_t count, int64_t flat) {
+  return over_chunks(count, [&](int64_t begin, int64_t n, kernels::NormSum& sum, int32_t) {
+    kernels::sum_of_squares(sum, advance(data, begin, format), format, n, flat + begin);
+  });
+}
+
+kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
+  struct Task {
+    const kernels::Adam* piece;
+    int64_t first;
+  };
+  std::vector<Task> tasks;
+  for (const kernels::Adam& piece : pieces) {
+    for (int64_t first = 0; first < piece.count; first += kChunk) tasks.push_back({&piece, first});
+  }
+  std::vector<kernels::UpdateCount> counts(static_cast<size_t>(workers_->size()));
+  workers_->run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
+    const Task& task = tasks[static_cast<size_t>(index)];
+    kernels::Adam a = *task.piece;
+    a.grad = advance(a.grad, task.first, a.grad_format);
+    a.weight = advance(a.weight, task.first, a.weight_format);
+    a.exp_avg = advance(a.exp_avg, task.first, a.exp_avg_format);
+    a.exp_avg_sq = advance(a.exp_avg_sq, task.first, a.exp_avg_sq_format);
+    if (a.published != nullptr) a.published = advance(a.published, task.first, a.published_format);
+    a.count = std::min(kChunk, a.count - task.first);
+    a.random.first_element += static_cast<uint64_t>(task.first);
+    const kernels::UpdateCount count = kernels::adam(a);
+    counts[static_cast<size_t>(worker)].updates += count.updates;
+    counts[static_cast<size_t>(worker)].vanished += count.vanished;
+  });
+  for (size_t w = 1; w < counts.size(); ++w) {
+    counts[0].updates += counts[w].updates;
+    counts[0].vanished += counts[w].vanished;
+  }
+  return counts[0];
+}
+
+}  // namespace outrigger::device

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host as a device: kernels split over an engine's workers.
+#pragma once
+
+#include "core/device/device.h"
+#include "core/threads/workers.h"
+
+namespace outrigger::device {
+
+// Zero-filled, 64-byte aligned; null if there is none. From a MiB on with pages of its own: huge
+// ones where the system gives them, returned when freed.
+[[nodiscard]] std::byte* allocate_host(size_t bytes) noexcept;
+void release_host(std::byte* data, size_t bytes) noexcept;
+
+class Host final : public Device {
+ public:
+  explicit Host(Workers& workers) : workers_(&workers) {}
+
+  otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
+  std::byte* allocate(size_t bytes) override;
+  void release(std::byte* data, size_t bytes) noexcept override { release_host(data, bytes); }
+  void pin(void*, size_t) override {}
+  void unpin(void*) noexcept override {}
+
+  Stream own_stream() const override { return 0; }
+  Event record(Stream) override { return {}; }
+  void wait(Stream, const Event&) override {}
+  void synchronize(Stream) override {}
+  void synchronize(const Event&) override {}
+
+  void download(void* host, const void* from, size_t bytes, Stream stream) override {
+    copy(host, from, bytes, stream);
+  }
+  void upload(void* to, const void* host, size_t bytes, Stream stream) override {
+    copy(to, host, bytes, stream);
+  }
+  void copy(void* to, const void* from, size_t bytes, Stream) override;
+  void zero(void* data, size_t bytes, Stream) override;
+  void read(void* to, Format to_format, const tensor::View& from, float factor, Stream) override;
+  void write(const tensor::View& to, const void* from, Format from_format, Stream) override;
+  void convert(void* to, Format to_format, const void* from, Format from_format, float factor,
+               int64_t count, Stream) override;
+  void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
+           Stream) override;
+
+  kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
+  kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
+  kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) override;
+
+ private:
+  // Runs body(begin, count, norm of the worker, worker) over [0, count) and merges the norms.
+  template <typename Body>
+  kernels::NormSum over_chunks(int64_t count, const Body& body);
+  Workers* workers_;
+};
+
+}  // namespace outrigger::device

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/context/error.h"
+#include "core/device/plugin.h"
+
+namespace outrigger::device {
+namespace {
+
+std::string folder_of_this_library() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&load_plugin), &info) == 0) return {};
+  const std::string path = info.dli_fname == nullptr ? "" : info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+std::vector<std::string> candidates(const std::string& name) {
+  if (name.find('/') != std::string::npos) return {name};
+  const std::string file = "liboutrigger_" + name + ".so";
+  std::vector<std::string> paths;
+  const char* variable = std::getenv("OTR_PLUGIN_PATH");
+  for (std::string rest = variable == nullptr ? "" : variable; !rest.empty();) {
+    const size_t colon = rest.find(':');
+    const std::string folder = rest.substr(0, colon);
+    if (!folder.empty()) paths.push_back(folder + "/" + file);
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  const std::string own = folder_of_this_library();
+  if (!own.empty()) paths.push_back(own + "/" + file);
+  paths.push_back(file);  // the system's folders
+  return paths;
+}
+
+}  // namespace
+
+Plugin load_plugin(const std::string& name) {
+  if (name.empty()) fail(OTR_E_ARGUMENT, "the plugin's name is empty; \"simulated\" is one");
+  std::string tried;
+  for (const std::string& path : candidates(name)) {
+    void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (object == nullptr) {
+      const char* reason = dlerror();
+      tried += fmt::format("{}{}", tried.empty() ? "" : "; ", reason == nullptr ? path : reason);
+      continue;
+    }
+    const auto function =
+        reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL));
+    if (function == nullptr) {
+      fail(OTR_E_ABI, "{} is no device plugin: it has no {}", path, OTR_DEVICE_PLUGIN_SYMBOL);
+    }
+    const otr_device_plugin* table = function();
+    if (table == nullptr || table->struct_size < sizeof(otr_device_plugin) ||
+        table->version != OTR_DEVICE_PLUGIN_VERSION) {
+      fail(OTR_E_ABI,
+           "{} has version {} of the plugins' table with {} bytes; this library takes version {} "
+           "with {}: install the plugin of release {}",
+           path, table == nullptr ? 0 : table->version, table == nullptr ? 0 : table->struct_size,
+           OTR_DEVICE_PLUGIN_VERSION, sizeof(otr_device_plugin), OTR_VERSION_STRING);
+    }
+    return {table, path};
+  }
+  fail(OTR_E_NOT_FOUND,
+       "plugin \"{}\" was not found (OTR_PLUGIN_PATH names folders, colons between); tried: {}",
+       name, tried);
+}
+
+}  // namespace outrigger::device

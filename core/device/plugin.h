@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device that a plugin drives.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/device/device.h"
+#include "outrigger_plugin.h"
+
+namespace outrigger::device {
+
+// A plugin's shared object, loaded once and never unloaded, like the library itself.
+struct Plugin {
+  const otr_device_plugin* table;
+  std::string path;
+};
+
+// Loads a plugin by a path that contains '/', or by its name: liboutrigger_<name>.so in the folders
+// of OTR_PLUGIN_PATH, beside this library, in the system's folders. Throws OTR_E_NOT_FOUND with
+// every path tried, OTR_E_ABI for another version's table.
+[[nodiscard]] Plugin load_plugin(const std::string& name);
+
+class PluginDevice final : public Device {
+ public:
+  PluginDevice(const Plugin& plugin, int32_t device_id);
+  ~PluginDevice() override;
+  PluginDevice(const PluginDevice&) = delete;
+  PluginDevice& operator=(const PluginDevice&) = delete;
+
+  void set_value(const char* name, double value);
+
+  otr_device id() const override { return {table_->device_type, device_id_}; }
+  std::byte* allocate(size_t bytes) override;
+  void release(std::byte* data, size_t bytes) noexcept override;
+  void pin(void* data, size_t bytes) override;
+  void unpin(void* data) noexcept override;
+  Stream own_stream() const override { return stream_; }
+  Event record(Stream stream) override;
+  void wait(Stream stream, const Event& event) override;
+  void synchronize(Stream stream) override;
+  void synchronize(const Event& event) override;
+  void download(void* host, const void* from, size_t bytes, Stream stream) override;
+  void upload(void* to, const void* host, size_t bytes, Stream stream) override;
+  void copy(void* to, const void* from, size_t bytes, Stream stream) override;
+  void zero(void* data, size_t bytes, Stream stream) override;
+  void read(void* to, Format to_format, const tensor::View& from, float factor,
+            Stream stream) override;
+  void write(const tensor::View& to, const void* from, Format from_format, Stream stream) override;
+  void convert(void* to, Format to_format, const void* from, Format from_format, float factor,
+               int64_t count, Stream stream) override;
+  void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
+           Stream stream) override;
+  kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
+  kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
+  kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) override;
+
+ private:
+  void check(int32_t status, const char* what) const;
+  kernels::NormSum run(const otr_plugin_fold& fold, Nonfinite* origin);
+
+  const otr_device_plugin* table_;
+  int32_t device_id_;
+  otr_plugin_device* device_ = nullptr;
+  Stream stream_ = 0;
+};
+
+}  // namespace outrigger::device

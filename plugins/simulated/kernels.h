@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's kernels on a simulated device: the CPU's, on the second mapping of its memory.
+#pragma once
+
+#include "plugins/simulated/device.h"
+
+namespace outrigger::simulated {
+
+void convert(Device& device, const otr_plugin_convert& given, uint64_t stream);
+void fold(Device& device, const otr_plugin_fold& given, uint64_t stream);
+void adam(Device& device, const otr_plugin_adam& given, otr_plugin_update_count* host_total,
+          uint64_t stream);
+
+}  // namespace outrigger::simulated

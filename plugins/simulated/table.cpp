@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's table: C functions over simulated devices, which all contexts of a process share.
+#include <array>
+#include <exception>
+#include <new>
+
+#include "plugins/simulated/kernels.h"
+
+using outrigger::simulated::Device;
+using outrigger::simulated::Event;
+using outrigger::simulated::Failure;
+using outrigger::simulated::kDevices;
+
+struct otr_plugin_device {
+  std::shared_ptr<Device> device;
+};
+struct otr_plugin_event {
+  std::shared_ptr<Event> event;
+};
+
+namespace {
+
+thread_local std::string error_text;
+
+template <typename Body>
+int32_t guard(const Body& body) noexcept {
+  try {
+    error_text.clear();
+    body();
+    return OTR_OK;
+  } catch (const Failure& failure) {
+    error_text = failure.text;
+    return failure.status;
+  } catch (const std::bad_alloc&) {
+    return OTR_E_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    error_text = error.what();
+    return OTR_E_SYSTEM;
+  }
+}
+
+// Never destroyed: a device may be closed while the process ends.
+struct Registry {
+  std::mutex mutex;
+  std::array<std::weak_ptr<Device>, kDevices> devices;
+};
+Registry& registry() {
+  static auto* all = new Registry;
+  return *all;
+}
+
+const char* last_error() { return error_text.c_str(); }
+
+int32_t device_count(int32_t* out_count) {
+  *out_count = kDevices;
+  return OTR_OK;
+}
+
+int32_t open(int32_t id, otr_plugin_device** out) {
+  return guard([&] {
+    *out = nullptr;
+    if (id < 0 || id >= kDevices) {
+      outrigger::simulated::fail(OTR_E_ARGUMENT, "simulated device " + std::to_string(id) +
+                                                     " does not exist; there are 0 to " +
+                                                     std::to_string(kDevices - 1));
+    }
+    const std::lock_guard lock(registry().mutex);
+    std::weak_ptr<Device>& known = registry().devices.at(static_cast<size_t>(id));
+    std::shared_ptr<Device> device = known.lock();
+    if (!device) known = device = std::make_shared<Device>(id);
+    *out = new otr_plugin_device{std::move(device)};
+  });
+}
+
+void close(otr_plugin_device* d) { delete d; }
+
+int32_t set_value(otr_plugin_device* d, const char* name, double value) {
+  return guard([&] { d->device->set_value(name, value); });
+}
+int32_t memory_info(otr_plugin_device* d, uint64_t* out_free, uint64_t* out_total) {
+  return guard([&] { d->device->memory_info(*out_free, *out_total); });
+}
+int32_t allocate(otr_plugin_device* d, size_t bytes, void** out) {
+  return guard([&] {
+    *out = nullptr;
+    *out = d->device->allocate(bytes);
+  });
+}
+void release(otr_plugin_device* d, void* data) {
+  static_cast<void>(guard([&] { d->device->release(data); }));
+}
+int32_t pin(otr_plugin_device*, void*, size_t) { return OTR_OK; }  // copies take any memory
+void unpin(otr_plugin_device*, void*) {}
+
+int32_t stream_create(otr_plugin_device* d, uint64_t* out) {
+  return guard([&] { *out = d->device->create_stream(); });
+}
+void stream_destroy(otr_plugin_device* d, uint64_t stream) {
+  static_cast<void>(guard([&] { d->device->destroy_stream(stream); }));
+}
+int32_t stream_synchronize(otr_plugin_device* d, uint64_t stream) {
+  return guard([&] { d->device->synchronize(stream); });
+}
+int32_t event_record(otr_plugin_device* d, uint64_t stream, otr_plugin_event** out) {
+  return guard([&] {
+    *out = nullptr;
+    *out = new otr_plugin_event{d->device->record(stream)};
+  });
+}
+int32_t event_synchronize(otr_plugin_device* d, otr_plugin_event* event) {
+  return guard([&] { d->device->synchronize(*event->event); });
+}
+void event_destroy(otr_plugin_device*, otr_plugin_event* event) { delete event; }
+int32_t stream_wait(otr_plugin_device* d, uint64_t stream, otr_plugin_event* event) {
+  return guard([&] { d->device->wait(stream, event->event); });
+}
+
+int32_t copy(otr_plugin_device* d, void* to, const void* from, size_t bytes, int32_t direction,
+             uint64_t stream) {
+  return guard([&] { d->device->copy(to, from, bytes, direction, stream); });
+}
+int32_t zero(otr_plugin_device* d, void* data, size_t bytes, uint64_t stream) {
+  return guard([&] {
+    std::byte* at = d->device->inside(data, bytes, "zero's memory");
+    d->device->launch(stream, [at, bytes] { std::fill_n(at, bytes, std::byte{0}); });
+  });
+}
+int32_t convert(otr_plugin_device* d, const otr_plugin_convert* given, uint64_t stream) {
+  return guard([&] { outrigger::simulated::convert(*d->device, *given, stream); });
+}
+int32_t fold(otr_plugin_device* d, const otr_plugin_fold* given, uint64_t stream) {
+  return guard([&] { outrigger::simulated::fold(*d->device, *given, stream); });
+}
+int32_t adam(otr_plugin_device* d, const otr_plugin_adam* pieces, int64_t count,
+             otr_plugin_update_count* host_total, uint64_t stream) {
+  return guard([&] {
+    for (int64_t i = 0; i < count; ++i) {
+      outrigger::simulated::adam(*d->device, pieces[i], host_total, stream);
+    }
+  });
+}
+
+constexpr otr_device_plugin kTable = {sizeof(otr_device_plugin),
+                                      OTR_DEVICE_PLUGIN_VERSION,
+                                      "simulated",
+                                      OTR_DEVICE_EXTENSION,
+                                      0,
+                                      last_error,
+                                      device_count,
+                                      open,
+                                      close,
+                                      set_value,
+                                      memory_info,
+                                      allocate,
+                                      release,
+                                      pin,
+                                      unpin,
+                                      stream_create,
+                                      stream_destroy,
+                                      stream_synchronize,
+                                      event_record,
+                                      event_synchronize,
+                                      event_destroy,
+                                      stream_wait,
+                                      copy,
+                                      zero,
+                                      convert,
+                                      fold,
+                                      adam};
+
+}  // namespace
+
+extern "C" OTR_API const otr_device_plugin* otr_device_plugin_table(void) { return &kTable; }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of an engine on a device share: the simulated device as its host sees it, memory and
+// streams of its own included, as a framework has them.
+#pragma once
+
+#include "outrigger_plugin.h"
+#include "support.h"
+
+namespace otr_test {
+
+// The plugin's table, as a framework that knows the device would use it.
+const otr_device_plugin& simulated_table();
+
+inline otr_device simulated(int32_t id = 0) { return {OTR_DEVICE_EXTENSION, id}; }
+
+// A context with the simulated device.
+Owned<otr_context> device_context();
+
+// A tensor on a device.
+class DeviceTensor {
+ public:
+  DeviceTensor(otr_context* context, otr_device device, const Tensor& values);
+  ~DeviceTensor();
+  DeviceTensor(const DeviceTensor&) = delete;
+  DeviceTensor& operator=(const DeviceTensor&) = delete;
+  const otr_tensor* operator&() const { return &tensor_; }  // NOLINT(google-runtime-operator)
+  otr_tensor& get() { return tensor_; }
+
+ private:
+  otr_context* context_;
+  Shape shape_;
+  otr_tensor tensor_;
+};
+
+// What a device's tensor holds.
+Values values_there(otr_context* context, const otr_tensor& tensor);
+
+// An engine on simulated device 0, on a group of one.
+struct DeviceSolo {
+  explicit DeviceSolo(const std::string& config)
+      : context(device_context()), comm(make_self(context.get())), engine(comm.get(), config) {
+    EXPECT_OK(otr_engine_set_device(engine.get(), simulated()));
+  }
+  // One pass with these gradients, on this stream.
+  void pass(const std::vector<Engine::Gradient>& gradients, uint64_t stream = 0) const;
+  Owned<otr_context> context;
+  Owned<otr_comm> comm;
+  Engine engine;
+};
+
+}  // namespace otr_test
