@@ -86,12 +86,13 @@ class Run {
  public:
   explicit Run(const LaunchOptions& options) : options_(options) {}
 
-  int execute() {
+  LaunchResult execute() {
     start();
     while (any_running()) look();
     if (first_failed_ != nullptr || ended_by_ != 0) end_orphans();
     for (Worker& worker : workers_) pump(worker);
-    return report();
+    if (!options_.quiet) report();
+    return result();
   }
 
  private:
@@ -99,6 +100,7 @@ class Run {
     wait();
     handle_signals();
     reap();
+    watch_limit();
     escalate();
   }
 
@@ -187,8 +189,15 @@ class Run {
     first_failed_ = failed;
     if (ended_by_ != 0 || !any_running()) return;
     end_others_at_ = seconds() + options_.grace_seconds;
+    if (options_.quiet) return;
     say("outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n", failed->rank(),
         failed->pid(), failed->fate(), options_.grace_seconds);
+  }
+
+  void watch_limit() {
+    if (options_.limit_seconds <= 0 || limit_reached_ || seconds() < options_.limit_seconds) return;
+    limit_reached_ = true;
+    if (end_others_at_ < 0) end_others_at_ = seconds();
   }
 
   // After the grace: SIGTERM, and two seconds later SIGKILL.
@@ -207,14 +216,32 @@ class Run {
     for (const pid_t pid : orphans_.running(worker_test())) kill(pid, number);
   }
 
-  [[nodiscard]] int report() const {
-    if (first_failed_ == nullptr && ended_by_ == 0) return 0;
+  void report() const {
+    if (first_failed_ == nullptr && ended_by_ == 0) return;
     if (ended_by_ != 0) say("outrigger run: ended by signal {}\n", ended_by_);
     for (const Worker& worker : workers_) {
       say("outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(), worker.fate(),
-          ended_by_ == 0 && &worker == first_failed_ ? " — the first to fail" : "");
+          is_first_to_fail(worker) ? " — the first to fail" : "");
     }
-    return ended_by_ != 0 ? 128 + ended_by_ : first_failed_->exit_code();
+  }
+
+  [[nodiscard]] bool is_first_to_fail(const Worker& worker) const {
+    return ended_by_ == 0 && !limit_reached_ && &worker == first_failed_;
+  }
+
+  [[nodiscard]] LaunchResult result() const {
+    LaunchResult all;
+    all.exit_code = ended_by_ != 0             ? 128 + ended_by_
+                    : limit_reached_           ? 124
+                    : first_failed_ != nullptr ? first_failed_->exit_code()
+                                               : 0;
+    all.limit_reached = limit_reached_;
+    all.seconds = seconds();
+    for (const Worker& w : workers_) {
+      all.workers.push_back(
+          {w.rank(), w.pid(), w.exit_code(), w.fate(), w.seconds(), is_first_to_fail(w)});
+    }
+    return all;
   }
 
   static constexpr double kKillAfter = 2;  // seconds from SIGTERM to SIGKILL
@@ -229,10 +256,11 @@ class Run {
   int ended_by_ = 0;           // signal that this command got
   double end_others_at_ = -1;  // seconds; -1: no reason yet
   bool asked_to_end_ = false;
+  bool limit_reached_ = false;
 };
 
 }  // namespace
 
-int launch(const LaunchOptions& options) { return Run(options).execute(); }
+LaunchResult launch(const LaunchOptions& options) { return Run(options).execute(); }
 
 }  // namespace outrigger::tools
