@@ -149,14 +149,17 @@ class Run {
     if (worker.relay() != nullptr) worker.relay()->pump();
   }
 
-  // Until there is a signal or output, at most 0.2 s.
+  // Until there is a signal or output, or the limit is reached; at most 0.2 s.
   void wait() {
     std::vector<pollfd> descriptors{{signals_.descriptor(), POLLIN, 0}};
     for (Worker& worker : workers_) {
       if (worker.relay() != nullptr)
         descriptors.push_back({worker.relay()->descriptor(), POLLIN, 0});
     }
-    poll(descriptors.data(), descriptors.size(), 200);
+    const double left = 1000 * (options_.limit_seconds - seconds());
+    const bool limited = options_.limit_seconds > 0 && !limit_reached_;
+    poll(descriptors.data(), descriptors.size(),
+         limited ? static_cast<int>(std::clamp(left + 1, 0.0, 200.0)) : 200);
     for (Worker& worker : workers_) pump(worker);
   }
 
@@ -195,7 +198,8 @@ class Run {
   }
 
   void watch_limit() {
-    if (options_.limit_seconds <= 0 || limit_reached_ || seconds() < options_.limit_seconds) return;
+    if (options_.limit_seconds <= 0 || limit_reached_ || !any_running()) return;
+    if (seconds() < options_.limit_seconds) return;
     limit_reached_ = true;
     if (end_others_at_ < 0) end_others_at_ = seconds();
   }

@@ -174,6 +174,20 @@ bool matches(const std::string& text, const std::string& pattern) {
   }
 }
 
+TEST(Documentation, NamesTheLinesOfDoctor) {
+  const std::string real = run({kTool, "doctor"}).out;
+  const std::string page = read_text(OTR_TOOLS_PAGE);
+  const size_t begin = page.find("```text\n") + 8;
+  std::istringstream shown(page.substr(begin, page.find("```", begin) - begin));
+  int lines = 0;
+  for (std::string line; std::getline(shown, line); ++lines) {
+    EXPECT_EQ(count("\n" + real, "\n" + line.substr(0, 16)), 1) << line;
+  }
+  EXPECT_GE(lines, 12);
+  EXPECT_EQ(count(real.substr(0, real.find("\n\n") + 1), "\n"), lines)
+      << "and no more before advice";
+}
+
 TEST(Documentation, ShowsWhatTheCommandsPrint) {
   const TemporaryFolder folder;
   const std::string tools = std::filesystem::path(kTool).parent_path();
