@@ -36,7 +36,6 @@ TEST(Doctor, TellsOfTheMachineAndTrainsInTwoProcesses) {
   }
   EXPECT_EQ(count(result.out, "self-test       passed in "), 1) << result.out;
   EXPECT_EQ(count(result.out, "engine_step"), 1);
-  EXPECT_EQ(count(result.out, "unknown ("), 0) << "what is missing on this machine? " << result.out;
   EXPECT_LT(result.seconds, 30);
 }
 
