@@ -138,15 +138,25 @@ OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_comm_table_init;
 
 // ---- Asked in two calls in C, in one here ----
+%ignore otr_machine_info;
 %ignore otr_engine_config;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
 %ignore otr_engine_estimate;
 %rename(engine_estimate) otr_swig_engine_estimate;
+%rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
 %rename(config_check) otr_swig_config_check;
 %rename(engine_memory) otr_swig_engine_memory;
 %inline %{
+static int32_t otr_swig_machine_info(char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_machine_info(NULL, &size);
+  if (status != OTR_OK) return status;
+  *out_text = (char *)calloc(1, size + 1);
+  return *out_text ? otr_machine_info(*out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
 static int32_t otr_swig_engine_config(const otr_engine *engine, char **out_text) {
   size_t size = 0;
   int32_t status = otr_engine_config(engine, NULL, &size);

@@ -122,6 +122,15 @@ OTR_API int32_t otr_abi_version(void) OTR_NOEXCEPT;
  * thread. Since: 0.1 */
 OTR_API const char *otr_build_info(void) OTR_NOEXCEPT;
 
+/* JSON: what this machine and this process offer: cores, caches, NUMA nodes, memory and its limits,
+ * huge pages, locked memory, shared memory, instruction sets, communicators, plugins (docs/tools.md
+ * shows it). Each call reads anew. A value that cannot be read, or a limit that is not set, is
+ * null, and "<name>_reason" beside it says why. *inout_size: in, the size of buffer in bytes; out,
+ * the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK): the answer
+ * then leaves room for numbers that grow before the second call. OTR_E_BUFFER_SIZE: too small. Any
+ * thread. Since: 0.1 */
+OTR_API int32_t otr_machine_info(char *buffer, size_t *inout_size) OTR_NOEXCEPT;
+
 /* ---- Tensors -----------------------------------------------------------------------------------
  */
 

@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
-#include <string>
-
 #include "c_api/src/handles.h"
 #include "core/tensor/tensor.h"
 #include "kernels/kernels.h"
@@ -20,28 +16,7 @@ otr_context_options context_defaults() {
   return o;
 }
 
-std::string describe_build() {
-  const char* simd_error = kernels::simd_error();
-  return fmt::format(
-      R"({{"version": "{}", "abi": {}, "compiler": "{}", "simd": "{}", "simd_available": "{}", )"
-      R"("simd_error": "{}", "communicators": ["self", "threads", "shm"]}})",
-      OTR_VERSION_STRING, OTR_ABI_VERSION, __VERSION__, kernels::simd_name(),
-      kernels::simd_available(), simd_error == nullptr ? "" : simd_error);
-}
-
 }  // namespace
-
-const char* otr_version(void) noexcept { return OTR_VERSION_STRING; }
-int32_t otr_abi_version(void) noexcept { return OTR_ABI_VERSION; }
-
-const char* otr_build_info(void) noexcept {
-  try {
-    static const std::string kText = describe_build();
-    return kText.c_str();
-  } catch (...) {
-    return "{}";
-  }
-}
 
 int32_t otr_tensor_init(void* data, const char* dtype, int32_t ndim, int64_t* shape,
                         otr_tensor* out_tensor) noexcept {

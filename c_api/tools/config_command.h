@@ -5,8 +5,7 @@
 
 namespace outrigger::tools {
 
-// Prints the effective configuration of `file` ("-": standard input) for `world` ranks, or why it
-// is wrong. Returns the exit code.
-int check_config(const std::string& file, int world);
+// Every value in effect for `world` ranks, with its origin, as JSON. Throws Fault.
+[[nodiscard]] std::string effective_config(const std::string& text, int world);
 
 }  // namespace outrigger::tools

@@ -1,191 +1,238 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "estimate_command.h"
-
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
-#include <vector>
+#include <optional>
 
+#include "command.h"
+#include "fault.h"
 #include "files.h"
-#include "outrigger.h"
-#include "shapes.h"
+#include "model.h"
 
 namespace outrigger::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+struct Request {
+  std::string config;   // file; empty: defaults
+  std::string model;    // file, see shapes.h
+  std::string machine;  // file, see machine.h
+  std::string write;    // file; empty: none
+  std::optional<int> world, hosts, ranks_per_host;
+  double host_gib = 0;  // 0: of the machine
+  bool force = false;
+};
 
-void check(int32_t status) {
-  if (status == OTR_OK) return;
-  throw std::runtime_error(
-      fmt::format("{}: {}", otr_status_name(status), otr_last_error_message()));
-}
+struct Host {
+  int64_t bytes;
+  std::string source;  // "given", "free here"
+};
 
-template <typename Handle>
-using Owned = std::unique_ptr<Handle, void (*)(Handle*)>;
+struct Written {
+  std::string file, change, reason;
+};
 
-// An engine that only declares.
-class Model {
- public:
-  Model(const std::string& config, const std::vector<NamedShape>& shapes) {
-    otr_context* context = nullptr;
-    check(otr_context_create(nullptr, &context));
-    context_.reset(context);
-    otr_comm* comm = nullptr;
-    check(otr_comm_create_self(context, &comm));
-    comm_.reset(comm);
-    otr_engine* engine = nullptr;
-    check(otr_engine_create(comm, config.c_str(), &engine));
-    engine_.reset(engine);
-    for (const NamedShape& parameter : shapes) {
-      std::vector<int64_t> shape = parameter.shape;
-      otr_tensor tensor;
-      int64_t id = 0;
-      check(otr_tensor_init(nullptr, "float32", static_cast<int32_t>(shape.size()), shape.data(),
-                            &tensor));
-      check(otr_engine_add_parameter(engine, parameter.name.c_str(), &tensor, nullptr, &id));
+double gib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
+
+Placement placement_of(const Request& request) {
+  if (request.world && request.ranks_per_host && !request.hosts) {
+    const int world = *request.world, ranks = *request.ranks_per_host;
+    if (ranks > world) {
+      throw Misuse(fmt::format("--ranks-per-host {} is more than --world {}", ranks, world));
     }
+    return {world, (world + ranks - 1) / ranks, ranks};
   }
-
-  [[nodiscard]] std::vector<otr_memory_entry> estimate(int32_t world, int32_t layout) const {
-    otr_estimate_options options;
-    check(otr_estimate_options_init(&options, sizeof options));
-    options.world_size = world;
-    options.layout = layout;
-    size_t count = 0;
-    check(otr_engine_estimate(engine_.get(), &options, nullptr, &count));
-    std::vector<otr_memory_entry> entries(count);
-    entries[0].struct_size = sizeof entries[0];
-    check(otr_engine_estimate(engine_.get(), &options, entries.data(), &count));
-    return entries;
+  const int hosts = request.hosts.value_or(1);
+  if (request.world && *request.world % hosts != 0) {
+    throw Misuse(fmt::format("--world {} cannot be divided by --hosts {}; leave one of them out",
+                             *request.world, hosts));
   }
-
- private:
-  Owned<otr_context> context_{nullptr, otr_context_destroy};
-  Owned<otr_comm> comm_{nullptr, otr_comm_destroy};
-  Owned<otr_engine> engine_{nullptr, otr_engine_destroy};
-};
-
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-double free_gib() {
-  std::ifstream in("/proc/meminfo");
-  std::string word;
-  double kib = 0;
-  while (in >> word && word != "MemAvailable:") {
+  const int ranks = request.ranks_per_host.value_or(request.world.value_or(hosts) / hosts);
+  const int64_t world = int64_t{hosts} * ranks;
+  if (request.world && *request.world != world) {
+    throw Misuse(
+        fmt::format("--hosts {} × --ranks-per-host {} is not --world {}; leave one of "
+                    "them out",
+                    hosts, ranks, *request.world));
   }
-  in >> kib;
-  return kib / (1 << 20);
+  if (world > 1 << 20) throw Misuse(fmt::format("{} ranks are more than {}", world, 1 << 20));
+  return {static_cast<int>(world), hosts, ranks};
 }
 
-struct Way {
-  std::string name;
-  Json change;
-};
-std::vector<Way> ways(int64_t stage) {
-  std::vector<Way> all;
-  for (int64_t s = stage + 1; s <= 3; ++s) {
-    all.push_back({fmt::format("stage {}", s), {{"zero_optimization", {{"stage", s}}}}});
+Host host_of(const Request& request) {
+  if (request.host_gib > 0) return {static_cast<int64_t>(request.host_gib * 0x1p30), "given"};
+  const bool here = request.machine.empty();
+  const Json machine = here ? machine_here() : machine_in(request.machine);
+  const std::string path = "/memory/usable_bytes";
+  const auto bytes = number_at(machine, path);
+  if (!bytes) {
+    fail(OTR_E_UNSUPPORTED, "{} does not tell its free memory ({}); give it with --host-gib",
+         here ? "this machine" : request.machine, reason_at(machine, path));
   }
-  const Json low = {
-      {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
-  for (int64_t s = std::max<int64_t>(1, stage); s <= 3; ++s) {
-    all.push_back({fmt::format("stage {}, bf16", s),
-                   {{"zero_optimization", {{"stage", s}}}, {"bf16", {{"enabled", true}}}}});
-    all.push_back({fmt::format("stage {}, bf16 with bf16 master and states", s),
-                   {{"zero_optimization", {{"stage", s}}}, {"bf16", low}}});
-  }
-  return all;
+  return {static_cast<int64_t>(*bytes),
+          here ? "free here" : fmt::format("free by {}", request.machine)};
 }
 
-}  // namespace
-
-int estimate(const EstimateRequest& request) {
-  const std::string text = request.config.empty() ? "{}" : read_file(request.config);
-  const std::vector<NamedShape> shapes = read_shapes(request.model);
-  const Model model(text, shapes);
+int64_t count_parameters(const std::vector<NamedShape>& shapes) {
   int64_t parameters = 0;
   for (const NamedShape& p : shapes) {
     int64_t count = 1;
     for (const int64_t extent : p.shape) count *= extent;
     parameters += count;
   }
-  const auto ours = model.estimate(request.world, OTR_LAYOUT_OUTRIGGER);
-  const auto theirs = model.estimate(request.world, OTR_LAYOUT_DEEPSPEED);
-  const int ranks = request.ranks_per_host > 0 ? request.ranks_per_host : request.world;
-  const double available = request.host_gib > 0 ? request.host_gib : free_gib();
-  const double needed = gib(ours.back().peak_bytes) * ranks;
-  const bool fits = needed <= available;
+  return parameters;
+}
 
-  // With comments and old spellings the text stays the parser's business; other ways are tried on
-  // plain JSON only.
-  std::vector<std::pair<std::string, double>> fitting;
-  Json config = Json::parse(text, nullptr, false);
-  if (config.is_object()) {
-    const auto zero = config.value("zero_optimization", Json::object());
-    const int64_t stage =
-        zero.is_object() && zero.contains("stage") && zero["stage"].is_number_integer()
-            ? zero["stage"].get<int64_t>()
-            : 0;
-    for (const Way& way : ways(stage)) {
-      Json changed = config;
-      changed.erase("fp16");
-      changed.merge_patch(way.change);
-      try {
-        const auto entries =
-            Model(changed.dump(), shapes).estimate(request.world, OTR_LAYOUT_OUTRIGGER);
-        const double host = gib(entries.back().peak_bytes) * ranks;
-        if (host <= available && host < needed) fitting.emplace_back(way.name, host);
-      } catch (const std::runtime_error&) {  // not legal beside the rest of the configuration
-      }
+std::string reason_for(const Host& host, int64_t before, int64_t after) {
+  return fmt::format("a host needs {:.2f} GiB instead of {:.2f}; {:.2f} are {}", gib(after),
+                     gib(before), gib(host.bytes), host.source);
+}
+
+struct Answer {
+  int64_t parameters;
+  size_t tensors;
+  Placement placement;
+  Host host;
+  std::vector<otr_memory_entry> ours, theirs;
+  int64_t needed;  // bytes of a host
+  bool fits;
+  std::vector<Change> changes;
+  std::optional<Written> written;
+};
+
+void print_json(const Answer& a) {
+  Json out = {
+      {"parameters", a.parameters},           {"world_size", a.placement.world},
+      {"hosts", a.placement.hosts},           {"ranks_per_host", a.placement.ranks_per_host},
+      {"host_bytes_available", a.host.bytes}, {"host_bytes_source", a.host.source},
+      {"host_bytes_needed", a.needed},        {"fits", a.fits}};
+  for (const auto& [name, entries] : {std::pair{"outrigger", &a.ours}, {"deepspeed", &a.theirs}}) {
+    for (const otr_memory_entry& e : *entries) {
+      out["rank"][name][e.purpose] = {{"resident_bytes", e.resident_bytes},
+                                      {"peak_bytes", e.peak_bytes}};
     }
   }
-
-  if (request.json) {
-    Json out = {{"parameters", parameters},
-                {"world_size", request.world},
-                {"ranks_per_host", ranks},
-                {"host_bytes_available", static_cast<int64_t>(available * (1 << 30))},
-                {"fits", fits}};
-    for (const auto& [name, entries] : {std::pair{"outrigger", &ours}, {"deepspeed", &theirs}}) {
-      for (const otr_memory_entry& e : *entries) {
-        out["rank"][name][e.purpose] = {{"resident_bytes", e.resident_bytes},
-                                        {"peak_bytes", e.peak_bytes}};
-      }
-    }
-    out["would_fit"] = Json::array();
-    for (const auto& [name, host] : fitting) {
-      out["would_fit"].push_back(
-          {{"change", name}, {"host_bytes", static_cast<int64_t>(host * (1 << 30))}});
-    }
-    fmt::print("{}\n", out.dump(2));
-    return fits ? 0 : 1;
+  out["would_fit"] = Json::array();
+  for (const Change& c : a.changes) {
+    out["would_fit"].push_back(
+        {{"change", c.name}, {"patch", c.patch}, {"host_bytes", c.host_bytes}});
   }
+  out["written"] = Json();
+  if (a.written) {
+    out["written"] = {{"file", a.written->file},
+                      {"change", a.written->change.empty() ? Json() : Json(a.written->change)},
+                      {"reason", a.written->reason}};
+  }
+  fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+}
 
-  fmt::print("{} tensors, {} parameters, {} ranks\n\n", shapes.size(), parameters, request.world);
+void print_text(const Answer& a) {
+  fmt::print("{} tensors, {} parameters, {} ranks on {} {}\n\n", a.tensors, a.parameters,
+             a.placement.world, a.placement.hosts, a.placement.hosts == 1 ? "host" : "hosts");
   fmt::print("GiB a rank, resident / peak      Outrigger            DeepSpeed 0.19.8\n");
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].peak_bytes == 0 && theirs[i].peak_bytes == 0) continue;
-    fmt::print("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours[i].purpose,
-               gib(ours[i].resident_bytes), gib(ours[i].peak_bytes), gib(theirs[i].resident_bytes),
-               gib(theirs[i].peak_bytes));
+  for (size_t i = 0; i < a.ours.size(); ++i) {
+    const otr_memory_entry &ours = a.ours[i], &theirs = a.theirs[i];
+    if (ours.peak_bytes == 0 && theirs.peak_bytes == 0) continue;
+    fmt::print("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours.purpose,
+               gib(ours.resident_bytes), gib(ours.peak_bytes), gib(theirs.resident_bytes),
+               gib(theirs.peak_bytes));
   }
-  fmt::print("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n", ranks, needed,
-             available, request.host_gib > 0 ? "given" : "free here",
-             fits ? "fits" : "does not fit");
+  fmt::print("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n",
+             a.placement.ranks_per_host, gib(a.needed), gib(a.host.bytes), a.host.source,
+             a.fits ? "fits" : "does not fit");
+  if (a.placement.hosts > 1) {
+    fmt::print("Ranks are counted as sharing no memory, as over a communicator of the caller's.\n");
+  }
   fmt::print("Activations and the framework's own memory come on top.\n");
-  if (!fits) {
-    fmt::print("{}\n", fitting.empty() ? "No stage or bfloat16 form fits: use more hosts."
-                                       : "What would fit:");
-    for (const auto& [name, host] : fitting)
-      fmt::print("  {:<44} {:>8.2f} GiB a host\n", name, host);
+  if (!a.fits) {
+    fmt::print("{}\n", a.changes.empty() ? "No stage or bfloat16 form fits: use more hosts."
+                                         : "What would fit:");
+    for (const Change& c : a.changes) {
+      fmt::print("  {:<44} {:>8.2f} GiB a host\n", c.name, gib(c.host_bytes));
+    }
   }
-  return fits ? 0 : 1;
+  if (!a.written) return;
+  fmt::print("\n{} has {}: {}.\n", a.written->file,
+             a.written->change.empty() ? "the configuration as it was" : a.written->change,
+             a.written->reason);
+}
+
+// The configuration as it is if it fits, else with the first change that does.
+std::optional<Written> write_config(const Request& request, const std::string& text,
+                                    const Answer& a) {
+  if (a.fits) {
+    write_file(request.write, text.ends_with('\n') ? text : text + "\n", request.force);
+    return Written{request.write, "",
+                   fmt::format("it fits: a host needs {:.2f} GiB; {:.2f} are {}", gib(a.needed),
+                               gib(a.host.bytes), a.host.source)};
+  }
+  if (a.changes.empty()) return {};
+  const Change& first = a.changes[0];
+  write_file(request.write, first.config.dump(2) + "\n", request.force);
+  return Written{request.write, first.name, reason_for(a.host, a.needed, first.host_bytes)};
+}
+
+int estimate(const Request& request, bool json) {
+  if (!request.write.empty() && !request.force && std::filesystem::exists(request.write)) {
+    throw Misuse(
+        fmt::format("{} exists; name another file, or give --force to replace it", request.write));
+  }
+  const Placement placement = placement_of(request);
+  const std::string text = request.config.empty() ? "{}" : read_file(request.config);
+  const std::vector<NamedShape> shapes = read_shapes(request.model);
+  const Model model(text, shapes, placement);
+  const Host host = host_of(request);
+  Answer a{count_parameters(shapes),
+           shapes.size(),
+           placement,
+           host,
+           model.estimate(OTR_LAYOUT_OUTRIGGER),
+           model.estimate(OTR_LAYOUT_DEEPSPEED),
+           model.host_bytes(),
+           model.host_bytes() <= host.bytes,
+           changes_that_fit(Json::parse(text), shapes, placement, model, host.bytes),
+           {}};
+  if (!request.write.empty()) a.written = write_config(request, text, a);
+  json ? print_json(a) : print_text(a);
+  return a.fits || a.written ? 0 : 1;
+}
+
+}  // namespace
+
+Command add_estimate(CLI::App& app, bool& json) {
+  const auto request = std::make_shared<Request>();
+  CLI::App* command = app.add_subcommand(
+      "estimate", "Say what a model needs on each rank and host, and what would fit");
+  const auto count = CLI::Range(1, 1 << 20);
+  command
+      ->add_option("model", request->model,
+                   "safetensors file, Hugging Face config.json, or JSON {\"name\": [extents], …}")
+      ->required();
+  command->add_option("--config", request->config, "Configuration (default: float32, stage 0)");
+  command
+      ->add_option("--world", request->world, "Number of ranks (default: hosts × ranks per host)")
+      ->check(count);
+  command->add_option("--hosts", request->hosts, "Number of hosts (default: 1)")->check(count);
+  command->add_option("--ranks-per-host", request->ranks_per_host, "Default: world / hosts")
+      ->check(count);
+  CLI::Option* given = command
+                           ->add_option("--host-gib", request->host_gib,
+                                        "A host's memory (default: what is free here)")
+                           ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--machine", request->machine,
+                   "A host's memory as outrigger doctor --json wrote it there")
+      ->excludes(given);
+  CLI::Option* write = command->add_option(
+      "--write-config", request->write,
+      "Write the configuration, with the first change that fits if it does not fit itself");
+  command->add_flag("--force", request->force, "Let --write-config replace a file")->needs(write);
+  command->add_flag("--json", json, "As JSON, in bytes");
+  command->footer(
+      "The exit code is 0 if it fits (or what was written does), 1 if not, 2 for a fault.");
+  return {command, [request](const Call& call) { return estimate(*request, call.json); }};
 }
 
 }  // namespace outrigger::tools

@@ -2,25 +2,18 @@
 // Whole files as text.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <fstream>
 #include <istream>
-#include <iterator>
-#include <stdexcept>
 #include <string>
 
 namespace outrigger::tools {
 
-inline std::string read_all(std::istream& in) {
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+[[nodiscard]] std::string read_all(std::istream& in);
 
-// Throws std::runtime_error.
-inline std::string read_file(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(fmt::format("cannot open {}", file));
-  return read_all(in);
-}
+// Throws Fault.
+[[nodiscard]] std::string read_file(const std::string& file);
+
+// Throws Fault, unless the file is new or `replace` is set; one that exists is replaced as a whole
+// or not at all.
+void write_file(const std::string& file, const std::string& text, bool replace);
 
 }  // namespace outrigger::tools

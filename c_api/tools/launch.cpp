@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +16,7 @@
 #include <stdexcept>
 
 #include "orphans.h"
+#include "port.h"
 #include "say.h"
 #include "worker.h"
 
@@ -26,35 +24,6 @@ namespace outrigger::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// A port of this host that no one else has. The socket stays open and bound, but does not listen,
-// so the system gives the number to no other program, while rank 0 may still listen on it with
-// SO_REUSEADDR.
-class ReservedPort {
- public:
-  ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int yes = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(socket_, generic, size) != 0 || getsockname(socket_, generic, &size) != 0) {
-      if (socket_ >= 0) close(socket_);
-      throw std::runtime_error("cannot reserve a port on 127.0.0.1");
-    }
-    port_ = ntohs(address.sin_port);
-  }
-  ReservedPort(const ReservedPort&) = delete;
-  ReservedPort& operator=(const ReservedPort&) = delete;
-  ~ReservedPort() { close(socket_); }
-
-  [[nodiscard]] int number() const noexcept { return port_; }
-
- private:
-  int socket_, port_ = 0;
-};
 
 // The signals that the run reacts to, read from a descriptor instead of interrupting it.
 class Signals {
@@ -86,12 +55,13 @@ class Run {
  public:
   explicit Run(const LaunchOptions& options) : options_(options) {}
 
-  int execute() {
+  LaunchResult execute() {
     start();
     while (any_running()) look();
     if (first_failed_ != nullptr || ended_by_ != 0) end_orphans();
     for (Worker& worker : workers_) pump(worker);
-    return report();
+    if (!options_.quiet) report();
+    return result();
   }
 
  private:
@@ -99,6 +69,7 @@ class Run {
     wait();
     handle_signals();
     reap();
+    watch_limit();
     escalate();
   }
 
@@ -147,14 +118,17 @@ class Run {
     if (worker.relay() != nullptr) worker.relay()->pump();
   }
 
-  // Until there is a signal or output, at most 0.2 s.
+  // Until there is a signal or output, or the limit is reached; at most 0.2 s.
   void wait() {
     std::vector<pollfd> descriptors{{signals_.descriptor(), POLLIN, 0}};
     for (Worker& worker : workers_) {
       if (worker.relay() != nullptr)
         descriptors.push_back({worker.relay()->descriptor(), POLLIN, 0});
     }
-    poll(descriptors.data(), descriptors.size(), 200);
+    const double left = 1000 * (options_.limit_seconds - seconds());
+    const bool limited = options_.limit_seconds > 0 && !limit_reached_;
+    poll(descriptors.data(), descriptors.size(),
+         limited ? static_cast<int>(std::clamp(left + 1, 0.0, 200.0)) : 200);
     for (Worker& worker : workers_) pump(worker);
   }
 
@@ -187,8 +161,16 @@ class Run {
     first_failed_ = failed;
     if (ended_by_ != 0 || !any_running()) return;
     end_others_at_ = seconds() + options_.grace_seconds;
+    if (options_.quiet) return;
     say("outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n", failed->rank(),
         failed->pid(), failed->fate(), options_.grace_seconds);
+  }
+
+  void watch_limit() {
+    if (options_.limit_seconds <= 0 || limit_reached_ || !any_running()) return;
+    if (seconds() < options_.limit_seconds) return;
+    limit_reached_ = true;
+    if (end_others_at_ < 0) end_others_at_ = seconds();
   }
 
   // After the grace: SIGTERM, and two seconds later SIGKILL.
@@ -207,14 +189,32 @@ class Run {
     for (const pid_t pid : orphans_.running(worker_test())) kill(pid, number);
   }
 
-  [[nodiscard]] int report() const {
-    if (first_failed_ == nullptr && ended_by_ == 0) return 0;
+  void report() const {
+    if (first_failed_ == nullptr && ended_by_ == 0) return;
     if (ended_by_ != 0) say("outrigger run: ended by signal {}\n", ended_by_);
     for (const Worker& worker : workers_) {
       say("outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(), worker.fate(),
-          ended_by_ == 0 && &worker == first_failed_ ? " — the first to fail" : "");
+          is_first_to_fail(worker) ? " — the first to fail" : "");
     }
-    return ended_by_ != 0 ? 128 + ended_by_ : first_failed_->exit_code();
+  }
+
+  [[nodiscard]] bool is_first_to_fail(const Worker& worker) const {
+    return ended_by_ == 0 && !limit_reached_ && &worker == first_failed_;
+  }
+
+  [[nodiscard]] LaunchResult result() const {
+    LaunchResult all;
+    all.exit_code = ended_by_ != 0             ? 128 + ended_by_
+                    : limit_reached_           ? 124
+                    : first_failed_ != nullptr ? first_failed_->exit_code()
+                                               : 0;
+    all.limit_reached = limit_reached_;
+    all.seconds = seconds();
+    for (const Worker& w : workers_) {
+      all.workers.push_back(
+          {w.rank(), w.pid(), w.exit_code(), w.fate(), w.seconds(), is_first_to_fail(w)});
+    }
+    return all;
   }
 
   static constexpr double kKillAfter = 2;  // seconds from SIGTERM to SIGKILL
@@ -229,10 +229,11 @@ class Run {
   int ended_by_ = 0;           // signal that this command got
   double end_others_at_ = -1;  // seconds; -1: no reason yet
   bool asked_to_end_ = false;
+  bool limit_reached_ = false;
 };
 
 }  // namespace
 
-int launch(const LaunchOptions& options) { return Run(options).execute(); }
+LaunchResult launch(const LaunchOptions& options) { return Run(options).execute(); }
 
 }  // namespace outrigger::tools

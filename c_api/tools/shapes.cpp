@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
+#include "fault.h"
 #include "files.h"
 
 namespace outrigger::tools {
@@ -15,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void fail(const std::string& file, const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", file, what));
+  throw Fault(OTR_E_ARGUMENT, fmt::format("{}: {}", file, what));
 }
 
 Json parse(const std::string& file, const std::string& text) {

@@ -15,7 +15,7 @@ struct NamedShape {
 
 // By the file's kind: a safetensors file (its header is read, not its data), a Hugging Face
 // config.json (model_type gpt2, llama, mistral or qwen2), or a JSON object {"name": [extents], …}.
-// Throws std::runtime_error that names file, place and remedy.
+// Throws Fault that names file, place and remedy.
 [[nodiscard]] std::vector<NamedShape> read_shapes(const std::string& file);
 
 }  // namespace outrigger::tools

@@ -45,7 +45,8 @@ class Worker {
   void signal(int number) const noexcept;
 
   [[nodiscard]] int exit_code() const noexcept;  // 128 + number for a signal
-  [[nodiscard]] std::string fate() const;        // "was killed by signal 9 (Killed) after 2.1 s"
+  [[nodiscard]] double seconds() const noexcept { return end_seconds_; }  // when it ended
+  [[nodiscard]] std::string fate() const;  // "was killed by signal 9 (Killed) after 2.1 s"
 
  private:
   int rank_;

@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/comm/free_memory.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
+#include "core/topology/memory.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
 #define MADV_POPULATE_WRITE 23
@@ -23,6 +23,8 @@ namespace outrigger::comm {
 namespace {
 
 namespace ipc = boost::interprocess;
+using topology::FreeMemory;
+using topology::memory_text;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -85,7 +87,7 @@ size_t page_size() {
 
 void require_free_memory(size_t bytes) {
   constexpr size_t kLeaveFree = 64 << 20;  // for everybody else, so that the kernel need not kill
-  const FreeMemory free = free_memory();
+  const FreeMemory free = topology::free_memory();
   if (free.bytes >= kLeaveFree && bytes <= free.bytes - kLeaveFree) return;
   fail(OTR_E_OUT_OF_MEMORY, "{} are needed, {} are free ({})", memory_text(bytes),
        memory_text(free.bytes), free.source);
@@ -152,7 +154,7 @@ void Region::populate(size_t offset, size_t bytes) {
     if (error == EINVAL || error == ENOSYS) {
       populate_by_hand(fd_.get(), data(), at, n);
     } else if (error != 0) {  // EFAULT is what would have been a SIGBUS
-      const FreeMemory free = free_memory();
+      const FreeMemory free = topology::free_memory();
       fail(OTR_E_OUT_OF_MEMORY, "cannot touch {} of memory: {}; {} are free ({})", memory_text(n),
            errno_text(error), memory_text(free.bytes), free.source);
     }

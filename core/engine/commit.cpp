@@ -8,10 +8,10 @@
 #include <span>
 #include <string_view>
 
-#include "core/comm/free_memory.h"
 #include "core/comm/gather_values.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
+#include "core/topology/memory.h"
 
 namespace outrigger::engine {
 
@@ -131,7 +131,7 @@ void Engine::require_memory() {
   struct Need {
     int64_t touch, given_back, free;
   };
-  const comm::FreeMemory free = comm::free_memory();
+  const topology::FreeMemory free = topology::free_memory();
   const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   const int64_t initial =  // given back before the first step
       ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
@@ -156,14 +156,14 @@ void Engine::require_memory() {
     const auto purpose = static_cast<memory::Purpose>(i);
     if (entries.at(i).resident == 0 || purpose == memory::Purpose::initial) continue;
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory::name_of(purpose),
-                         comm::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
+                         topology::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
   }
   fail(OTR_E_OUT_OF_MEMORY,
        "{} will touch {} more, and {} are free ({} on this rank). This rank's plan: {}. Use "
        "lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
        one_host ? fmt::format("the {} ranks of this host", comm_->size()) : "a rank",
-       comm::memory_text(static_cast<uint64_t>(needed)),
-       comm::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
+       topology::memory_text(static_cast<uint64_t>(needed)),
+       topology::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
 }
 
 void Engine::compare_initial_values() {

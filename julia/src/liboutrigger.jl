@@ -213,6 +213,11 @@ otr_abi_version() = ccall((:otr_abi_version, liboutrigger), Int32, ())
 
 otr_build_info() = ccall((:otr_build_info, liboutrigger), Cstring, ())
 
+otr_machine_info(buffer, inout_size) =
+    ccall((:otr_machine_info, liboutrigger), Int32,
+        (Ptr{UInt8}, Ptr{Csize_t}),
+        buffer, inout_size)
+
 otr_tensor_init(data, dtype, ndim, shape, out_tensor) =
     ccall((:otr_tensor_init, liboutrigger), Int32,
         (Ptr{Cvoid}, Cstring, Int32, Ptr{Int64}, Ptr{otr_tensor}),

@@ -240,6 +240,7 @@ class Module(unittest.TestCase):
     def test_versions(self):
         self.assertEqual(lowlevel.abi_version(), lowlevel.ABI_VERSION)
         self.assertEqual(outrigger.version(), outrigger.build_info()["version"])
+        self.assertEqual(outrigger.version(), outrigger.machine_info()["version"])
 
     def test_config(self):
         self.assertIsInstance(outrigger.config_check({"gradient_clipping": 2.0}), dict)

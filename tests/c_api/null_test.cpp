@@ -171,12 +171,14 @@ TEST_F(WrongPointer, NullEngine) {
        ROW("engine", otr_engine_config(nullptr, nullptr, &size_)),
        ROW("inout_size", otr_engine_config(engine_, nullptr, nullptr)),
        ROW("inout_size", otr_config_check(nullptr, 1, nullptr, nullptr)),
+       ROW("inout_size", otr_machine_info(nullptr, nullptr)),
        ROW("engine", otr_engine_memory(nullptr, nullptr, &size_)),
        ROW("inout_count", otr_engine_memory(engine_, nullptr, nullptr)),
        ROW("engine", otr_engine_step(nullptr, nullptr))});
   size_ = 5;
   expect_all(OTR_E_ARGUMENT, {ROW("buffer", otr_engine_config(engine_, nullptr, &size_)),
                               ROW("buffer", otr_config_check(nullptr, 1, nullptr, &size_)),
+                              ROW("buffer", otr_machine_info(nullptr, &size_)),
                               ROW("entries", otr_engine_memory(engine_, nullptr, &size_))});
 }
 

@@ -9,11 +9,11 @@
 
 #include "core/comm/control.h"
 #include "core/comm/failure.h"
-#include "core/comm/free_memory.h"
 #include "core/comm/host_window.h"
 #include "core/comm/member.h"
 #include "core/comm/wait.h"
 #include "core/context/error.h"
+#include "core/topology/memory.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -200,7 +200,7 @@ TEST(Spin, GivesUpSpinningWhereItDoesNotPayAndComesBack) {
 }
 
 TEST(FreeMemory, IsKnownAndRefusesMore) {
-  const FreeMemory free = free_memory();
+  const topology::FreeMemory free = topology::free_memory();
   EXPECT_GT(free.bytes, uint64_t{1} << 20);
   EXPECT_LT(free.bytes, uint64_t{1} << 50);
   EXPECT_FALSE(free.source.empty());
@@ -211,8 +211,8 @@ TEST(FreeMemory, IsKnownAndRefusesMore) {
     EXPECT_EQ(error.status(), OTR_E_OUT_OF_MEMORY);
     expect_says(error.what(), {"1048576.0 GiB are needed", "are free"});
   }
-  EXPECT_EQ(memory_text(12), "12 bytes");
-  EXPECT_EQ(memory_text(uint64_t{50} << 20), "50.0 MiB");
+  EXPECT_EQ(topology::memory_text(12), "12 bytes");
+  EXPECT_EQ(topology::memory_text(uint64_t{50} << 20), "50.0 MiB");
 }
 
 }  // namespace

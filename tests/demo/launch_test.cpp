@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -136,68 +136,28 @@ TEST(Launch, LeavesTheBackgroundOfAGoodRunAlone) {
   EXPECT_EQ(kill(pid, SIGKILL), 0) << "process " << pid << " was ended";
 }
 
-// ---- outrigger estimate
-// ---------------------------------------------------------------------------
-
-std::string file_with(const std::string& name, const std::string& text) {
-  const std::string path = ::testing::TempDir() + name;
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
-
-TEST(Estimate, CountsTheParametersOfKnownModels) {
-  // GPT-2 small has 124,439,808 parameters, Llama 2 7B 6,738,415,616, as their model cards say.
-  const std::string gpt2 = file_with("gpt2.json", R"({"model_type": "gpt2", "n_embd": 768,
-      "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257})");
-  const std::string llama = file_with("llama.json", R"({"model_type": "llama", "hidden_size": 4096,
-      "intermediate_size": 11008, "num_attention_heads": 32, "num_hidden_layers": 32,
-      "num_key_value_heads": 32, "vocab_size": 32000, "tie_word_embeddings": false})");
-  EXPECT_NE(run({kTool, "estimate", gpt2}).out.find(" 124439808 parameters"), std::string::npos);
-  EXPECT_NE(run({kTool, "estimate", llama}).out.find(" 6738415616 parameters"), std::string::npos);
-}
-
-TEST(Estimate, SaysWhatWouldFit) {
-  std::string text = "{";
-  for (int i = 0; i < 64; ++i) {
-    text += (i == 0 ? "\"w" : ", \"w") + std::to_string(i) + "\": [16384, 1024]";
-  }
-  const std::string shapes = file_with("shapes.json", text + "}");
-  const std::string config = file_with(
-      "stage1.json", R"({"zero_optimization": {"stage": 1, "reduce_bucket_size": 50000000}})");
-  const Result big =
-      run({kTool, "estimate", shapes, "--config", config, "--world", "4", "--host-gib", "1000"});
-  EXPECT_EQ(big.code, 0) << big.out << big.err;
-  EXPECT_NE(big.out.find("it fits"), std::string::npos) << big.out;
-  const Result small =
-      run({kTool, "estimate", shapes, "--config", config, "--world", "4", "--host-gib", "14"});
-  EXPECT_EQ(small.code, 1);
-  EXPECT_NE(small.out.find("does not fit"), std::string::npos) << small.out;
-  EXPECT_NE(small.out.find("bf16 with bf16 master and states"), std::string::npos) << small.out;
-  const Result json = run({kTool, "estimate", shapes, "--config", config, "--world", "4", "--json",
-                           "--host-gib", "14"});
-  EXPECT_NE(json.out.find("\"fits\": false"), std::string::npos) << json.out;
-  EXPECT_NE(json.out.find("\"parameters\": 1073741824"), std::string::npos) << json.out;
-}
-
-TEST(Estimate, ReadsASafetensorsHeader) {
-  const std::string header =
-      R"({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [3, 5], "data_offsets": [0, 60]}})";
-  std::string length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  const std::string good = file_with("model.safetensors", length + header);
-  EXPECT_NE(run({kTool, "estimate", good}).out.find("1 tensors, 15 parameters"), std::string::npos);
-  const std::string cut = file_with("cut.safetensors", length + "{}");
-  const Result result = run({kTool, "estimate", cut});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_NE(result.err.find("cut.safetensors"), std::string::npos) << result.err;
-  const Result unknown = run({kTool, "estimate", file_with("t5.json", R"({"model_type": "t5"})")});
-  EXPECT_NE(unknown.err.find("\"t5\""), std::string::npos) << unknown.err;
-}
-
 TEST(Launch, NamesAnUnknownCommand) {
   const Result result = run({kTool, "frob", "-n", "2"});
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find("\"frob\""), std::string::npos) << result.err;
+}
+
+TEST(Launch, SumsUpAsJson) {
+  const Result result =
+      run(shell({"-n", "2", "--json", "--grace", "0.3"}, "[ $RANK = 1 ] && exit 7; exec sleep 30"));
+  EXPECT_EQ(result.code, 7);
+  const std::string last = result.err.substr(result.err.rfind("\n{") + 1);
+  const nlohmann::json summary = nlohmann::json::parse(last);
+  EXPECT_EQ(summary["exit_code"], 7);
+  ASSERT_EQ(summary["workers"].size(), 2U);
+  EXPECT_EQ(summary["workers"][1]["rank"], 1);
+  EXPECT_EQ(summary["workers"][1]["exit_code"], 7);
+  EXPECT_EQ(summary["workers"][1]["first_to_fail"], true);
+  EXPECT_EQ(summary["workers"][0]["exit_code"], 128 + 15);
+  EXPECT_GT(summary["workers"][0]["seconds"], 0);
+  const Result good = run({kTool, "run", "--json", "--", "echo", "--json"});
+  EXPECT_EQ(good.out, "--json\n") << "the program's own";
+  EXPECT_EQ(nlohmann::json::parse(good.err)["exit_code"], 0) << good.err;
 }
 
 TEST(Launch, ForwardsSignalsAndEndsAll) {
@@ -234,26 +194,6 @@ TEST(Launch, NamesWhatIsWrongWithItsCall) {
   EXPECT_EQ(run({kTool, "run", "-n", "2"}).code, 2);
   EXPECT_EQ(run({kTool, "run", "--unknown", "--", "true"}).code, 2);
   EXPECT_EQ(run({kTool}).code, 2);
-}
-
-TEST(Config, PrintsWhatIsInEffectOrWhyNot) {
-  const TemporaryFolder folder;
-  const std::string good = folder.write("good.json", R"({"zero_optimization": {"stage": 3}})");
-  const Result printed = run({kTool, "config", good, "--world", "2"});
-  EXPECT_EQ(printed.code, 0) << printed.err;
-  EXPECT_EQ(count(printed.out, "zero_optimization"), 1) << printed.out;
-  const std::string bad = folder.write("bad.json", R"({"zero_optimisation": {"stage": 3}})");
-  const Result refused = run({kTool, "config", bad});
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_GE(count(refused.err, "OTR_E_CONFIG"), 1) << refused.err;
-  EXPECT_GE(count(refused.err, "zero_optimization"), 1) << "the nearest known key: " << refused.err;
-  EXPECT_EQ(run({kTool, "config", folder.file("absent.json")}).code, 1);
-}
-
-TEST(Version, IsThatOfTheLibrary) {
-  const Result result = run({kTool, "--version"});
-  EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.out.rfind("outrigger " OTR_EXPECTED_VERSION " (ABI ", 0), 0U) << result.out;
 }
 
 }  // namespace

@@ -22,12 +22,17 @@ if lowlevel.abi_version() != lowlevel.ABI_VERSION:
                       f"that was loaded ({lowlevel.version()}) has {lowlevel.abi_version()}. Rebuild the module")
 
 __all__ = ["Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "build_info", "config_check",
-           "lowlevel", "version"]
+           "lowlevel", "machine_info", "version"]
 version = lowlevel.version
 
 
 def build_info():
     return json.loads(lowlevel.build_info())
+
+
+def machine_info():
+    """What this machine and this process offer: cores, caches, memory, limits, instruction sets."""
+    return json.loads(lowlevel.machine_info())
 
 
 def config_check(config, world_size=1):

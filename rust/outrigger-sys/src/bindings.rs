@@ -435,6 +435,14 @@ extern "C" {
     /// JSON: version, compiler, instruction sets found and used, communicator providers. Static. Any
     /// thread. Since: 0.1
     pub fn otr_build_info() -> *const c_char;
+    /// JSON: what this machine and this process offer: cores, caches, NUMA nodes, memory and its limits,
+    /// huge pages, locked memory, shared memory, instruction sets, communicators, plugins (docs/tools.md
+    /// shows it). Each call reads anew. A value that cannot be read, or a limit that is not set, is
+    /// null, and "<name>_reason" beside it says why. *inout_size: in, the size of buffer in bytes; out,
+    /// the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK): the answer
+    /// then leaves room for numbers that grow before the second call. OTR_E_BUFFER_SIZE: too small. Any
+    /// thread. Since: 0.1
+    pub fn otr_machine_info(buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
     /// a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
     /// 0. dtype: "float32", "bfloat16", "float16" or "float64". OTR_E_ARGUMENT: ndim outside 0 to 64, no

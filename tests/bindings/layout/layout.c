@@ -8,6 +8,7 @@ static const char * (*const is_otr_last_error_message)(void) = otr_last_error_me
 static const char * (*const is_otr_version)(void) = otr_version;
 static int32_t (*const is_otr_abi_version)(void) = otr_abi_version;
 static const char * (*const is_otr_build_info)(void) = otr_build_info;
+static int32_t (*const is_otr_machine_info)(char *, size_t *) = otr_machine_info;
 static int32_t (*const is_otr_tensor_init)(void *, const char *, int32_t, int64_t *, otr_tensor *) = otr_tensor_init;
 static int32_t (*const is_otr_call_info_init)(otr_call_info *, size_t) = otr_call_info_init;
 static int32_t (*const is_otr_context_options_init)(otr_context_options *, size_t) = otr_context_options_init;
@@ -267,6 +268,10 @@ void layout_print(FILE *out) {
   END(int32_t);
   BEGIN(otr_build_info);
   END(const char *);
+  BEGIN(otr_machine_info);
+  KIND(char *);
+  KIND(size_t *);
+  END(int32_t);
   BEGIN(otr_tensor_init);
   KIND(void *);
   KIND(const char *);

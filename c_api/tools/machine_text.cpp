@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine_text.h"
+
+#include <fmt/format.h>
+
+namespace outrigger::tools {
+namespace {
+
+std::string unknown(const Json& machine, const std::string& path) {
+  return fmt::format("unknown ({})", reason_at(machine, path));
+}
+
+std::string text_at(const Json& machine, const std::string& path) {
+  const Json& value = machine[Json::json_pointer(path)];
+  return value.is_string() ? value.get<std::string>() : unknown(machine, path);
+}
+
+std::string number_text(const Json& machine, const std::string& path) {
+  const auto number = number_at(machine, path);
+  return number ? std::to_string(*number) : unknown(machine, path);
+}
+
+std::string size_text(const Json& machine, const std::string& path) {
+  const auto bytes = number_at(machine, path);
+  return bytes ? bytes_text(*bytes) : unknown(machine, path);
+}
+
+// The parts of a list, each in words; "none", or why there is no list.
+template <typename Part>
+std::string list_text(const Json& machine, const std::string& path, const Part& part) {
+  const Json& list = machine[Json::json_pointer(path)];
+  if (!list.is_array()) return unknown(machine, path);
+  std::string text;
+  for (const Json& element : list) text += (text.empty() ? "" : ", ") + part(element);
+  return text.empty() ? "none" : text;
+}
+
+std::string cores(const Json& machine) {
+  std::string text =
+      fmt::format("{} of {} online ({})", number_text(machine, "/cores/allowed"),
+                  number_text(machine, "/cores/online"), text_at(machine, "/cores/allowed_list"));
+  const Json& limit = machine["cores"]["cgroup_limit"];
+  if (limit.is_number()) text += fmt::format(", the time of {:.3g}", limit.get<double>());
+  return text;
+}
+
+std::string cache(const Json& c) {
+  return fmt::format(
+      "{} × L{} {} {}{}", c["count"].dump(), c["level"].dump(),
+      bytes_text(c["bytes"].get<uint64_t>()), c["kind"].get<std::string>(),
+      c["shared_by"] == 1 ? "" : fmt::format(" for {} cores", c["shared_by"].dump()));
+}
+
+std::string node(const Json& n) {
+  const auto cores = n["cores"].get<std::string>();
+  return fmt::format("node {}: {} ({})", n["node"].dump(), size_text(n, "/total_bytes"),
+                     cores.empty() ? "no cores" : "cores " + cores);
+}
+
+std::string memory(const Json& machine) {
+  const auto usable = number_at(machine, "/memory/usable_bytes");
+  return fmt::format("{} of {} usable{}", size_text(machine, "/memory/usable_bytes"),
+                     size_text(machine, "/memory/total_bytes"),
+                     usable ? fmt::format(" ({})", text_at(machine, "/memory/usable_source")) : "");
+}
+
+std::string huge_pages(const Json& machine) {
+  return fmt::format("transparent {}, shared {}; reserved: {}",
+                     text_at(machine, "/huge_pages/transparent"),
+                     text_at(machine, "/huge_pages/transparent_shared"),
+                     list_text(machine, "/huge_pages/explicit", [](const Json& size) {
+                       return fmt::format("{} × {}", number_text(size, "/total"),
+                                          bytes_text(size["page_bytes"].get<uint64_t>()));
+                     }));
+}
+
+std::string shared_memory(const Json& machine) {
+  const auto word = [&](const std::string& path) {
+    return machine[Json::json_pointer(path)] == true
+               ? "yes"
+               : fmt::format("no ({})", reason_at(machine, path));
+  };
+  return fmt::format("memfd {}, pidfd {}; /dev/shm {}, {} free", word("/shared_memory/memfd"),
+                     word("/shared_memory/pidfd"),
+                     size_text(machine, "/shared_memory/dev_shm_bytes"),
+                     size_text(machine, "/shared_memory/dev_shm_free_bytes"));
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machine) {
+  const auto word = [](const Json& text) { return text.get<std::string>(); };
+  const auto locked = number_at(machine, "/locked_memory/soft_bytes");
+  return {{"outrigger",
+           fmt::format("{} (ABI {})", text_at(machine, "/version"), machine["abi"].dump())},
+          {"cores", cores(machine)},
+          {"caches", list_text(machine, "/caches", cache)},
+          {"NUMA nodes", list_text(machine, "/numa_nodes", node)},
+          {"memory", memory(machine)},
+          {"huge pages", huge_pages(machine)},
+          {"locked memory", locked ? bytes_text(*locked) + " allowed"
+                                   : reason_at(machine, "/locked_memory/soft_bytes")},
+          {"shared memory", shared_memory(machine)},
+          {"instructions", fmt::format("{} of {}", text_at(machine, "/instruction_sets/used"),
+                                       list_text(machine, "/instruction_sets/found", word))},
+          {"communicators", list_text(machine, "/communicators", word)},
+          {"plugins", list_text(machine, "/plugins", [](const Json& p) { return p.dump(); })}};
+}
+
+}  // namespace outrigger::tools

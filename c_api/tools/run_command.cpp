@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "command.h"
+#include "cores.h"
+#include "fault.h"
+#include "launch.h"
+#include "say.h"
+
+namespace outrigger::tools {
+namespace {
+
+std::string summary(const LaunchResult& result) {
+  nlohmann::ordered_json workers = nlohmann::ordered_json::array();
+  for (const WorkerEnd& w : result.workers) {
+    workers.push_back({{"rank", w.rank},
+                       {"process", w.pid},
+                       {"exit_code", w.exit_code},
+                       {"fate", w.fate},
+                       {"seconds", w.seconds},
+                       {"first_to_fail", w.first_to_fail}});
+  }
+  const nlohmann::ordered_json all = {
+      {"exit_code", result.exit_code}, {"seconds", result.seconds}, {"workers", workers}};
+  return all.dump();
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app, bool& json) {
+  struct Request {
+    LaunchOptions launch;
+    std::string cores;
+  };
+  const auto request = std::make_shared<Request>();
+  LaunchOptions& options = request->launch;
+  CLI::App* run = app.add_subcommand("run",
+                                     "Start N local workers: outrigger run -n N -- PROGRAM "
+                                     "[ARGUMENTS]; end and report all if one dies");
+  run->add_option("-n,--workers", options.workers, "Number of workers")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  run->add_option("--cores", request->cores,
+                  "Cores to share out, such as 0-3,8 (default: those this command may use)");
+  run->add_flag("!--no-bind", options.bind, "Do not bind workers to their share of the cores");
+  run->add_option("--grace", options.grace_seconds,
+                  "Seconds that the others have to end by themselves after one failed")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  run->add_flag("-v,--verbose", options.verbose, "Tell process number and cores of each worker");
+  run->add_flag("--json", json,
+                "End with one line of JSON on standard error: how each worker ended");
+  run->prefix_command();  // from the first word that is no option of run on, all belongs to the
+                          // program
+  run->footer(
+      "Workers get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and\n"
+      "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS (unless set) for their share of the cores. Rank 0 "
+      "has\n"
+      "the terminal; the others' output goes to standard error, each line marked [rank k], in "
+      "pieces of 64 KiB if "
+      "longer.\n"
+      "The exit code is that of the first worker that failed (128 + number, if by a signal).");
+  const auto start = [request, run](const Call& call) {
+    LaunchOptions& launch_options = request->launch;
+    launch_options.program = run->remaining();
+    launch_options.program.insert(launch_options.program.end(), call.rest.begin(), call.rest.end());
+    if (launch_options.program.empty() || launch_options.program[0].starts_with('-')) {
+      throw Misuse(fmt::format("outrigger run: {}; write outrigger run -n 2 -- PROGRAM",
+                               launch_options.program.empty()
+                                   ? "no program is given"
+                                   : fmt::format("unknown option {}", launch_options.program[0])));
+    }
+    launch_options.cores = request->cores.empty() ? available_cores() : parse_cores(request->cores);
+    const LaunchResult result = launch(launch_options);
+    if (call.json) say("{}\n", summary(result));
+    return result.exit_code;
+  };
+  return {run, start, 1};
+}
+
+}  // namespace outrigger::tools

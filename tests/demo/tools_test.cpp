@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that look and tell: doctor, config, version; and what docs/tools.md shows of all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "process.h"
+
+namespace outrigger::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::string kTool = OTR_TOOL;
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) found++;
+  return found;
+}
+
+// ---- doctor
+
+TEST(Doctor, TellsOfTheMachineAndTrainsInTwoProcesses) {
+  const Result result = run({kTool, "doctor"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.err, "");
+  for (const char* part : {"cores", "memory", "huge pages", "locked memory", "shared memory",
+                           "instructions", "communicators", "plugins"}) {
+    EXPECT_EQ(count("\n" + result.out, std::string("\n") + part + "  "), 1) << part << result.out;
+  }
+  EXPECT_EQ(count(result.out, "self-test       passed in "), 1) << result.out;
+  EXPECT_EQ(count(result.out, "engine_step"), 1);
+  EXPECT_LT(result.seconds, 30);
+}
+
+TEST(Doctor, IsOneJsonDocument) {
+  const Result result = run({kTool, "doctor", "--json"});
+  EXPECT_EQ(result.code, 0);
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["well"], true);
+  EXPECT_EQ(json["self_test"]["passed"], true) << json["self_test"];
+  EXPECT_EQ(json["self_test"]["phase_seconds"].size(), 4U);
+  EXPECT_GT(json["machine"]["memory"]["total_bytes"], 0);
+  for (const Json& finding : json["findings"]) EXPECT_EQ(finding["severity"], "advice") << finding;
+}
+
+TEST(Doctor, IsNotConfusedByAnotherJobsVariables) {
+  const Result result = run({kTool, "doctor"}, {{"OTR_JOB", "other"},
+                                                {"RANK", "3"},
+                                                {"WORLD_SIZE", "5"},
+                                                {"OMPI_COMM_WORLD_RANK", "1"},
+                                                {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+}
+
+TEST(Doctor, FindsAnInstructionSetThatIsNotHere) {
+  const Environment odd{{"OTR_SIMD", "AV\"X9"}};
+  const Result result = run({kTool, "doctor"}, odd);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(count(result.out, "problem: OTR_SIMD=AV\"X9 is not an instruction set usable here"), 1)
+      << result.out;
+  EXPECT_EQ(count(result.out, "problem: the self-test failed: attach failed on rank 0"), 1);
+  const Json json = Json::parse(run({kTool, "doctor", "--json"}, odd).out);
+  EXPECT_EQ(json["well"], false);
+  EXPECT_EQ(json["findings"][0]["severity"], "problem");
+  EXPECT_EQ(json["self_test"]["passed"], false);
+  // The library's own text about it is JSON, too.
+  EXPECT_EQ(count(Json::parse(run({kTool, "version", "--json"}, odd).out)["simd_error"], "AV\"X9"),
+            1);
+}
+
+TEST(Doctor, EndsASelfTestThatTakesTooLong) {
+  const Result result = run({kTool, "doctor", "--timeout", "0.001"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(count(result.out, "was not done on rank 0 after 0.001 s"), 1) << result.out;
+  EXPECT_LT(result.seconds, 20);
+}
+
+TEST(Doctor, AdvisesOnALowLimitOfLockedMemory) {
+  const Result result = run({"sh", "-c", "ulimit -l 64 && exec " + kTool + " doctor"});
+  EXPECT_EQ(result.code, 0) << "advice is no problem: " << result.out;
+  EXPECT_EQ(count(result.out, "advice: only 64 KiB may be locked (RLIMIT_MEMLOCK)"), 1)
+      << result.out;
+}
+
+TEST(Doctor, RefusesAWrongCall) {
+  EXPECT_EQ(run({kTool, "doctor", "--timeout", "0"}).code, 2);
+  EXPECT_EQ(run({kTool, "doctor", "now"}).code, 2);
+}
+
+// ---- config, version, and misuse as JSON
+
+TEST(Config, PrintsWhatIsInEffectOrWhyNot) {
+  const TemporaryFolder folder;
+  const std::string good = folder.write("good.json", R"({"zero_optimization": {"stage": 3}})");
+  const Result printed = run({kTool, "config", good, "--world", "2"});
+  EXPECT_EQ(printed.code, 0) << printed.err;
+  EXPECT_EQ(Json::parse(printed.out)["zero_optimization"]["stage"]["value"], 3);
+  EXPECT_EQ(run({kTool, "config", good, "--world", "2", "--json"}).out, printed.out);
+  const std::string bad = folder.write("bad.json", R"({"zero_optimisation": {"stage": 3}})");
+  const Result refused = run({kTool, "config", bad});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_GE(count(refused.err, "OTR_E_CONFIG"), 1) << refused.err;
+  EXPECT_GE(count(refused.err, "bad.json"), 1) << refused.err;
+  EXPECT_GE(count(refused.err, "zero_optimization"), 1) << "the nearest known key: " << refused.err;
+  EXPECT_EQ(run({kTool, "config", folder.file("absent.json")}).code, 1);
+}
+
+struct Misuse {
+  std::vector<std::string> words;
+  std::string status, part;
+};
+
+TEST(Json, TellsFaultsOnStandardOutput) {
+  const TemporaryFolder folder;
+  const std::string bad = folder.write("bad.json", R"({"zero_optimisation": {"stage": 3}})");
+  const std::vector<Misuse> cases{
+      {{"config", bad, "--json"}, "OTR_E_CONFIG", "zero_optimization"},
+      {{"--json", "config", bad}, "OTR_E_CONFIG", "zero_optimization"},
+      {{"config", folder.file("absent"), "--json"}, "OTR_E_SYSTEM", "absent"},
+      {{"config", "--json"}, "OTR_E_ARGUMENT", "file"},
+      {{"doctor", "--json", "--frob"}, "OTR_E_ARGUMENT", "--frob"},
+      {{"frob", "--json"}, "OTR_E_ARGUMENT", "\"frob\""},
+      {{"--json"}, "OTR_E_ARGUMENT", "no command"}};
+  for (const Misuse& misuse : cases) {
+    std::vector<std::string> command{kTool};
+    command.insert(command.end(), misuse.words.begin(), misuse.words.end());
+    const Result result = run(command);
+    EXPECT_EQ(result.code, 2) << misuse.part;
+    EXPECT_EQ(result.err, "");
+    const auto json = Json::parse(result.out, nullptr, false);
+    ASSERT_TRUE(json.contains("error")) << result.out;
+    EXPECT_EQ(json["error"]["status"], misuse.status);
+    EXPECT_NE(json["error"]["message"].get<std::string>().find(misuse.part), std::string::npos)
+        << json;
+  }
+}
+
+TEST(Version, IsThatOfTheLibrary) {
+  for (const char* word : {"--version", "version"}) {
+    const Result result = run({kTool, word});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.out.rfind("outrigger " OTR_EXPECTED_VERSION " (ABI ", 0), 0U) << result.out;
+    const Result json = run({kTool, word, "--json"});
+    EXPECT_EQ(json.code, 0);
+    EXPECT_EQ(Json::parse(json.out)["version"], OTR_EXPECTED_VERSION);
+  }
+}
+
+// ---- docs/tools.md: commands after "$ " in ```console blocks, with what they print; "…" stands
+// for any text.
+
+bool matches(const std::string& text, const std::string& pattern) {
+  const std::string any = "…";
+  size_t at = 0, begin = 0;
+  for (;;) {
+    const size_t end = std::min(pattern.find(any, begin), pattern.size());
+    const std::string part = pattern.substr(begin, end - begin);
+    const bool last = end == pattern.size();
+    if (last)
+      return text.size() >= at + part.size() && text.ends_with(part) &&
+             (begin > 0 || text.size() == part.size());
+    const size_t found = text.find(part, at);
+    if (found == text.npos || (begin == 0 && found != 0)) return false;
+    at = found + part.size();
+    begin = end + any.size();
+  }
+}
+
+TEST(Documentation, NamesTheLinesOfDoctor) {
+  const std::string real = run({kTool, "doctor"}).out;
+  const std::string page = read_text(OTR_TOOLS_PAGE);
+  const size_t begin = page.find("```text\n") + 8;
+  std::istringstream shown(page.substr(begin, page.find("```", begin) - begin));
+  int lines = 0;
+  for (std::string line; std::getline(shown, line); ++lines) {
+    EXPECT_EQ(count("\n" + real, "\n" + line.substr(0, 16)), 1) << line;
+  }
+  EXPECT_GE(lines, 12);
+  EXPECT_EQ(count(real.substr(0, real.find("\n\n") + 1), "\n"), lines)
+      << "and no more before advice";
+}
+
+TEST(Documentation, ShowsWhatTheCommandsPrint) {
+  const TemporaryFolder folder;
+  const std::string tools = std::filesystem::path(kTool).parent_path();
+  std::istringstream page(read_text(OTR_TOOLS_PAGE));
+  std::string command, expected;
+  int commands = 0;
+  bool console = false;
+  const auto finish = [&] {
+    if (command.empty()) return;
+    const Result result =
+        run({"sh", "-c", "PATH=" + tools + ":$PATH; cd " + folder.file("") + "; " + command});
+    EXPECT_TRUE(matches(result.out + result.err, expected))
+        << "$ " << command << "\n"
+        << result.out << result.err << "instead of\n"
+        << expected;
+    ++commands;
+    command.clear();
+    expected.clear();
+  };
+  for (std::string line; std::getline(page, line);) {
+    if (line.rfind("```", 0) == 0) {
+      finish();
+      console = line == "```console";
+    } else if (console && line.rfind("$ ", 0) == 0) {
+      finish();
+      command = line.substr(2);
+    } else if (console) {
+      expected += line + "\n";
+    }
+  }
+  EXPECT_GE(commands, 8);
+}
+
+}  // namespace
+}  // namespace outrigger::testing
