@@ -5,6 +5,7 @@
 #include <string>
 
 #include "c_api/src/guard.h"
+#include "core/device/plugin.h"
 #include "kernels/kernels.h"
 #include "outrigger.h"
 
@@ -51,6 +52,18 @@ Json instruction_sets() {
           {"error", error == nullptr ? Json() : Json(error)}};
 }
 
+Json plugins() {
+  Json all = Json::array();
+  for (const device::FoundPlugin& plugin : device::find_plugins()) {
+    all.push_back({{"name", plugin.name},
+                   {"path", plugin.path},
+                   {"device_type", plugin.device_type},
+                   {"devices", plugin.devices},
+                   {"error", plugin.error.empty() ? Json() : Json(plugin.error)}});
+  }
+  return all;
+}
+
 }  // namespace
 
 const char* otr_version(void) noexcept { return OTR_VERSION_STRING; }
@@ -72,7 +85,7 @@ int32_t otr_machine_info(char* buffer, size_t* inout_size) noexcept {
     machine.update(topology::machine());
     machine["instruction_sets"] = instruction_sets();
     machine["communicators"] = communicators();
-    machine["plugins"] = Json::array();
+    machine["plugins"] = plugins();
     write_text(text_of(machine, 2), buffer, inout_size);
     constexpr size_t kRoom = 256;  // for numbers that have grown when the text is fetched
     if (asked) *inout_size += kRoom;

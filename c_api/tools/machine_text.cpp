@@ -86,6 +86,13 @@ std::string shared_memory(const Json& machine) {
                      size_text(machine, "/shared_memory/dev_shm_free_bytes"));
 }
 
+std::string plugin(const Json& found) {
+  if (!found["error"].is_null()) {
+    return fmt::format("{}: {}", text_at(found, "/path"), text_at(found, "/error"));
+  }
+  return fmt::format("{} ({} devices)", text_at(found, "/name"), found["devices"].dump());
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machine) {
@@ -104,7 +111,7 @@ std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machi
           {"instructions", fmt::format("{} of {}", text_at(machine, "/instruction_sets/used"),
                                        list_text(machine, "/instruction_sets/found", word))},
           {"communicators", list_text(machine, "/communicators", word)},
-          {"plugins", list_text(machine, "/plugins", [](const Json& p) { return p.dump(); })}};
+          {"plugins", list_text(machine, "/plugins", plugin)}};
 }
 
 }  // namespace outrigger::tools

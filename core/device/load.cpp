@@ -2,7 +2,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/context/error.h"
@@ -10,6 +13,8 @@
 
 namespace outrigger::device {
 namespace {
+
+constexpr std::string_view kPrefix = "liboutrigger_", kSuffix = ".so";
 
 std::string folder_of_this_library() {
   Dl_info info{};
@@ -19,21 +24,41 @@ std::string folder_of_this_library() {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-std::vector<std::string> candidates(const std::string& name) {
-  if (name.find('/') != std::string::npos) return {name};
-  const std::string file = "liboutrigger_" + name + ".so";
-  std::vector<std::string> paths;
+// Of OTR_PLUGIN_PATH, then this library's own.
+std::vector<std::string> folders() {
+  std::vector<std::string> all;
   const char* variable = std::getenv("OTR_PLUGIN_PATH");
   for (std::string rest = variable == nullptr ? "" : variable; !rest.empty();) {
     const size_t colon = rest.find(':');
-    const std::string folder = rest.substr(0, colon);
-    if (!folder.empty()) paths.push_back(folder + "/" + file);
+    if (colon != 0) all.push_back(rest.substr(0, colon));
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
   const std::string own = folder_of_this_library();
-  if (!own.empty()) paths.push_back(own + "/" + file);
+  if (!own.empty()) all.push_back(own);
+  return all;
+}
+
+std::vector<std::string> candidates(const std::string& name) {
+  if (name.find('/') != std::string::npos) return {name};
+  const std::string file = fmt::format("{}{}{}", kPrefix, name, kSuffix);
+  std::vector<std::string> paths;
+  for (const std::string& folder : folders()) paths.push_back(folder + "/" + file);
   paths.push_back(file);  // the system's folders
   return paths;
+}
+
+FoundPlugin examine(const std::string& path) {
+  FoundPlugin found;
+  found.path = path;
+  try {
+    const otr_device_plugin& table = *load_plugin(path).table;
+    found.name = table.name;
+    found.device_type = table.device_type;
+    if (table.device_count(&found.devices) != OTR_OK) found.error = table.last_error();
+  } catch (const Error& error) {
+    found.error = error.what();
+  }
+  return found;
 }
 
 }  // namespace
@@ -67,6 +92,20 @@ Plugin load_plugin(const std::string& name) {
   fail(OTR_E_NOT_FOUND,
        "plugin \"{}\" was not found (OTR_PLUGIN_PATH names folders, colons between); tried: {}",
        name, tried);
+}
+
+std::vector<FoundPlugin> find_plugins() {
+  std::set<std::string> paths;
+  for (const std::string& folder : folders()) {
+    std::error_code error;  // a folder that is not there has none
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      const std::string file = entry.path().filename();
+      if (file.starts_with(kPrefix) && file.ends_with(kSuffix)) paths.insert(entry.path());
+    }
+  }
+  std::vector<FoundPlugin> all;
+  for (const std::string& path : paths) all.push_back(examine(path));
+  return all;
 }
 
 }  // namespace outrigger::device

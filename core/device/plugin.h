@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/device/device.h"
 #include "outrigger_plugin.h"
@@ -20,6 +21,13 @@ struct Plugin {
 // of OTR_PLUGIN_PATH, beside this library, in the system's folders. Throws OTR_E_NOT_FOUND with
 // every path tried, OTR_E_ABI for another version's table.
 [[nodiscard]] Plugin load_plugin(const std::string& name);
+
+// The plugins that lie in the folders named, or why one of them is none.
+struct FoundPlugin {
+  std::string path, name, error;  // error: not usable
+  int32_t device_type = 0, devices = 0;
+};
+[[nodiscard]] std::vector<FoundPlugin> find_plugins();
 
 class PluginDevice final : public Device {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An engine on a device: what a host sees of it, wrong use, faults. The bits are the matrix's
 // business (tests/engine/matrix_test.cpp).
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -82,6 +83,20 @@ TEST(DeviceMemory, WrongUseIsNamed) {
   wild.data = static_cast<char*>(wild.data) + 4096;
   const Tensor here = Tensor::filled({2}, 0);
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_copy(context.get(), &here, &wild), "allocation");
+}
+
+// A file that only looks like a plugin, and one that is none.
+TEST(DevicePlugins, AreFoundAndNamedWithTheirFaults) {
+  size_t size = 0;
+  ASSERT_OK(otr_machine_info(nullptr, &size));
+  std::string text(size, '\0');
+  ASSERT_OK(otr_machine_info(text.data(), &size));
+  EXPECT_NE(text.find("liboutrigger_simulated.so"), std::string::npos);
+  EXPECT_NE(text.find("\"devices\": 8"), std::string::npos);
+  const auto context = make_context();
+  const std::string own = std::string(std::getenv("OTR_PLUGIN_PATH")) + "/liboutrigger.so";
+  EXPECT_FAILS(OTR_E_ABI, otr_context_load_plugin(context.get(), own.c_str()),
+               "otr_device_plugin_table");
 }
 
 // ---- An engine there ----

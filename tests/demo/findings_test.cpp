@@ -100,6 +100,10 @@ TEST(MachineText, PutsPartsInWords) {
             "node 0: 16.0 GiB (cores 0-7), node 1: unknown (the system does not say) (no cores)");
   EXPECT_EQ(line_of(machine, "locked memory"), "no limit is set");
   EXPECT_EQ(line_of(machine, "plugins"), "none");
+  const Json plugins = machine_with(R"({"plugins": [
+      {"name": "cuda", "path": "/p/liboutrigger_cuda.so", "devices": 4, "error": null},
+      {"name": "", "path": "/p/liboutrigger_old.so", "devices": 0, "error": "version 0"}]})");
+  EXPECT_EQ(line_of(plugins, "plugins"), "cuda (4 devices), /p/liboutrigger_old.so: version 0");
 }
 
 TEST(MachineText, SaysWhyAValueIsMissing) {
