@@ -155,7 +155,12 @@ void Pass::end() {
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
   const std::shared_ptr<void> closed(nullptr, [this](void*) { --engine_->open_passes_; });
   sink_->end(false);
-  engine_->reducer_->check();
+  try {
+    engine_->reducer_->check();
+  } catch (...) {
+    engine_->poison_with_current();
+    throw;
+  }
 }
 
 void Pass::abandon() noexcept {
