@@ -67,7 +67,7 @@ class Reducer {
   // Several may be open; every rank begins them in the same order.
   [[nodiscard]] virtual std::unique_ptr<GradientSink> begin_pass() = 0;
 
-  // Completes the window's sums. Collective.
+  // Completes the window's sums; called again after an interrupt, it goes on. Collective.
   virtual Summed finish() = 0;
   // The summed gradient of a piece, in the accumulator's format; valid between finish and clear.
   [[nodiscard]] virtual std::byte* gradient(const layout::Piece& piece) const = 0;

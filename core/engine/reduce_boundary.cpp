@@ -114,26 +114,31 @@ void BoundaryReducer::zero_missing() {
 }
 
 Summed BoundaryReducer::finish() {
-  zero_missing();
-  Summed summed;
-  summed.discard = discard_;
+  if (!summing_) {
+    zero_missing();
+    summing_.emplace();
+    summing_->discard = discard_;
+  }
   const size_t size = kernels::size_of(format_);
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+  const auto& buckets = context_.layout->buckets();
+  for (; buckets_summed_ < buckets.size(); ++buckets_summed_) {
+    const layout::Bucket& bucket = buckets[buckets_summed_];
     const int64_t own = bucket.begin + comm_->rank() * bucket.slice;
     const auto fold = [&](std::span<const void* const> slices) {
       const SliceFold slice{slices, format_, at(own), format_, false, bucket.slice, own};
-      kernels::merge(summed.norm, fold_slice(*context_.workers, slice, summed.origin));
+      kernels::merge(summing_->norm, fold_slice(*context_.workers, slice, summing_->origin));
     };
     comm_->reduce_scatter(*window_, static_cast<size_t>(bucket.begin) * size,
                           static_cast<size_t>(bucket.slice) * size, fold, "reduce gradients");
   }
   if (context_.config->stage == 0) {
-    for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
+      const layout::Bucket& bucket = buckets[buckets_gathered_];
       comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
                                static_cast<size_t>(bucket.slice) * size, "gather gradients");
     }
   }
-  return summed;
+  return *summing_;
 }
 
 std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return at(piece.flat); }
@@ -141,6 +146,8 @@ std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return 
 void BoundaryReducer::on_clear() {
   for (Entry& entry : entries_) entry.filled = false;
   discard_ = false;
+  summing_.reset();
+  buckets_summed_ = buckets_gathered_ = 0;
 }
 
 }  // namespace outrigger::engine

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "core/engine/reduce.h"
 
@@ -17,6 +18,7 @@ class BoundaryReducer final : public Reducer {
 
   std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
+  void stop() noexcept override { comm_->cancel(); }
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
 
  private:
@@ -48,6 +50,9 @@ class BoundaryReducer final : public Reducer {
   memory::Charge charge_;
   std::deque<Entry> entries_;
   std::atomic<bool> discard_{false};
+
+  std::optional<Summed> summing_;  // since finish was called first in this window
+  size_t buckets_summed_ = 0, buckets_gathered_ = 0;
 };
 
 }  // namespace outrigger::engine

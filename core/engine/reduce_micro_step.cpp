@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "core/comm/wait.h"
 #include "core/context/error.h"
+#include "core/context/interrupt.h"
 #include "core/context/thread.h"
 
 namespace outrigger::engine {
@@ -200,7 +202,17 @@ void MicroStepReducer::enqueue(Item item) {
 
 void MicroStepReducer::wait_idle() {
   std::unique_lock lock(queue_mutex_);
-  queue_idle_.wait(lock, [this] { return failure_ != nullptr || (queue_.empty() && !busy_); });
+  const auto idle = [this] { return failure_ != nullptr || (queue_.empty() && !busy_); };
+  while (!queue_idle_.wait_for(lock, comm::kSlice, idle)) {
+    lock.unlock();  // the host's callback may wait for a thread that hands gradients over
+    if (interrupted(comm::Clock::now())) {
+      fail(OTR_E_INTERRUPTED,
+           "the wait for the background reduction of gradients was interrupted by the host of rank "
+           "{}: {}. Make the call again to wait on",
+           comm_->rank(), comm_->waiting());
+    }
+    lock.lock();
+  }
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 
@@ -212,7 +224,9 @@ Summed MicroStepReducer::finish() {
   summed.discard = discard_;
   if (whole_) {
     const size_t size = kernels::size_of(format_);
-    for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    const auto& buckets = context_.layout->buckets();
+    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
+      const layout::Bucket& bucket = buckets[buckets_gathered_];
       comm_->all_gather_window(*whole_window_, static_cast<size_t>(bucket.begin) * size,
                                static_cast<size_t>(bucket.slice) * size, "gather gradients");
     }
@@ -226,6 +240,7 @@ std::byte* MicroStepReducer::gradient(const layout::Piece& piece) const {
 
 void MicroStepReducer::on_clear() {
   passes_in_window_ = 0;
+  buckets_gathered_ = 0;
   origin_ = {};
   discard_ = false;
   std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
@@ -245,6 +260,7 @@ void MicroStepReducer::stop() noexcept {
   }
   comm_->cancel();  // the thread may be waiting for ranks that will not come
   queue_wake_.notify_one();
+  queue_idle_.notify_all();
   thread_.join();
 }
 

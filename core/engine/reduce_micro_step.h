@@ -99,6 +99,7 @@ class MicroStepReducer final : public Reducer {
   int64_t next_bucket_ = 0;  // of the first of them
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
+  size_t buckets_gathered_ = 0;  // by finish, in this window
 
   // Background side: touched by the host only when the queue is empty and the thread idle.
   std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket

@@ -85,7 +85,7 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   if (here != nullptr) {
     std::copy_n(here, bytes, whole.data());
   } else {
-    collective([&] {
+    collective("otr_engine_parameter_read", Again::at_first, [&] {
       gather_pieces(*control_, layout_->owners(model_, root.root), kernels::size_of(place.format),
                     place.at, whole.data(), "read a parameter");
     });
@@ -158,7 +158,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   if (root.count == 0) return;
   const Block values(ledger_, Purpose::windows, root.count * 4);
   if (control_->rank() == 0) tensor::read(values.data(), Format::float32, view);
-  collective([&] {
+  collective(kCall, Again::at_first, [&] {
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
                         "write a parameter");
     const auto* floats = reinterpret_cast<const float*>(values.data());
