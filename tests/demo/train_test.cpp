@@ -199,6 +199,12 @@ TEST(Chain, LearnsThroughTwoEnginesAloneAndOnTwoWorkers) {
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_CHAIN}).out, expected);
 }
 
+TEST(Overlap, LearnsBesideItsLoadingAloneAndOnTwoWorkers) {
+  const std::string expected = "300 batches loaded beside 300 steps\nW = 3.000 -2.000\n";
+  EXPECT_EQ(run({OTR_OVERLAP}).out, expected);
+  EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_OVERLAP}).out, expected);
+}
+
 TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   const Result result = run({OTR_OPTIMIZER_ONLY});
   EXPECT_EQ(result.code, 0) << result.err;
