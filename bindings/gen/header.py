@@ -59,8 +59,9 @@ class Function:
     doc: str = ""
 
     @property
-    def collective(self):
-        return bool(re.search(r"\bCollective\.", self.doc))
+    def waits(self):
+        """For other ranks."""
+        return bool(re.search(r"\b(Collective|May wait)\.", self.doc))
 
 
 @dataclass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """julia/src/liboutrigger.jl
 
-Collective functions may wait for other processes: their calls are marked @gcsafe, so that a thread that
+Functions that may wait for other processes are marked @gcsafe, so that a thread that
 waits does not hold up the other threads' garbage collection.
 """
 
@@ -43,7 +43,7 @@ def generate(header):
         names = ", ".join(p.name for p in function.parameters)
         kinds = ", ".join(julia(p.type) for p in function.parameters) + ("," if len(function.parameters) == 1 else "")
         call = f"ccall((:{function.name}, liboutrigger), {julia(function.result)},"
-        out += ["", f"{function.name}({names}) =", f"    {'@gcsafe ' if function.collective else ''}{call}",
+        out += ["", f"{function.name}({names}) =", f"    {'@gcsafe ' if function.waits else ''}{call}",
                 f"        ({kinds}),", f"        {names})"] if names else [
                 "", f"{function.name}() = {call} ())"]
     return "\n".join(out + [""])

@@ -3,6 +3,7 @@
 // tensors, outputs) stands in <language>.i, which defines:
 //   OTR_UNLOCK, OTR_LOCK   around a call, so that other threads of the interpreter run meanwhile
 //   OTR_RAISE(code)        throws OutriggerError(code, text), reading the text on the thread that failed
+//   OTR_INTERRUPT(options) sets the interrupt callback of new context options, for the interpreter's Ctrl-C
 // and typemaps for tensors, arrays, texts and every out_ parameter.
 %module(package="outrigger") lowlevel
 
@@ -96,7 +97,7 @@ OTR_HANDLE(optimizer, Optimizer)
 %enddef
 #define OTR_OWN_TEXT(field) self->field = self->field ? strdup(self->field) : NULL;
 #define OTR_FREE_TEXT(field) free((char *)self->field);
-OTR_OPTIONS(context_options, ContextOptions, , )
+OTR_OPTIONS(context_options, ContextOptions, OTR_INTERRUPT(self), )
 OTR_OPTIONS(comm_options, CommOptions, OTR_OWN_TEXT(job), OTR_FREE_TEXT(job))
 OTR_OPTIONS(param_options, ParamOptions, OTR_OWN_TEXT(group), OTR_FREE_TEXT(group))
 OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
@@ -105,6 +106,8 @@ OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_context_options::log_callback;  // lines come from any thread: needs a queue in the target language
 %ignore otr_context_options::log_user_data;
+%ignore otr_context_options::interrupt_callback;  // set by OTR_INTERRUPT
+%ignore otr_context_options::interrupt_user_data;
 
 // The published copy is a tensor: its one extent is kept behind it, its memory is the caller's to keep.
 %ignore otr_shard_options::published;

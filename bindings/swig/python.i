@@ -2,6 +2,7 @@
 // Python's side of outrigger.i: the GIL, exceptions, buffers; out_ parameters become results.
 %{
 #include "python_buffer.h"
+#include "python_interrupt.h"
 %}
 
 %define OTR_UNLOCK
@@ -13,6 +14,9 @@ Py_END_ALLOW_THREADS
 %define OTR_RAISE(code)
 otr_python_raise(code);
 SWIG_fail;
+%enddef
+%define OTR_INTERRUPT(options)
+otr_python_interruptible(options);
 %enddef
 
 %pythoncode %{

@@ -114,12 +114,14 @@ typedef struct otr_device_plugin {
 
   /* Zero-filled, aligned to 256 bytes. */
   int32_t (*allocate)(otr_plugin_device *device, size_t bytes, void **out_data);
-  /* Waits for work that was given to the device before. */
-  void (*release)(otr_plugin_device *device, void *data);
+  /* Waits for work that was given to the device before. OTR_E_ARGUMENT: no live allocation. */
+  int32_t (*release)(otr_plugin_device *device, void *data);
   /* Page-locks host memory, so that copies run beside the host and at full speed. */
   int32_t (*pin)(otr_plugin_device *device, void *data, size_t bytes);
   void (*unpin)(otr_plugin_device *device, void *data);
 
+  /* Waits for all streams. */
+  int32_t (*synchronize)(otr_plugin_device *device);
   int32_t (*stream_create)(otr_plugin_device *device, uint64_t *out_stream);
   void (*stream_destroy)(otr_plugin_device *device, uint64_t stream);        /* waits */
   int32_t (*stream_synchronize)(otr_plugin_device *device, uint64_t stream); /* waits */

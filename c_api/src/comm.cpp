@@ -90,6 +90,7 @@ int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* option
            "job is {}: give all ranks of one job the same text, or use otr_comm_from_env",
            o.job == nullptr ? "NULL" : "empty");
     }
+    const Interruptible scope(*kept);
     *out_comm = wrap(kept, comm::make_shm(o.rank, o.world_size, o.job, settings_of(o)));
   });
 }
@@ -122,6 +123,7 @@ int32_t otr_comm_duplicate(otr_comm* comm, otr_comm** out_comm) noexcept {
   return guard([&] {
     required(out_comm, "out_comm") = nullptr;
     const auto& parent = get(comm, "comm");
+    const Interruptible scope(*parent->context);
     *out_comm = wrap(parent->context, parent->communicator->duplicate("duplicate"));
   });
 }
@@ -131,6 +133,7 @@ int32_t otr_comm_split(otr_comm* comm, int32_t color, int32_t key, otr_comm** ou
     required(out_comm, "out_comm") = nullptr;
     const auto& parent = get(comm, "comm");
     if (color < -1) fail(OTR_E_ARGUMENT, "color = {}; legal is 0 or more, or -1 for none", color);
+    const Interruptible scope(*parent->context);
     auto part = comm::split(*parent->communicator, color, key);
     if (part) *out_comm = wrap(parent->context, std::move(part));
   });
@@ -156,6 +159,7 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
            launch.launcher, launch.world, launch.local_world);
     }
     const std::string job = o.job != nullptr && o.job[0] != '\0' ? o.job : launch.job;
+    const Interruptible scope(*kept);
     *out_comm = wrap(kept, comm::make_shm(launch.rank, launch.world, job, settings));
   });
 }
@@ -175,12 +179,11 @@ int32_t otr_comm_size(const otr_comm* comm, int32_t* out_world_size) noexcept {
 }
 
 int32_t otr_comm_barrier(otr_comm* comm) noexcept {
-  return guard([&] { communicator(comm).barrier("otr_comm_barrier"); });
+  return waiting(comm, [](comm::Communicator& c) { c.barrier("otr_comm_barrier"); });
 }
 
 int32_t otr_comm_broadcast(otr_comm* comm, void* data, size_t bytes, int32_t root) noexcept {
-  return guard([&] {
-    comm::Communicator& c = communicator(comm);
+  return waiting(comm, [&](comm::Communicator& c) {
     if (bytes > 0) required(static_cast<char*>(data), "data");
     if (root < 0 || root >= c.size())
       fail(OTR_E_ARGUMENT, "root = {}; legal is 0 to {}", root, c.size() - 1);
@@ -189,8 +192,7 @@ int32_t otr_comm_broadcast(otr_comm* comm, void* data, size_t bytes, int32_t roo
 }
 
 int32_t otr_comm_all_gather(otr_comm* comm, const void* mine, size_t bytes, void* all) noexcept {
-  return guard([&] {
-    comm::Communicator& c = communicator(comm);
+  return waiting(comm, [&](comm::Communicator& c) {
     if (bytes > 0) {
       required(static_cast<const char*>(mine), "mine");
       required(static_cast<char*>(all), "all");
@@ -202,8 +204,7 @@ int32_t otr_comm_all_gather(otr_comm* comm, const void* mine, size_t bytes, void
 }
 
 int32_t otr_comm_all_reduce_sum(otr_comm* comm, double* values, size_t count) noexcept {
-  return guard([&] {
-    comm::Communicator& c = communicator(comm);
+  return waiting(comm, [&](comm::Communicator& c) {
     if (count > 0) required(values, "values");
     if (count > SIZE_MAX / sizeof(double) / static_cast<size_t>(c.size())) {
       fail(OTR_E_ARGUMENT, "count = {}: {} ranks' values are more than memory can hold", count,

@@ -84,7 +84,7 @@ int32_t otr_device_allocate(otr_context* context, otr_device device, size_t byte
 int32_t otr_device_free(otr_context* context, otr_device device, void* data) noexcept {
   return guard([&] {
     const auto opened = open(context, device);
-    if (data != nullptr) opened->release(static_cast<std::byte*>(data), 0);
+    if (data != nullptr) opened->free(data);
   });
 }
 

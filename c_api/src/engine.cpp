@@ -113,11 +113,11 @@ int32_t otr_engine_add_parameter(otr_engine* engine, const char* name, const otr
 }
 
 int32_t otr_engine_commit(otr_engine* engine) noexcept {
-  return guard([&] { engine_of(engine).commit(); });
+  return waiting(engine, [](engine::Engine& e) { e.commit(); });
 }
 
 int32_t otr_engine_finalize(otr_engine* engine) noexcept {
-  return guard([&] { engine_of(engine).finalize(); });
+  return waiting(engine, [](engine::Engine& e) { e.finalize(); });
 }
 
 int32_t otr_engine_abort(otr_engine* engine, const char* reason) noexcept {
@@ -141,16 +141,29 @@ int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) n
 }
 
 int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
-  return guard([&] {
-    engine::Engine& e = engine_of(engine);
+  return waiting(engine, [&](engine::Engine& e) {
     fill_output(report, "report", [&](otr_step_report& full) { e.step(full); });
     e.require_scalable();
   });
 }
 
+int32_t otr_engine_step_begin(otr_engine* engine) noexcept {
+  return guard([&] { engine_of(engine).begin_step(); });
+}
+
+int32_t otr_engine_report(otr_engine* engine, double timeout_seconds,
+                          otr_step_report* report) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    required(report, "report");
+    bool over = false;
+    fill_output(report, "report",
+                [&](otr_step_report& full) { over = e.report(timeout_seconds, full); });
+    if (over) e.require_scalable();
+  });
+}
+
 int32_t otr_engine_reduce(otr_engine* engine, otr_step_report* report) noexcept {
-  return guard([&] {
-    engine::Engine& e = engine_of(engine);
+  return waiting(engine, [&](engine::Engine& e) {
     fill_output(report, "report", [&](otr_step_report& full) { e.reduce(full); });
   });
 }
@@ -170,6 +183,7 @@ int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint
       fail(OTR_E_ARGUMENT, "count is 0 without a joint group: there is nothing to step");
     }
     std::vector<otr_step_report> full(list.size());
+    const Interruptible scope(list.empty() ? *get(joint, "joint")->context : list[0]->context());
     engine::Engine::step_many(list, group, full);
     for (size_t i = 0; i < full.size() && reports != nullptr; ++i) {
       write_output(&reports[i], full[i]);
@@ -185,14 +199,18 @@ int32_t otr_engine_set_boundary(otr_engine* engine, int32_t boundary) noexcept {
 int32_t otr_engine_get_boundary(const otr_engine* engine, int32_t* out_is_boundary) noexcept {
   return guard([&] {
     required(out_is_boundary, "out_is_boundary") = 0;
-    *out_is_boundary = engine_of(engine).at_boundary() ? 1 : 0;
+    const engine::Engine& e = engine_of(engine);
+    e.require_not_pending("otr_engine_get_boundary");
+    *out_is_boundary = e.at_boundary() ? 1 : 0;
   });
 }
 
 int32_t otr_engine_get_loss_scale(const otr_engine* engine, double* out_scale) noexcept {
   return guard([&] {
     required(out_scale, "out_scale") = 0;
-    *out_scale = engine_of(engine).loss_scale();
+    const engine::Engine& e = engine_of(engine);
+    e.require_not_pending("otr_engine_get_loss_scale");
+    *out_scale = e.loss_scale();
   });
 }
 

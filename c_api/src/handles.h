@@ -4,7 +4,7 @@
 
 #include "c_api/src/guard.h"
 #include "core/comm/communicator.h"
-#include "core/context/context.h"
+#include "core/context/interrupt.h"
 #include "core/engine/engine.h"
 #include "core/engine/pass.h"
 #include "core/optimizer/shard.h"
@@ -38,3 +38,25 @@ struct otr_optimizer
     : outrigger::c_api::Handle<outrigger::optimizer::Optimizer, 0x6f74722d6f707431> {
   using Handle::Handle;
 };
+
+namespace outrigger::c_api {
+
+// A call that waits for other ranks unless the host interrupts it.
+template <typename Body>
+int32_t waiting(otr_engine* handle, const Body& body) noexcept {
+  return guard([&] {
+    engine::Engine& engine = *get(handle, "engine");
+    const Interruptible scope(engine.context());
+    body(engine);
+  });
+}
+template <typename Body>
+int32_t waiting(otr_comm* handle, const Body& body) noexcept {
+  return guard([&] {
+    const Comm& comm = *get(handle, "comm");
+    const Interruptible scope(*comm.context);
+    body(*comm.communicator);
+  });
+}
+
+}  // namespace outrigger::c_api

@@ -81,12 +81,13 @@ int32_t otr_engine_prefetch(otr_engine* engine, const int64_t* ids, int64_t coun
 
 int32_t otr_engine_parameter_read(otr_engine* engine, int64_t id, int32_t value,
                                   const otr_tensor* out) noexcept {
-  return guard([&] { get(engine, "engine")->read_value(id, value, required(out, "out")); });
+  return waiting(engine, [&](engine::Engine& e) { e.read_value(id, value, required(out, "out")); });
 }
 
 int32_t otr_engine_parameter_write(otr_engine* engine, int64_t id, int32_t value,
                                    const otr_tensor* source) noexcept {
-  return guard([&] { get(engine, "engine")->write_value(id, value, required(source, "source")); });
+  return waiting(engine,
+                 [&](engine::Engine& e) { e.write_value(id, value, required(source, "source")); });
 }
 
 int32_t otr_engine_local_range(const otr_engine* engine, int64_t id, int64_t* out_first,

@@ -5,6 +5,10 @@
 // Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED)
 // that names rank, operation and sequence number; after the first one all later operations of the
 // whole job (duplicates included) throw the same culprit.
+//
+// A host that interrupts the thread's wait (core/context/interrupt.h) gets OTR_E_INTERRUPTED. While
+// ranks had still to come to the operation, that ends nothing: the same operation, called again,
+// waits on, and no other may be called before. Later it ends the job: check() throws then.
 #pragma once
 
 #include <cstddef>
@@ -89,6 +93,10 @@ class Communicator {
   virtual void cancel() noexcept = 0;
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
+  // How many operations all ranks have come to. Changes with this object's operations only.
+  [[nodiscard]] virtual uint64_t completed() const { return 0; }
+  // What an operation in progress waits for, for texts; "" if that is not known. Any thread.
+  [[nodiscard]] virtual std::string waiting() const { return {}; }
   // This rank leaves in good order: no later operation of the others on this duplicate expects it.
   // Destruction without it counts as leaving too; peers that still wait get OTR_E_PEER_DEAD.
 };

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -173,10 +174,14 @@ class CustomCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override {
-    const std::string text = fmt::format("rank {} aborted the job: {}", rank(),
-                                         reason.empty() ? "no reason given" : reason);
-    fate_->post(Error(OTR_E_ABORTED, text));
-    if (table_.abort != nullptr) table_.abort(table_.user_data, text.c_str());
+    try {
+      const std::string text = fmt::format("rank {} aborted the job: {}", rank(),
+                                           reason.empty() ? "no reason given" : reason);
+      fate_->post(Error(OTR_E_ABORTED, text));
+      if (table_.abort != nullptr) table_.abort(table_.user_data, text.c_str());
+    } catch (const std::exception&) {  // no memory for the text: the others are told all the same
+      if (table_.abort != nullptr) table_.abort(table_.user_data, "a rank aborted the job");
+    }
   }
   void cancel() noexcept override {
     cancelled_ = true;
@@ -254,13 +259,21 @@ class CustomCommunicator final : public Communicator {
            [&] { return table_.all_to_all(table_.user_data, parts, bytes, received_.data()); });
       return;
     }
+    // One rank's parts after another, in pieces, so that what everybody gathers stays small.
+    constexpr size_t kPiece = size_t{1} << 20;
     const auto ranks = static_cast<size_t>(size());
-    std::vector<std::byte> all(ranks * ranks * bytes);
-    call("all_gather",
-         [&] { return table_.all_gather(table_.user_data, parts, ranks * bytes, all.data()); });
-    for (size_t r = 0; r < ranks; ++r) {
-      std::memcpy(received_.data() + r * bytes,
-                  all.data() + (r * ranks + static_cast<size_t>(rank())) * bytes, bytes);
+    std::vector<std::byte> all(ranks * std::min(kPiece, bytes));
+    for (size_t begin = 0; begin < bytes; begin += kPiece) {
+      const size_t n = std::min(kPiece, bytes - begin);
+      for (size_t to = 0; to < ranks; ++to) {
+        call("all_gather", [&] {
+          return table_.all_gather(table_.user_data, parts + to * bytes + begin, n, all.data());
+        });
+        if (to != static_cast<size_t>(rank())) continue;
+        for (size_t from = 0; from < ranks; ++from) {
+          std::memcpy(received_.data() + from * bytes + begin, all.data() + from * n, n);
+        }
+      }
     }
   }
 

@@ -72,17 +72,32 @@ void HostCommunicator::abort(std::string_view reason) noexcept {
 
 void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label,
                              int32_t root, uint64_t offset, RegionId window) {
-  current_.number++;
-  current_.kind = kind;
-  current_.root = root;
-  current_.bytes = bytes;
-  current_.offset = offset;
-  current_.window[0] = window.channel;
-  current_.window[1] = window.operation;
-  current_.set_label(label);
-  // Two places are enough: whoever is one operation ahead cannot finish it without us.
-  my_slot().ring[current_.number & 1].store(current_);
-  step();
+  Operation call;
+  call.number = current_.number + 1;
+  call.kind = kind;
+  call.root = root;
+  call.bytes = bytes;
+  call.offset = offset;
+  call.window[0] = window.channel;
+  call.window[1] = window.operation;
+  call.set_label(label);
+  meeting_ = true;
+  if (interrupted_) {
+    if (!call.same_call(current_)) {
+      fail(OTR_E_STATE,
+           "{} was interrupted on rank {} while it waited, and {} is called: make the interrupted "
+           "call again first",
+           current_.text(), rank_, call.text());
+    }
+    wait_for_all(&Slot::arrived, step_, {});
+    interrupted_ = false;
+  } else {
+    current_ = call;
+    // Two places are enough: whoever is one operation ahead cannot finish it without us.
+    my_slot().ring[current_.number & 1].store(current_);
+    step();
+  }
+  meeting_ = false;
   compare_calls();
 }
 
@@ -131,7 +146,7 @@ void HostCommunicator::broadcast(std::span<std::byte> data, int32_t root, std::s
   do {
     const size_t n = std::min(chunk, data.size() - done);
     const bool sends = rank_ == root && world_ > 1;
-    if (sends) copy_bytes(staging(root, step_ + 1), data.data() + done, n);
+    if (sends && !interrupted_) copy_bytes(staging(root, step_ + 1), data.data() + done, n);
     if (done == 0) {
       begin(OperationKind::broadcast, data.size(), label, root);
     } else {
@@ -154,7 +169,9 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
   size_t done = 0;
   do {
     const size_t n = std::min(chunk, mine.size() - done);
-    if (world_ > 1) copy_bytes(staging(rank_, step_ + 1), mine.data() + done, n);
+    if (world_ > 1 && !interrupted_) {
+      copy_bytes(staging(rank_, step_ + 1), mine.data() + done, n);
+    }
     if (done == 0) {
       begin(OperationKind::all_gather, mine.size(), label);
     } else {

@@ -52,6 +52,8 @@ class HostCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override;
   void cancel() noexcept override;
   void check() const override;
+  uint64_t completed() const override { return current_.number - (interrupted_ ? 1 : 0); }
+  std::string waiting() const override;
 
  private:
   using Counter = std::atomic<uint64_t> Slot::*;
@@ -63,7 +65,8 @@ class HostCommunicator final : public Communicator {
 
   // Throws OTR_E_STATE in a forked child, and the job's failure if there is one.
   void require_usable() const;
-  // The operation's first step; afterwards all ranks are known to make the same call.
+  // The operation's first step; afterwards all ranks are known to make the same call. After an
+  // interrupt in it, the same operation goes on waiting: what it staged is there already.
   void begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root = 0,
              uint64_t offset = 0, RegionId window = {});
   void step();
@@ -72,7 +75,12 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] bool all_reached(Counter counter, uint64_t target) const;
   void wait_for_all(Counter counter, uint64_t target, std::string_view drain_label);
   // One look of a waiting rank at the others: throws if it is of no use to wait on.
-  void look_around(Counter counter, uint64_t target, std::string_view drain_label, bool overdue);
+  void look_around(Counter counter, uint64_t target, std::string_view drain_label,
+                   Clock::time_point now, bool overdue);
+  // The host wants the wait to end.
+  [[noreturn]] void interrupt(Counter counter, const std::string& text);
+  // "rank 1 has begun no operation here; rank 2 last began …", the first few.
+  [[nodiscard]] std::string describe(const std::vector<int32_t>& ranks) const;
   // The operation that a rank began last. Any thread.
   [[nodiscard]] Operation last_operation(int32_t rank) const;
   // Posts this failure and throws whichever came first.
@@ -97,6 +105,8 @@ class HostCommunicator final : public Communicator {
   std::atomic<bool> cancelled_{false};
   Operation current_;
   uint64_t step_ = 0;
+  bool meeting_ = false;      // current_ waits for ranks to come to it: its first step
+  bool interrupted_ = false;  // … and the host has ended that wait
   Spin spin_;
   std::vector<const void*> slices_;  // reduce_scatter's argument, kept to allocate once
 };

@@ -7,6 +7,7 @@
 
 #include "core/comm/host.h"
 #include "core/context/error.h"
+#include "core/context/interrupt.h"
 
 namespace outrigger::comm {
 
@@ -29,29 +30,47 @@ void HostCommunicator::wait_for_all(Counter counter, uint64_t target,
   Clock::time_point deadline{};  // starts when the wait turns out to be one
   wait_until(channel_.bell, spin_, ready, [&](Clock::time_point now) {
     if (deadline == Clock::time_point{}) deadline = deadline_in(member_->timeout);
-    look_around(counter, target, drain_label, now >= deadline);
+    look_around(counter, target, drain_label, now, now >= deadline);
   });
 }
 
+std::string HostCommunicator::describe(const std::vector<int32_t>& ranks) const {
+  constexpr size_t kNamed = 4;
+  std::string text;
+  for (size_t i = 0; i < ranks.size() && i < kNamed; i++) {
+    const Operation last = last_operation(ranks[i]);
+    text += fmt::format("{}rank {} {}", i > 0 ? "; " : "", ranks[i],
+                        last.number == 0
+                            ? "has begun no operation here"
+                            : fmt::format("last began operation {}, {}", last.number, last.text()));
+  }
+  return ranks.size() > kNamed ? text + "; and more" : text;
+}
+
+std::string HostCommunicator::waiting() const {
+  const uint64_t step = my_slot().arrived.load(std::memory_order_acquire);
+  std::vector<int32_t> missing;
+  for (int32_t r = 0; r < world_; r++) {
+    if (channel_.slot(r).arrived.load(std::memory_order_acquire) < step) missing.push_back(r);
+  }
+  if (missing.empty()) return {};
+  const Operation mine = last_operation(rank_);
+  return fmt::format("{} (operation {} of '{}') waits: {}", mine.text(), mine.number, name_,
+                     describe(missing));
+}
+
 void HostCommunicator::look_around(Counter counter, uint64_t target, std::string_view drain_label,
-                                   bool overdue) {
+                                   Clock::time_point now, bool overdue) {
   member_->failures.check();
   if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
-  const bool drains = counter == &Slot::drained;
   const auto waited_in = [&] {
-    return drains
+    return counter == &Slot::drained
                ? fmt::format("wait_drained '{}' for operation {} of '{}'", drain_label, target,
                              name_)
                : fmt::format("{} (operation {} of '{}')", current_.text(), current_.number, name_);
   };
-  const auto last_of = [&](int32_t r) {
-    const Operation last = last_operation(r);
-    return last.number == 0 ? std::string("has begun no operation here")
-                            : fmt::format("last began operation {}, {}", last.number, last.text());
-  };
 
-  int32_t first_missing = -1, missing = 0;
-  std::string names;
+  std::vector<int32_t> missing;
   for (int32_t r = 0; r < world_; r++) {
     Slot& slot = channel_.slot(r);
     const auto reached = [&] { return (slot.*counter).load(std::memory_order_acquire) >= target; };
@@ -60,29 +79,41 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
     const bool ended = !gone && member_->liveness->ended(r);
     if (gone || ended) {
       if (reached()) continue;  // the last thing it did
-      fail_job(
-          OTR_E_PEER_DEAD, r,
-          fmt::format(
-              "rank {} (process {}) {} while rank {} waited for it in {}; it {}. The job cannot "
-              "go on: start all ranks again, from the last checkpoint",
-              r, member_->job.member(r).process.load(std::memory_order_relaxed),
-              gone ? "left, destroying its communicator," : "ended", rank_, waited_in(),
-              last_of(r)));
+      fail_job(OTR_E_PEER_DEAD, r,
+               fmt::format(
+                   "rank {} (process {}) {} while rank {} waited for it in {}; {}. The job cannot "
+                   "go on: start all ranks again, from the last checkpoint",
+                   r, member_->job.member(r).process.load(std::memory_order_relaxed),
+                   gone ? "left, destroying its communicator," : "ended", rank_, waited_in(),
+                   describe({r})));
     }
-    if (!overdue) continue;
-    constexpr int32_t kNamed = 4;
-    if (missing++ == 0) first_missing = r;
-    if (missing <= kNamed)
-      names += fmt::format("{}rank {} {}", missing > 1 ? "; " : "", r, last_of(r));
-    if (missing == kNamed + 1) names += "; and more";
+    missing.push_back(r);
   }
-  if (missing == 0) return;
-  fail_job(
-      OTR_E_TIMEOUT, first_missing,
-      fmt::format(
-          "{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
-          "what holds them up, or raise the timeout",
-          missing, world_, waited_in(), member_->timeout, rank_, names));
+  if (missing.empty()) return;
+  if (overdue) {
+    fail_job(
+        OTR_E_TIMEOUT, missing.front(),
+        fmt::format(
+            "{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
+            "what holds them up, or raise the timeout",
+            missing.size(), world_, waited_in(), member_->timeout, rank_, describe(missing)));
+  }
+  if (interrupted(now)) {
+    interrupt(counter, fmt::format("{} was interrupted by the host of rank {} while it waited: {}",
+                                   waited_in(), rank_, describe(missing)));
+  }
+}
+
+void HostCommunicator::interrupt(Counter counter, const std::string& text) {
+  if (counter == &Slot::arrived && meeting_) {
+    interrupted_ = true;
+    fail(OTR_E_INTERRUPTED, "{}. Make the call again to wait on", text);
+  }
+  member_->failures.post(OTR_E_ABORTED, rank_, current_.number,
+                         text + ". Ranks were moving data: the job cannot go on");
+  ring(channel_.bell);
+  wake(channel_.bell);
+  fail(OTR_E_INTERRUPTED, "{}. Ranks were moving data: the job cannot go on", text);
 }
 
 void HostCommunicator::cancel() noexcept {

@@ -14,6 +14,7 @@
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/error.h"
+#include "core/context/interrupt.h"
 
 namespace outrigger::comm {
 namespace {
@@ -35,7 +36,9 @@ class Door {
       for (auto& guest : guests_) hear(guest);
       std::erase_if(guests_, [](const UniqueFd& guest) { return !guest; });
       watch_ranks();
-      if (arrived_ < r_.world && seconds_until(deadline_) <= 0) refuse_late();
+      if (arrived_ == r_.world) break;
+      if (seconds_until(deadline_) <= 0) refuse_late();
+      if (interrupted(Clock::now())) refuse_interrupted();
     }
     listener_.reset();
     return let_in();
@@ -53,8 +56,12 @@ class Door {
   void hear(UniqueFd& guest);
   void watch_ranks();
   [[noreturn]] void refuse_late();
+  [[noreturn]] void refuse_interrupted();
+  // "ranks 2, 3"
+  [[nodiscard]] std::string missing_ranks() const;
   // Tells everyone who is there, and throws.
   [[noreturn]] void refuse(int32_t status, const std::string& text);
+  void tell_all(int32_t status, const std::string& text);
   Attachment let_in();
 
   const Rendezvous& r_;
@@ -89,6 +96,7 @@ void Door::listen() {
            "the socket of job '{}' stayed in use for {} s: another job of this name runs", r_.job,
            r_.timeout);
     }
+    if (interrupted(Clock::now())) refuse_interrupted();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   if (::listen(listener_.get(), r_.world + 16) != 0) {
@@ -180,7 +188,7 @@ void Door::watch_ranks() {
   }
 }
 
-void Door::refuse_late() {
+std::string Door::missing_ranks() const {
   std::string missing;
   int32_t count = 0;
   constexpr int32_t kNamed = 16;
@@ -188,18 +196,37 @@ void Door::refuse_late() {
     if (ranks_[r].socket) continue;
     if (++count <= kNamed) missing += fmt::format("{}{}", count > 1 ? ", " : "", r);
   }
-  refuse(OTR_E_TIMEOUT,
-         fmt::format("{} of {} ranks did not come to job '{}' within {:.3g} s: missing {} {}{}{}; "
-                     "start them with the "
-                     "same job text and user on this host, or raise the timeout",
-                     count, r_.world, r_.job, -seconds_until(opened_), count > 1 ? "ranks" : "rank",
-                     missing, count > kNamed ? " and more" : "",
-                     foreigners_ == 0
-                         ? ""
-                         : fmt::format(" ({} others knocked that are no ranks)", foreigners_)));
+  return fmt::format("{} {}{}", count > 1 ? "ranks" : "rank", missing,
+                     count > kNamed ? " and more" : "");
+}
+
+void Door::refuse_late() {
+  refuse(
+      OTR_E_TIMEOUT,
+      fmt::format("{} of {} ranks did not come to job '{}' within {:.3g} s: missing {}{}; "
+                  "start them with the "
+                  "same job text and user on this host, or raise the timeout",
+                  r_.world - arrived_, r_.world, r_.job, -seconds_until(opened_), missing_ranks(),
+                  foreigners_ == 0
+                      ? ""
+                      : fmt::format(" ({} others knocked that are no ranks)", foreigners_)));
+}
+
+void Door::refuse_interrupted() {
+  const std::string text = fmt::format(
+      "rank 0 was interrupted by its host while it waited for {} of job '{}'; start all ranks "
+      "again",
+      missing_ranks(), r_.job);
+  tell_all(OTR_E_ABORTED, text);
+  fail(OTR_E_INTERRUPTED, "{}", text);
 }
 
 void Door::refuse(int32_t status, const std::string& text) {
+  tell_all(status, text);
+  fail(status, "{}", text);
+}
+
+void Door::tell_all(int32_t status, const std::string& text) {
   Welcome no;
   no.status = status;
   std::copy_n(text.data(), std::min(text.size(), no.text.size() - 1), no.text.data());
@@ -209,7 +236,6 @@ void Door::refuse(int32_t status, const std::string& text) {
   for (const auto& rank : ranks_) {
     if (rank.socket) static_cast<void>(send_packet(rank.socket.get(), no));
   }
-  fail(status, "{}", text);
 }
 
 Attachment Door::let_in() {

@@ -17,9 +17,17 @@
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/error.h"
+#include "core/context/interrupt.h"
 
 namespace outrigger::comm {
 namespace {
+
+[[noreturn]] void fail_interrupted(const Rendezvous& r) {
+  fail(OTR_E_INTERRUPTED,
+       "rank {} was interrupted by its host while it waited for rank 0 of job '{}' to let it in; "
+       "start all ranks again",
+       r.rank, r.job);
+}
 
 UniqueFd connect_to_rank_0(const Rendezvous& r) {
   auto pause = std::chrono::milliseconds(1);
@@ -32,6 +40,7 @@ UniqueFd connect_to_rank_0(const Rendezvous& r) {
            "start rank 0 with the same job text and user on this host, or raise the timeout",
            r.job, r.timeout, r.rank);
     }
+    if (interrupted(Clock::now())) fail_interrupted(r);
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(20));
   }
@@ -119,7 +128,8 @@ Attachment receive_welcome(UniqueFd socket, const Rendezvous& r) {
              "it is stopped, or raise the timeout",
              r.job, identity_of(socket.get()).process, r.rank, r.timeout);
       }
-      wait_for_socket(socket.get(), POLLIN, left);
+      if (interrupted(Clock::now())) fail_interrupted(r);
+      wait_for_socket(socket.get(), POLLIN, std::min(left, 0.05));
     }
     switch (result) {
       case PacketResult::closed:

@@ -120,7 +120,14 @@ std::unique_ptr<Communicator> make_shm(int32_t rank, int32_t world, std::string_
       std::make_unique<HostCommunicator>(member, control, first_channel(*control, world), "main");
   // Finding each other and this barrier share one deadline.
   member->timeout = std::max(std::chrono::duration<double>(deadline - Clock::now()).count(), 0.05);
-  comm->barrier("attach");
+  try {
+    comm->barrier("attach");
+  } catch (const Error& error) {
+    if (error.status() != OTR_E_INTERRUPTED) throw;
+    fail(OTR_E_INTERRUPTED,
+         "rank {} was interrupted while the ranks of job '{}' attached; start all ranks again",
+         rank, job);
+  }
   member->timeout = settings.timeout;
   return comm;
 }

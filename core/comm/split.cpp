@@ -34,7 +34,12 @@ std::unique_ptr<Communicator> split(Communicator& comm, int32_t color, int32_t k
   std::sort(order.begin(), order.end());
   std::vector<int32_t> members;
   for (const auto& [wish, rank] : order) members.push_back(rank);
-  return comm.subgroup(members);
+  try {
+    return comm.subgroup(members);
+  } catch (const Error& error) {  // half made: it cannot be called again
+    if (error.status() == OTR_E_INTERRUPTED) comm.abort(error.what());
+    throw;
+  }
 }
 
 // Processes meet under a name that this group alone has; threads are handed their part by pointer.

@@ -18,6 +18,11 @@ class Context {
   [[nodiscard]] int32_t workers() const { return workers_; }  // threads per engine
   void log(int32_t level, const std::string& text) const;
   [[nodiscard]] device::Registry& devices() { return devices_; }
+  [[nodiscard]] bool can_interrupt() const { return options_.interrupt_callback != nullptr; }
+  // Asks the host; only where it can.
+  [[nodiscard]] bool wants_interrupt() const {
+    return options_.interrupt_callback(options_.interrupt_user_data) != 0;
+  }
 
  private:
   otr_context_options options_;

@@ -52,6 +52,8 @@ class Device {
   [[nodiscard]] virtual std::byte* allocate(size_t bytes) = 0;
   // Waits for the work given before.
   virtual void release(std::byte* data, size_t bytes) noexcept = 0;
+  // Waits for all work of all streams, whatever became of it.
+  virtual void drain() noexcept = 0;
   // Host memory that copies shall run beside the host with. A wish.
   virtual void pin(void* data, size_t bytes) = 0;
   virtual void unpin(void* data) noexcept = 0;

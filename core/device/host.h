@@ -19,6 +19,7 @@ class Host final : public Device {
   otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* data, size_t bytes) noexcept override { release_host(data, bytes); }
+  void drain() noexcept override {}
   void pin(void*, size_t) override {}
   void unpin(void*) noexcept override {}
 

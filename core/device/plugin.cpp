@@ -106,7 +106,11 @@ std::byte* PluginDevice::allocate(size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
-void PluginDevice::release(std::byte* data, size_t) noexcept { table_->release(device_, data); }
+void PluginDevice::release(std::byte* data, size_t) noexcept {
+  static_cast<void>(table_->release(device_, data));
+}
+void PluginDevice::free(void* data) { check(table_->release(device_, data), "freeing memory"); }
+void PluginDevice::drain() noexcept { static_cast<void>(table_->synchronize(device_)); }
 
 void PluginDevice::pin(void* data, size_t bytes) {
   if (bytes > 0) check(table_->pin(device_, data, bytes), "page-locking host memory");
@@ -241,8 +245,13 @@ kernels::UpdateCount PluginDevice::adam(std::span<const kernels::Adam> pieces) {
   list.reserve(pieces.size());
   for (const kernels::Adam& piece : pieces) list.push_back(described(piece));
   otr_plugin_update_count total{};
-  check(table_->adam(device_, list.data(), static_cast<int64_t>(list.size()), &total, stream_),
-        "the update");
+  try {
+    check(table_->adam(device_, list.data(), static_cast<int64_t>(list.size()), &total, stream_),
+          "the update");
+  } catch (const Error&) {
+    drain();  // what was taken on before writes to `total`
+    throw;
+  }
   synchronize(stream_);
   return {total.updates, total.vanished};
 }

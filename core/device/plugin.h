@@ -41,6 +41,8 @@ class PluginDevice final : public Device {
   otr_device id() const override { return {table_->device_type, device_id_}; }
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* data, size_t bytes) noexcept override;
+  void free(void* data);  // the same; throws OTR_E_ARGUMENT for what is no allocation
+  void drain() noexcept override;
   void pin(void* data, size_t bytes) override;
   void unpin(void* data) noexcept override;
   Stream own_stream() const override { return stream_; }

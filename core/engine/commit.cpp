@@ -51,9 +51,11 @@ std::vector<std::string> lines_of(const std::string& effective_json) {
 }  // namespace
 
 void Engine::commit() {
-  require(State::declared, "otr_engine_commit");
-  collective([this] {
-    control_ = comm_->duplicate("control");
+  constexpr const char* kCall = "otr_engine_commit";
+  require(State::declared, kCall);
+  // Here the ranks meet; afterwards none is to be waited for long.
+  collective(kCall, Again::always, [this] { control_ = comm_->duplicate("control"); });
+  collective(kCall, Again::never, [this] {
     compare_over_ranks();
     const int32_t workers = config_.workers > 0 ? config_.workers : context_->workers();
     workers_ = std::make_unique<Workers>(workers);

@@ -44,7 +44,15 @@ Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communica
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (reducer_) reducer_->stop();
+  drain();
+}
+
+// Before host memory is freed that the device may still be copying from or to.
+void Engine::drain() noexcept {
+  if (device_) device_->drain();
+}
 
 void Engine::require_healthy(const char* call) const {
   const std::lock_guard lock(failure_mutex_);
@@ -53,6 +61,49 @@ void Engine::require_healthy(const char* call) const {
          "{}: this engine cannot go on after: {}. Destroy it and restart from a checkpoint", call,
          failure_->what());
   }
+  require_not_pending(call);
+  if (interrupted_ != nullptr && std::string_view(call) != interrupted_) {
+    fail(OTR_E_STATE, "{}: {} was interrupted while it waited for other ranks: make it again first",
+         call, interrupted_);
+  }
+}
+
+void Engine::require_not_pending(const char* call) const {
+  if (is_pending_) {
+    fail(OTR_E_STATE, "{}: a step is pending: wait for its report with otr_engine_report first",
+         call);
+  }
+}
+
+bool Engine::is_usable(const comm::Communicator& comm) noexcept {
+  try {
+    comm.check();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// Interrupted in the middle of an operation, the job is over.
+bool Engine::can_be_made_again(Again again, uint64_t completed) const noexcept {
+  const comm::Communicator& comm = control_ ? *control_ : *comm_;
+  return again != Again::never && is_usable(comm) &&
+         (again == Again::always || comm.completed() == completed);
+}
+
+void Engine::failed(const char* call, Again again, uint64_t completed) noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    // The interrupted call with other arguments: refused before anything was done.
+    if (interrupted_ != nullptr && error.status() == OTR_E_STATE) return;
+    if (error.status() == OTR_E_INTERRUPTED && can_be_made_again(again, completed)) {
+      interrupted_ = call;
+      return;
+    }
+  } catch (...) {
+  }
+  poison_with_current();
 }
 
 void Engine::require(State state, const char* call) const {
@@ -141,6 +192,20 @@ void Engine::await_streams() {
   callers_streams_.clear();
 }
 
+void Engine::poison_with_current() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    poison(error);
+  } catch (const std::bad_alloc&) {
+    poison(Error(OTR_E_OUT_OF_MEMORY, "memory ran out in a collective call"));
+  } catch (const std::exception& error) {
+    poison(Error(OTR_E_INTERNAL, error.what()));
+  } catch (...) {
+    poison(Error(OTR_E_INTERNAL, "an exception of unknown type"));
+  }
+}
+
 void Engine::check() {
   {
     const std::lock_guard lock(failure_mutex_);
@@ -148,10 +213,13 @@ void Engine::check() {
   }
   const std::shared_lock lock(life_mutex_);
   if (state_ != State::committed) return;
-  collective([this] {
+  try {
     reducer_->check();
     control_->check();
-  });
+  } catch (...) {
+    poison_with_current();
+    throw;
+  }
 }
 
 int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial,
@@ -191,14 +259,17 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
 }
 
 void Engine::finalize() {
-  require(State::committed, "otr_engine_finalize");
-  require_no_pass("otr_engine_finalize");
-  collective([this] {
+  constexpr const char* kCall = "otr_engine_finalize";
+  require(State::committed, kCall);
+  require_no_pass(kCall);
+  collective(kCall, Again::always, [this] {
     reducer_->wait_idle();
     control_->barrier("finalize the engine");
   });
+  if (pending_) pending_->stop();
   const std::unique_lock lock(life_mutex_);
   state_ = State::finalized;
+  drain();
   gather_.reset();
   reducer_.reset();
   storage_.reset();
@@ -220,8 +291,11 @@ void Engine::abort(const std::string& reason) noexcept {
 
 void Engine::leave() noexcept {
   if (open_passes_ > 0) return;  // the pass takes the engine with it
+  if (is_pending_) control_->cancel();
   if (reducer_) reducer_->stop();
+  pending_.reset();
   const std::unique_lock lock(life_mutex_);
+  drain();
   gather_.reset();
   reducer_.reset();
   storage_.reset();
@@ -242,7 +316,8 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
     return;
   }
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));
-  collective([&] { gather_->acquire(ids, count, as_float32, out); });
+  collective("otr_engine_acquire", Again::never,
+             [&] { gather_->acquire(ids, count, as_float32, out); });
 }
 
 void Engine::release(const int64_t* ids, int64_t count) {

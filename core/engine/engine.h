@@ -6,6 +6,7 @@
 //   pass.h       backward: scaled output gradients out, parameter gradients in
 //   reduce*.cpp  sum over ranks and passes
 //   step.cpp     agree on Inf/NaN and norm; joint.cpp: several engines as one
+//   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible
 //   values.cpp   reading and writing parameters, states and gradients
 #pragma once
@@ -14,7 +15,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <set>
 #include <shared_mutex>
@@ -28,6 +28,7 @@
 #include "core/context/error.h"
 #include "core/device/host.h"
 #include "core/engine/gather.h"
+#include "core/engine/pending.h"
 #include "core/engine/plan.h"
 #include "core/engine/reduce.h"
 #include "core/engine/storage.h"
@@ -82,6 +83,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void finalize();
   void abort(const std::string& reason) noexcept;
   void check();
+  [[nodiscard]] const Context& context() const { return *context_; }
   // No call but a pass's comes any more: leaves the group, so that no rank waits for this one.
   void leave() noexcept;
 
@@ -117,6 +119,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                    bool keep_dtype, device::Stream stream);
   void reduce(otr_step_report& report);
   void step(otr_step_report& report);
+  void begin_step();
+  // False: not over within so many seconds; negative: waits without end. Throws the step's failure.
+  bool report(double seconds, otr_step_report& report);
   // One step of all of them, or of none; joint: a group of the ranks of all engines, or null if
   // every rank has them all.
   static void step_many(std::span<Engine* const> engines, comm::Communicator* joint,
@@ -126,6 +131,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void set_boundary(int32_t boundary);
   [[nodiscard]] bool at_boundary() const;  // the next step ends the window
   [[nodiscard]] double loss_scale() const { return scaler_.scale(); }
+  // Throws while a step is pending, which decides what is asked for.
+  void require_not_pending(const char* call) const;
   void set_trainable(int64_t id, bool trainable);
 
   [[nodiscard]] int64_t live_passes() const { return live_passes_; }
@@ -139,16 +146,26 @@ class Engine : public std::enable_shared_from_this<Engine> {
     uint64_t hash = 0;     // of the values, for initial_values: verify
   };
 
+  // When a call that the host interrupted can be made again: never, while no operation of it was
+  // complete, or at any moment, because its body knows how far it came.
+  enum class Again : uint8_t { never, at_first, always };
+
   void require_healthy(const char* call) const;
   void require(State state, const char* call) const;
   void require_no_pass(const char* call) const;
   void poison(const Error& error) noexcept;
+  void poison_with_current() noexcept;  // in a catch clause
   // Runs a local part: a failure of the device in it poisons the engine.
   template <typename Body>
   auto on_device(const Body& body) -> decltype(body());
-  // Runs a collective part: a failure in it poisons the engine.
+  // Runs a collective part of a call: a failure in it poisons the engine, an interrupt may leave
+  // the call to be made again.
   template <typename Body>
-  void collective(const Body& body);
+  void collective(const char* call, Again again, const Body& body);
+  // In its catch clause.
+  void failed(const char* call, Again again, uint64_t completed) noexcept;
+  [[nodiscard]] bool can_be_made_again(Again again, uint64_t completed) const noexcept;
+  static bool is_usable(const comm::Communicator& comm) noexcept;
 
   // commit.cpp
   void compare_over_ranks();
@@ -176,6 +193,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // The next step comes after what was given to this stream before it. Any thread.
   void note_stream(device::Stream stream);
+  void drain() noexcept;
   void await_streams();
 
   // pass.cpp: what turns gradients with this tag into gradients of a pass of this engine.
@@ -186,6 +204,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   struct Reduced;
   [[nodiscard]] int32_t mean_ranks() const;  // that the sum over ranks is divided by
   void require_step(const char* call);
+  void do_step(otr_step_report& report);
   void agree_on_window();
   [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
   const Decision& reduce_window();
@@ -241,6 +260,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;  // guarded by failure_mutex_
+
+  const char* interrupted_ = nullptr;  // the call that is to be made again
+  bool is_pending_ = false;
+  std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
 
 template <typename Body>
@@ -254,19 +277,15 @@ auto Engine::on_device(const Body& body) -> decltype(body()) {
 }
 
 template <typename Body>
-void Engine::collective(const Body& body) {
+void Engine::collective(const char* call, Again again, const Body& body) {
+  const uint64_t completed = control_ ? control_->completed() : 0;
   try {
     body();
-  } catch (const Error& error) {
-    poison(error);
-    throw;
-  } catch (const std::bad_alloc&) {
-    poison(Error(OTR_E_OUT_OF_MEMORY, "memory ran out in a collective call"));
-    throw;
-  } catch (const std::exception& error) {
-    poison(Error(OTR_E_INTERNAL, error.what()));
+  } catch (...) {
+    failed(call, again, completed);
     throw;
   }
+  interrupted_ = nullptr;
 }
 
 }  // namespace outrigger::engine

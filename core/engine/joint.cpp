@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "core/comm/gather_values.h"
 #include "core/engine/step.h"
@@ -36,6 +37,10 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     mine.status = error.status();
     std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
   };
+  // Made again, the call goes on with the first engine that has not agreed.
+  const auto interrupt = [&] {
+    for (Engine* e : engines) e->interrupted_ = kCall;
+  };
   // Whoever cannot take part tells the others instead of leaving them waiting.
   for (size_t i = 0; i < engines.size(); ++i) {
     Engine& e = *engines[i];
@@ -57,8 +62,17 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
   for (Engine* e : engines) {
     if (trouble) break;
     try {
-      e->collective([&] { static_cast<void>(e->reduce_window()); });
+      const bool again = std::exchange(e->interrupted_, nullptr) != nullptr;
+      if (e->reduced_ && !again) e->reduced_->agreed = false;
+      if (!e->reduced_ || !e->reduced_->agreed) {
+        e->collective(kCall, Again::always, [&] { static_cast<void>(e->reduce_window()); });
+      }
+      e->reduced_->agreed = true;
     } catch (const Error& error) {
+      if (e->interrupted_ != nullptr) {
+        interrupt();
+        throw;
+      }
       note(error);
       break;
     } catch (const std::exception& error) {
@@ -79,7 +93,14 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
   }
 
   std::vector<JointFacts> all{mine};
-  if (joint != nullptr) all = comm::gather_values(*joint, all, "agree on a joint step");
+  if (joint != nullptr) {
+    try {
+      all = comm::gather_values(*joint, all, "agree on a joint step");
+    } catch (const Error& error) {
+      if (error.status() == OTR_E_INTERRUPTED && is_usable(*joint)) interrupt();
+      throw;
+    }
+  }
   if (trouble) throw Error(*trouble);
   double squares = 0, clip = mine.clip;
   bool skip = false;
@@ -106,7 +127,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     if (skip && d.skip == OTR_SKIP_NONE) d.skip = OTR_SKIP_JOINT;
     d.norm = norm;
     d.clip = skip ? 1 : optimizer::clip_coefficient(norm, clip);
-    e.collective([&] { e.finish_step(reports[i], d); });
+    e.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
   }
 }
 

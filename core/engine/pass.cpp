@@ -166,10 +166,13 @@ void Pass::end() {
   open_ = false;
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
   const std::shared_ptr<void> closed(nullptr, [this](void*) { --engine_->open_passes_; });
-  engine_->on_device([this] {
-    sink_->end(false);
+  sink_->end(false);
+  try {
     engine_->reducer_->check();
-  });
+  } catch (...) {
+    engine_->poison_with_current();
+    throw;
+  }
 }
 
 void Pass::abandon() noexcept {

@@ -50,13 +50,13 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
 }
 
 void Reducer::deposit(void* destination, Format to, bool first, const Gradient& gradient,
-                      Pending& pending) {
+                      InFlight& in_flight) {
   const tensor::View& grad = gradient.view;
   const Format format = compute();
   Block kept;
   if (!context_.devices.offloaded()) {
     device::Device& device = back();
-    device.wait(gradient.stream, pending.ready);
+    device.wait(gradient.stream, in_flight.ready);
     if (first && to == format) {
       device.read(destination, to, grad, gradient.factor, gradient.stream);
     } else if (first) {
@@ -66,22 +66,22 @@ void Reducer::deposit(void* destination, Format to, bool first, const Gradient& 
       device.add(destination, to, in_compute_format(gradient, kept), format, grad.count,
                  gradient.stream);
     }
-    pending.ready = device.record(gradient.stream);
-    pending.keep(std::move(kept), device);
+    in_flight.ready = device.record(gradient.stream);
+    in_flight.keep(std::move(kept), device);
     return;
   }
   const void* source = in_compute_format(gradient, kept);
   const auto bytes = static_cast<size_t>(bytes_of(grad.count, format));
   if (first && to == format) {
     front().download(destination, source, bytes, gradient.stream);
-    pending.ready = front().record(gradient.stream);
-    pending.keep(std::move(kept), front());
+    in_flight.ready = front().record(gradient.stream);
+    in_flight.keep(std::move(kept), front());
     return;
   }
   const Block arrived(*context_.ledger, Purpose::scratch, static_cast<int64_t>(bytes));
   front().download(arrived.data(), source, bytes, gradient.stream);
   front().synchronize(gradient.stream);
-  settle(pending);
+  settle(in_flight);
   if (first) {
     back().convert(destination, to, arrived.data(), format, 1, grad.count, gradient.stream);
   } else {
@@ -106,13 +106,13 @@ device::Event Reducer::rescale(void* slot, const Gradient& gradient) const {
   return front().record(gradient.stream);
 }
 
-void Reducer::settle(Pending& pending) {
+void Reducer::settle(InFlight& in_flight) {
   if (context_.devices.offloaded()) {
-    front().synchronize(pending.ready);
+    front().synchronize(in_flight.ready);
   } else {
-    back().wait(back().own_stream(), pending.ready);
+    back().wait(back().own_stream(), in_flight.ready);
   }
-  pending = {};
+  in_flight = {};
 }
 
 kernels::NormSum Reducer::norm() const {

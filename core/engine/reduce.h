@@ -50,7 +50,7 @@ struct Gradient {
 };
 
 // Work that a device may still be at.
-struct Pending {
+struct InFlight {
   device::Event ready;              // it is done
   std::vector<memory::Block> kept;  // device memory needed until then
 
@@ -83,7 +83,7 @@ class Reducer {
   // Several may be open; every rank begins them in the same order.
   [[nodiscard]] virtual std::unique_ptr<GradientSink> begin_pass() = 0;
 
-  // Completes the window's sums. Collective.
+  // Completes the window's sums; called again after an interrupt, it goes on. Collective.
   virtual Summed finish() = 0;
   // The summed gradient of a piece, in the accumulator's format; valid between finish and clear.
   [[nodiscard]] virtual std::byte* gradient(const layout::Piece& piece) const = 0;
@@ -106,14 +106,14 @@ class Reducer {
 
  protected:
   virtual void on_clear() = 0;
-  // destination, which is in the back, = grad × factor, or += in float32, after what is pending. A
-  // gradient counts in the compute dtype: it is rounded to that first.
+  // destination, which is in the back, = grad × factor, or += in float32, after what is in flight.
+  // A gradient counts in the compute dtype: it is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const Gradient& gradient,
-               Pending& pending);
+               InFlight& in_flight);
   // A slot that was filled in place, × factor; the event after which it is so.
   device::Event rescale(void* slot, const Gradient& gradient) const;
   // Work on the back's own stream, and on the host where that is the back, comes after it.
-  void settle(Pending& pending);
+  void settle(InFlight& in_flight);
   [[nodiscard]] memory::Block scratch_for(int64_t root, device::Device& device) const;
   [[nodiscard]] kernels::Format compute() const { return context_.config->compute; }
   [[nodiscard]] device::Device& front() const { return *context_.devices.front; }

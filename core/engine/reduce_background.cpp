@@ -59,7 +59,7 @@ void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
   for (const int64_t root : bucket.parameters) {
     // Complete, or the pass has ended: nobody else touches value and scratch any more.
     auto& entry = const_cast<Entry&>(pass.entries[static_cast<size_t>(root)]);
-    settle(entry.pending);
+    settle(entry.in_flight);
     place_parameter(to, bucket, root, entry.value);
     entry.scratch = {};
     filled += context_.layout->place(root).padded;
@@ -121,7 +121,7 @@ void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const std::vector<
   back().zero(to, static_cast<size_t>(bucket.elements * size), back().own_stream());
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
-    settle(entry.late_pending);
+    settle(entry.late_in_flight);
     if (late[static_cast<size_t>(root)] != 0 && entry.late) {
       place_parameter(to, bucket, root, entry.late.data());
     }

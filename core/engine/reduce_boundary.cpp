@@ -68,19 +68,20 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
   const bool is_slot = gradient.view.data == slot.data;
   if (is_slot) check_slot(root, gradient.view);
   if (is_slot && !slot.scratch) {
-    entry.pending.ready = rescale(slot.data, gradient);
+    entry.in_flight.ready = rescale(slot.data, gradient);
     take_back(entry, root, true);
   } else if (entry.lent) {
     const bool first = !entry.waiting;
     if (first) entry.waiting = scratch_for(root, back());
-    deposit(entry.waiting.data(), format_, first, gradient, entry.waiting_pending);
+    deposit(entry.waiting.data(), format_, first, gradient, entry.waiting_in_flight);
   } else {
-    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, gradient, entry.pending);
+    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, gradient,
+            entry.in_flight);
     entry.filled = true;
   }
   if (is_slot) {
-    Pending& pending = entry.lent ? entry.waiting_pending : entry.pending;
-    pending.keep(std::move(slot.scratch), front());
+    InFlight& in_flight = entry.lent ? entry.waiting_in_flight : entry.in_flight;
+    in_flight.keep(std::move(slot.scratch), front());
     slot = {};
   }
   mark_present(root);
@@ -91,18 +92,18 @@ void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {
   const int64_t count = context_.model->at(root).count;
   if (entry.waiting) {  // both are in the back
     const device::Stream stream = back().own_stream();
-    back().wait(stream, entry.pending.ready);
-    back().wait(stream, entry.waiting_pending.ready);
+    back().wait(stream, entry.in_flight.ready);
+    back().wait(stream, entry.waiting_in_flight.ready);
     if (filled) {
       back().add(place, format_, entry.waiting.data(), format_, count, stream);
     } else {
       back().convert(place, format_, entry.waiting.data(), format_, 1, count, stream);
     }
-    entry.pending.ready = back().record(stream);
+    entry.in_flight.ready = back().record(stream);
   }
   entry.filled = filled || entry.waiting;
   entry.waiting = {};
-  entry.waiting_pending = {};
+  entry.waiting_in_flight = {};
   entry.lent = false;
 }
 
@@ -128,27 +129,32 @@ void BoundaryReducer::zero_missing() {
 }
 
 Summed BoundaryReducer::finish() {
-  for (Entry& entry : entries_) settle(entry.pending);
-  zero_missing();
-  Summed summed;
-  summed.discard = discard_;
+  if (!summing_) {
+    for (Entry& entry : entries_) settle(entry.in_flight);
+    zero_missing();
+    summing_.emplace();
+    summing_->discard = discard_;
+  }
   const size_t size = kernels::size_of(format_);
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+  const auto& buckets = context_.layout->buckets();
+  for (; buckets_summed_ < buckets.size(); ++buckets_summed_) {
+    const layout::Bucket& bucket = buckets[buckets_summed_];
     const int64_t own = bucket.begin + comm_->rank() * bucket.slice;
     const auto fold = [&](std::span<const void* const> slices) {
       const device::SliceFold slice{slices, format_, at(own), format_, false, bucket.slice, own};
-      kernels::merge(summed.norm, back().fold(slice, summed.origin));
+      kernels::merge(summing_->norm, back().fold(slice, summing_->origin));
     };
     comm_->reduce_scatter(*window_, static_cast<size_t>(bucket.begin) * size,
                           static_cast<size_t>(bucket.slice) * size, fold, "reduce gradients");
   }
   if (context_.config->stage == 0) {
-    for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
+      const layout::Bucket& bucket = buckets[buckets_gathered_];
       comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
                                static_cast<size_t>(bucket.slice) * size, "gather gradients");
     }
   }
-  return summed;
+  return *summing_;
 }
 
 std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return at(piece.flat); }
@@ -156,6 +162,8 @@ std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return 
 void BoundaryReducer::on_clear() {
   for (Entry& entry : entries_) entry.filled = false;
   discard_ = false;
+  summing_.reset();
+  buckets_summed_ = buckets_gathered_ = 0;
 }
 
 }  // namespace outrigger::engine

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "core/engine/reduce.h"
 
@@ -17,16 +18,17 @@ class BoundaryReducer final : public Reducer {
 
   std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
+  void stop() noexcept override { comm_->cancel(); }
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
 
  private:
   // One parameter in one window.
   struct Entry {
-    std::mutex mutex;                  // of the slots of this parameter, too
-    bool filled = false;               // the accumulator holds a sum
-    bool lent = false;                 // a slot in the accumulator is out
-    memory::Block waiting;             // what came meanwhile
-    Pending pending, waiting_pending;  // on the accumulator, on `waiting`
+    std::mutex mutex;                       // of the slots of this parameter, too
+    bool filled = false;                    // the accumulator holds a sum
+    bool lent = false;                      // a slot in the accumulator is out
+    memory::Block waiting;                  // what came meanwhile
+    InFlight in_flight, waiting_in_flight;  // on the accumulator, on `waiting`
   };
   // One parameter's slot in one pass.
   struct Slot {
@@ -50,6 +52,9 @@ class BoundaryReducer final : public Reducer {
   device::Pinned pinned_;
   std::deque<Entry> entries_;
   std::atomic<bool> discard_{false};
+
+  std::optional<Summed> summing_;  // since finish was called first in this window
+  size_t buckets_summed_ = 0, buckets_gathered_ = 0;
 };
 
 }  // namespace outrigger::engine

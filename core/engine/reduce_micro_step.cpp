@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "core/comm/wait.h"
 #include "core/context/error.h"
+#include "core/context/interrupt.h"
 #include "core/threads/thread.h"
 
 namespace outrigger::engine {
@@ -133,14 +135,14 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     if (late) {
       const bool first = !entry.late;
       if (first) entry.late = scratch_for(root, back());
-      deposit(entry.late.data(), compute_, first, gradient, entry.late_pending);
+      deposit(entry.late.data(), compute_, first, gradient, entry.late_in_flight);
     } else {
       take(pass, entry, root, gradient, is_slot);
     }
     if (is_slot) {
       entry.slot = nullptr;
-      Pending& pending = late ? entry.late_pending : entry.pending;
-      pending.keep(std::move(entry.slot_scratch), front());
+      InFlight& in_flight = late ? entry.late_in_flight : entry.in_flight;
+      in_flight.keep(std::move(entry.slot_scratch), front());
     }
     // While the host still writes into the buffer itself, the bucket cannot go out.
     const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
@@ -156,9 +158,9 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
 void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient,
                             bool is_slot) {
   if (entry.value != nullptr) {
-    deposit(entry.value, compute_, false, gradient, entry.pending);
+    deposit(entry.value, compute_, false, gradient, entry.in_flight);
   } else if (is_slot && !context_.devices.offloaded()) {
-    entry.pending.ready = rescale(entry.slot, gradient);
+    entry.in_flight.ready = rescale(entry.slot, gradient);
     entry.value = entry.slot;
     entry.scratch = std::move(entry.slot_scratch);
   } else {
@@ -169,7 +171,7 @@ void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const 
       entry.scratch = scratch_for(root, back());
       entry.value = entry.scratch.data();
     }
-    deposit(entry.value, compute_, true, gradient, entry.pending);
+    deposit(entry.value, compute_, true, gradient, entry.in_flight);
   }
 }
 
@@ -208,7 +210,17 @@ void MicroStepReducer::enqueue(Item item) {
 
 void MicroStepReducer::wait_idle() {
   std::unique_lock lock(queue_mutex_);
-  queue_idle_.wait(lock, [this] { return failure_ != nullptr || (queue_.empty() && !busy_); });
+  const auto idle = [this] { return failure_ != nullptr || (queue_.empty() && !busy_); };
+  while (!queue_idle_.wait_for(lock, comm::kSlice, idle)) {
+    lock.unlock();  // the host's callback may wait for a thread that hands gradients over
+    if (interrupted(comm::Clock::now())) {
+      fail(OTR_E_INTERRUPTED,
+           "the wait for the background reduction of gradients was interrupted by the host of rank "
+           "{}: {}. Make the call again to wait on",
+           comm_->rank(), comm_->waiting());
+    }
+    lock.lock();
+  }
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 
@@ -220,7 +232,9 @@ Summed MicroStepReducer::finish() {
   summed.discard = discard_;
   if (whole_) {
     const size_t size = kernels::size_of(format_);
-    for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    const auto& buckets = context_.layout->buckets();
+    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
+      const layout::Bucket& bucket = buckets[buckets_gathered_];
       comm_->all_gather_window(*whole_window_, static_cast<size_t>(bucket.begin) * size,
                                static_cast<size_t>(bucket.slice) * size, "gather gradients");
     }
@@ -234,6 +248,7 @@ std::byte* MicroStepReducer::gradient(const layout::Piece& piece) const {
 
 void MicroStepReducer::on_clear() {
   passes_in_window_ = 0;
+  buckets_gathered_ = 0;
   origin_ = {};
   discard_ = false;
   std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
@@ -253,6 +268,7 @@ void MicroStepReducer::stop() noexcept {
   }
   comm_->cancel();  // the thread may be waiting for ranks that will not come
   queue_wake_.notify_one();
+  queue_idle_.notify_all();
   thread_.join();
 }
 

@@ -43,8 +43,8 @@ class MicroStepReducer final : public Reducer {
     std::byte* value =
         nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
     memory::Block scratch;
-    memory::Block late;             // contributions beyond the declared number
-    Pending pending, late_pending;  // on value, on late
+    memory::Block late;                  // contributions beyond the declared number
+    InFlight in_flight, late_in_flight;  // on value, on late
   };
   struct Pass {
     Pass(size_t parameters, size_t buckets) : entries(parameters), missing(buckets) {}
@@ -101,6 +101,7 @@ class MicroStepReducer final : public Reducer {
   int64_t next_bucket_ = 0;  // of the first of them
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
+  size_t buckets_gathered_ = 0;  // by finish, in this window
 
   // Background side: touched by the host only when the queue is empty and the thread idle.
   std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket

@@ -143,13 +143,17 @@ void Engine::require_step(const char* call) {
 }
 
 // Phase 1. What otr_engine_reduce found before is agreed on again: it may have been replaced since.
+// After an interrupt it goes on where it was.
 const Engine::Decision& Engine::reduce_window() {
   if (!reduced_) {
     agree_on_window();
     await_streams();
     gather_->end_all();
     reduced_ = std::make_unique<Reduced>();
+  }
+  if (!reduced_->summed) {
     reduced_->mine = reducer_->finish();
+    reduced_->summed = true;
   } else if (reduced_->replaced) {
     reduced_->mine.norm = reducer_->norm();
     reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
@@ -177,14 +181,15 @@ void Engine::report_counts(otr_step_report& report) const {
 }
 
 void Engine::reduce(otr_step_report& report) {
-  require_step("otr_engine_reduce");
+  constexpr const char* kCall = "otr_engine_reduce";
+  require_step(kCall);
   if (!at_boundary()) {
     fail(OTR_E_STATE,
          "otr_engine_reduce: the next step is number {} of {} in its accumulation window, and "
          "gradients are complete at the last: call otr_engine_step",
          steps_in_window_ + 1, config_.accumulation_steps);
   }
-  collective([&] { report_decision(report, reduce_window()); });
+  collective(kCall, Again::always, [&] { report_decision(report, reduce_window()); });
   report.outcome = OTR_STEP_REDUCED;
   report_counts(report);
 }
@@ -230,6 +235,10 @@ void Engine::require_scalable() {
 
 void Engine::step(otr_step_report& report) {
   require_step("otr_engine_step");
+  do_step(report);
+}
+
+void Engine::do_step(otr_step_report& report) {
   if (!at_boundary()) {
     passes_in_micro_step_ = 0;
     ++steps_in_window_;
@@ -240,10 +249,10 @@ void Engine::step(otr_step_report& report) {
     report_counts(report);
     return;
   }
-  collective([&] {
-    const Decision decision = reduce_window();
-    finish_step(report, decision);
-  });
+  constexpr const char* kCall = "otr_engine_step";
+  Decision decision;
+  collective(kCall, Again::always, [&] { decision = reduce_window(); });
+  collective(kCall, Again::never, [&] { finish_step(report, decision); });
 }
 
 }  // namespace outrigger::engine

@@ -22,6 +22,8 @@ struct Engine::Decision {
 // A window whose gradients are summed and agreed on, and which takes no more.
 struct Engine::Reduced {
   Summed mine;
+  bool summed = false;    // mine is complete
+  bool agreed = false;    // decision is, in the joint step that is being made again
   bool replaced = false;  // a gradient was written here since
   Decision decision;
 };

@@ -97,7 +97,7 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   Block whole, on_host;
   if (here == nullptr) {
     whole = Block(ledger_, Purpose::windows, bytes, place.device);
-    collective([&] {
+    collective("otr_engine_parameter_read", Again::at_first, [&] {
       gather_pieces(*control_, *place.device, layout_->owners(model_, root.root),
                     kernels::size_of(place.format), place.at, whole.data(), "read a parameter");
     });
@@ -210,7 +210,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   if (root.count == 0) return;
   const Block values(ledger_, Purpose::windows, root.count * 4);
   if (control_->rank() == 0) read_tensor(view, reinterpret_cast<float*>(values.data()));
-  collective([&] {
+  collective(kCall, Again::at_first, [&] {
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
                         "write a parameter");
     const auto* floats = reinterpret_cast<const float*>(values.data());

@@ -97,7 +97,12 @@ function run_pass(engine, number, rank, world, out)
         end
         gradients(pass, number, rank, world, dy0, dy1, dl)
     end
-    r = step!(engine)
+    if iseven(number)
+        r = step!(engine)
+    else
+        step_begin!(engine)
+        r = Outrigger.report(engine)
+    end
     report(out, r, "step", number)
     if r.reason == OTR_SKIP_NONFINITE
         line(out, "skipped for", parameter_name(engine, r.nonfinite_param), "of rank", r.nonfinite_rank)

@@ -107,6 +107,19 @@ function step!(engine::Engine)
     report[]
 end
 
+"""Begins the step on a thread of the library and returns at once; `Outrigger.report` tells how it ended."""
+step_begin!(engine::Engine) = check(otr_engine_step_begin(engine))
+
+"""
+The report of the step that was begun last; its outcome is OTR_STEP_PENDING if that is not over within `timeout`
+seconds. 0 only asks, a negative one waits for the end.
+"""
+function report(engine::Engine, timeout = -1.0)
+    found = step_report()
+    check(otr_engine_report(engine, timeout, found))
+    found[]
+end
+
 """
 The first half of a step that ends a window: until the step, `OTR_VALUE_GRAD` can be read and written. Collective.
 """

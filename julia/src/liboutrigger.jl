@@ -55,6 +55,7 @@ const OTR_STEP_ACCUMULATED = Int32(1)
 const OTR_STEP_APPLIED = Int32(2)
 const OTR_STEP_SKIPPED = Int32(3)
 const OTR_STEP_REDUCED = Int32(4)
+const OTR_STEP_PENDING = Int32(5)
 const OTR_SKIP_NONE = Int32(0)
 const OTR_SKIP_NONFINITE = Int32(1)
 const OTR_SKIP_ABANDONED = Int32(2)
@@ -114,7 +115,9 @@ struct otr_context_options
     log_user_data::Ptr{Cvoid}
     workers::Int32
     reserved0::Int32
-    reserved::NTuple{6, UInt64}
+    interrupt_callback::Ptr{Cvoid}
+    interrupt_user_data::Ptr{Cvoid}
+    reserved::NTuple{4, UInt64}
 end
 
 struct otr_comm_options
@@ -572,6 +575,16 @@ otr_engine_step(engine, report) =
     @gcsafe ccall((:otr_engine_step, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_step_report}),
         engine, report)
+
+otr_engine_step_begin(engine) =
+    ccall((:otr_engine_step_begin, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
+
+otr_engine_report(engine, timeout_seconds, report) =
+    @gcsafe ccall((:otr_engine_report, liboutrigger), Int32,
+        (Ptr{otr_engine}, Float64, Ptr{otr_step_report}),
+        engine, timeout_seconds, report)
 
 otr_engine_reduce(engine, report) =
     @gcsafe ccall((:otr_engine_reduce, liboutrigger), Int32,

@@ -86,7 +86,10 @@ void* Device::allocate(size_t bytes) {
 
 void Device::release(void* data) {
   drain();
-  static_cast<void>(memory_.release(data));
+  if (!memory_.release(data)) {
+    fail(OTR_E_ARGUMENT,
+         "this address is no live allocation of simulated device " + std::to_string(id_));
+  }
 }
 
 std::byte* Device::inside(const void* data, size_t bytes, const char* what) const {
@@ -133,6 +136,11 @@ void Device::drain() {
     all = streams_;
   }
   for (auto& [stream, work] : all) work->drain();
+}
+
+void Device::synchronize() {
+  drain();
+  require_alive();
 }
 
 void Device::synchronize(uint64_t stream) {

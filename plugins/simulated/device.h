@@ -44,6 +44,7 @@ class Device {
 
   uint64_t create_stream();
   void destroy_stream(uint64_t stream);
+  void synchronize();  // all streams
   void synchronize(uint64_t stream);
   [[nodiscard]] std::shared_ptr<Event> record(uint64_t stream);
   void synchronize(const Event& event) const;

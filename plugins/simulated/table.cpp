@@ -86,12 +86,15 @@ int32_t allocate(otr_plugin_device* d, size_t bytes, void** out) {
     *out = d->device->allocate(bytes);
   });
 }
-void release(otr_plugin_device* d, void* data) {
-  static_cast<void>(guard([&] { d->device->release(data); }));
+int32_t release(otr_plugin_device* d, void* data) {
+  return guard([&] { d->device->release(data); });
 }
 int32_t pin(otr_plugin_device*, void*, size_t) { return OTR_OK; }  // copies take any memory
 void unpin(otr_plugin_device*, void*) {}
 
+int32_t synchronize(otr_plugin_device* d) {
+  return guard([&] { d->device->synchronize(); });
+}
 int32_t stream_create(otr_plugin_device* d, uint64_t* out) {
   return guard([&] { *out = d->device->create_stream(); });
 }
@@ -155,6 +158,7 @@ constexpr otr_device_plugin kTable = {sizeof(otr_device_plugin),
                                       release,
                                       pin,
                                       unpin,
+                                      synchronize,
                                       stream_create,
                                       stream_destroy,
                                       stream_synchronize,

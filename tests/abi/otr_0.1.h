@@ -30,6 +30,15 @@
  * timeout. After a failed collective call an engine is poisoned: it then answers only queries and
  * destroy.
  *
+ * INTERRUPTION.  While a call waits for other ranks it asks the context's interrupt callback, and
+ * returns OTR_E_INTERRUPTED once that says so; the text names the operation and the ranks. A call
+ * that was interrupted while ranks had still to come to it is made again, with the same arguments,
+ * and goes on where it was (otr_engine_step, otr_engine_reduce and otr_step_many anywhere before
+ * the update); until then other collective calls on the handle return OTR_E_STATE. Interrupted in
+ * the middle of moving data or of the update, or while a group is being made, it is lost: the text
+ * says so, and group or engine cannot go on. A custom communicator's own functions are not
+ * interrupted. docs/waiting.md has more.
+ *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */
 #ifndef OUTRIGGER_H
@@ -213,6 +222,13 @@ enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG =
  * thread, never from two at a time for one context. Must not call back into the library. */
 typedef void (*otr_log_callback)(int32_t level, const char *text, void *user_data);
 
+/* Whether the call that waits shall end: another number than 0 says yes, and that call returns
+ * OTR_E_INTERRUPTED. Called about 20 times a second by a call that waits for other ranks, on the
+ * thread that made the call and never on one of the library's; where several threads wait, beside
+ * each other. May make calls that any thread may make, such as otr_engine_abort; none that waits.
+ */
+typedef int32_t (*otr_interrupt_callback)(void *user_data);
+
 typedef struct otr_context_options {
   uint32_t struct_size;
   int32_t log_level;             /* OTR_LOG_; default OTR_LOG_WARNING */
@@ -221,7 +237,9 @@ typedef struct otr_context_options {
   int32_t workers; /* threads per engine for updates and reductions; 0: the share of the
                       available cores that LOCAL_WORLD_SIZE leaves, at least 1 */
   int32_t reserved0;
-  uint64_t reserved[6];
+  otr_interrupt_callback interrupt_callback; /* default NULL: waits end by themselves only */
+  void *interrupt_user_data;                 /* given to interrupt_callback; may be NULL */
+  uint64_t reserved[4];
 } otr_context_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
@@ -262,7 +280,7 @@ OTR_API int32_t otr_device_allocate(otr_context *context, otr_device device, siz
                                     void **out_data) OTR_NOEXCEPT;
 
 /* Gives memory of otr_device_allocate back, once the device has done what it was given before.
- * data may be NULL. Any thread. Since: 0.1 */
+ * data may be NULL. Any thread. OTR_E_ARGUMENT: no live allocation of that device. Since: 0.1 */
 OTR_API int32_t otr_device_free(otr_context *context, otr_device device, void *data) OTR_NOEXCEPT;
 
 /* to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
@@ -724,7 +742,8 @@ enum {
   OTR_STEP_ACCUMULATED = 1, /* not a boundary: gradients are kept, nothing was updated */
   OTR_STEP_APPLIED = 2,     /* parameters were updated and published */
   OTR_STEP_SKIPPED = 3,     /* nothing was updated, the gradients are gone; reason says why */
-  OTR_STEP_REDUCED = 4      /* otr_engine_reduce: gradients are summed, nothing was updated */
+  OTR_STEP_REDUCED = 4,     /* otr_engine_reduce: gradients are summed, nothing was updated */
+  OTR_STEP_PENDING = 5      /* otr_engine_report: the step that was begun is not over */
 };
 enum {
   OTR_SKIP_NONE = 0,
@@ -765,6 +784,25 @@ typedef struct otr_step_report {
  * a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
  * scale; the window was skipped, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
+
+/* Begins what otr_engine_step does and returns at once: a thread of the library does it, which
+ * starts at the first call and ends with the engine. Until otr_engine_report has given the step's
+ * report, only it, otr_engine_abort, otr_engine_check, otr_engine_memory, otr_engine_live_children,
+ * otr_engine_destroy, otr_engine_config, otr_engine_get_group_value and queries of names, ids and
+ * shapes are answered; others return OTR_E_STATE. Destroy gives the step up without waiting for
+ * other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
+ * communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
+ * is open, none was made, or a step is pending already. Since: 0.1 */
+OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
+
+/* What became of the step that otr_engine_step_begin began last: report and errors as those of
+ * otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
+ * OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
+ * which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
+ * over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
+ * goes on; OTR_E_STATE: no step was begun. Since: 0.1 */
+OTR_API int32_t otr_engine_report(otr_engine *engine, double timeout_seconds,
+                                  otr_step_report *report) OTR_NOEXCEPT;
 
 /* The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
  * and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "c_api/include/outrigger.h"
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
 DIALECTS = [("c", "c99"), ("c", "c11"), ("c++", "c++11"), ("c++", "c++20")]
-KIND = re.compile(r"\b(collective|local|any thread)\b", re.IGNORECASE)
+KIND = re.compile(r"\b(collective|local|any thread|may wait)\b", re.IGNORECASE)
 
 
 def compilers():
@@ -30,7 +30,7 @@ def faults_of_function(function):
     if not re.search(r"Since: \d+\.\d+", function.comment):
         faults.append(f"{function.name}: no 'Since: x.y'")
     if not KIND.search(function.comment):
-        faults.append(f"{function.name}: says neither Collective, Local nor Any thread")
+        faults.append(f"{function.name}: says neither Collective, Local, Any thread nor May wait")
     return faults
 
 

@@ -30,6 +30,12 @@ def run(name, work, launcher, command):
             subprocess.run([*start, *command, config, output], env=environment, timeout=120, check=True)
 
 
+def lines_of(path, name):
+    """On a device memory lies elsewhere: its ledger is compared with the estimate, in other tests."""
+    lines = path.read_bytes().split(b"\n")
+    return [line for line in lines if name != "device" or not line.startswith(b"memory ")]
+
+
 def compare(name, work, reference="c"):
     """The number of lines that were equal."""
     equal = 0
@@ -40,9 +46,10 @@ def compare(name, work, reference="c"):
                 theirs = pathlib.Path(f"{prefix(work, config, world, reference)}.{rank}")
                 if not ours.read_bytes().endswith(b"\ndone\n"):
                     sys.exit(f"{ours.name} does not end with \"done\"")
-                if ours.read_bytes() != theirs.read_bytes():
+                expected = lines_of(theirs, name)
+                if lines_of(ours, name) != expected:
                     show_difference(ours, theirs)
-                equal += ours.read_bytes().count(b"\n")
+                equal += len(expected) - 1
     return equal
 
 

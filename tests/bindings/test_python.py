@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python binding adds to the C library: arrays, ownership, exceptions, the interpreter's lock."""
 import gc
+import os
+import signal
 import threading
 import time
 import unittest
@@ -9,6 +11,9 @@ import ml_dtypes
 import numpy as np
 import outrigger
 from outrigger import Comm, Context, Engine, OutriggerError, lowlevel
+
+
+STAGE_2 = {"zero_optimization": {"stage": 2}}
 
 
 def engine_with(*arrays, config=None, comm=None):
@@ -234,6 +239,94 @@ class Lock(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Interrupts(unittest.TestCase):
+    """Ctrl-C on the main thread, while rank 1 is a thread that comes late."""
+
+    def setUp(self):
+        comms = Comm.threads(Context(workers=1), 2, timeout=60.0)
+        self.comm, self.goes_on, self.failures = comms[0], threading.Event(), []
+
+        def other():
+            try:
+                engine, (w,) = engine_with(np.ones(600, np.float32), config=STAGE_2, comm=comms[1])
+                with engine.begin_pass() as p:
+                    p.add_grad(w, np.ones(600, np.float32))
+                self.goes_on.wait(60)
+                engine.step()
+            except Exception as error:
+                self.failures.append(error)
+
+        self.thread = threading.Thread(target=other)
+        self.thread.start()
+        self.engine, (w,) = engine_with(np.ones(600, np.float32), config=STAGE_2, comm=self.comm)
+        with self.engine.begin_pass() as p:
+            p.add_grad(w, np.ones(600, np.float32))
+
+    def tearDown(self):
+        self.goes_on.set()
+        self.thread.join(60)
+        self.assertEqual(self.failures, [])
+
+    def interrupted(self, call, error=KeyboardInterrupt):
+        """Seconds from Ctrl-C to the exception."""
+        pressed = []
+
+        def press():
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.2, press)
+        timer.start()
+        with self.assertRaises(error):
+            call()
+        timer.join()
+        self.assertLess(time.monotonic() - pressed[0], 0.5)
+
+    def test_a_step_that_waits_raises_and_is_made_again(self):
+        self.interrupted(self.engine.step)
+        self.engine.check()
+        self.interrupted(self.engine.step)
+        self.goes_on.set()
+        self.assertEqual(self.engine.step().outcome, lowlevel.STEP_APPLIED)
+
+    def test_a_handler_of_the_hosts_own(self):
+        class Stop(Exception):
+            pass
+
+        def handler(number, frame):
+            raise Stop
+
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            self.interrupted(self.engine.step, Stop)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.goes_on.set()
+        self.assertEqual(self.engine.step().outcome, lowlevel.STEP_APPLIED)
+
+    def test_a_pending_step_goes_on(self):
+        self.engine.step_begin()
+        self.assertEqual(self.engine.report(0.0).outcome, lowlevel.STEP_PENDING)
+        self.interrupted(self.engine.report)
+        self.goes_on.set()
+        self.assertEqual(self.engine.report().outcome, lowlevel.STEP_APPLIED)
+
+    def test_a_signal_without_an_exception_ends_nothing(self):
+        seen = []
+        before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+        timers = [threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)),
+                  threading.Timer(0.5, self.goes_on.set)]
+        for timer in timers:
+            timer.start()
+        try:
+            self.assertEqual(self.engine.step().outcome, lowlevel.STEP_APPLIED)
+        finally:
+            for timer in timers:
+                timer.join()
+            signal.signal(signal.SIGUSR1, before)
+        self.assertEqual(seen, [signal.SIGUSR1])
 
 
 class Module(unittest.TestCase):

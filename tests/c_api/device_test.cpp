@@ -83,6 +83,8 @@ TEST(DeviceMemory, WrongUseIsNamed) {
   wild.data = static_cast<char*>(wild.data) + 4096;
   const Tensor here = Tensor::filled({2}, 0);
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_copy(context.get(), &here, &wild), "allocation");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_free(context.get(), simulated(), wild.data),
+               "no live allocation");
 }
 
 // A file that only looks like a plugin, and one that is none.
@@ -249,6 +251,25 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
       table.stream_destroy(device, stream);
       table.close(device);
     }
+  }
+}
+
+// A window is given up and the engine destroyed while a copy to its host memory is on its way.
+TEST(DeviceStreams, DestroyWaitsForCopies) {
+  for (const char* order : {"boundary", "micro_step"}) {
+    DeviceSolo solo(
+        R"({"outrigger": {"reduction_order": ")" + std::string(order) +
+        R"("}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}})");
+    const int64_t id = solo.engine.add("w", {1 << 18}, Values(1 << 18, 1));
+    solo.engine.commit();
+    const DeviceTensor grad(solo.context.get(), simulated(), Tensor::filled({1 << 18}, 1));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0.1));
+    {
+      const Owned<otr_pass> pass = solo.engine.begin();
+      EXPECT_OK(otr_pass_add_grad(pass.get(), id, &grad, nullptr));
+    }
+    solo.engine.reset();
+    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0));
   }
 }
 

@@ -67,6 +67,7 @@ class WrongPointer : public testing::Test {
   int64_t shape_[1] = {2};
   otr_tensor tensor_{}, out_tensor_{};
   otr_comm_options comm_options_{};
+  otr_step_report report_ = OTR_STEP_REPORT_INIT;
   int64_t id_ = 0, count_ = 0, bytes_ = 0;
   int32_t number_ = 0;
   double real_ = 0;
@@ -234,6 +235,9 @@ TEST_F(WrongPointer, NullInEveryFormOfBackward) {
               ROW("out_index", otr_pass_get_seed_overflow(pass_, nullptr)),
               ROW("engine", otr_engine_reduce(nullptr, nullptr)),
               ROW("engines", otr_step_many(nullptr, 1, comm_, nullptr)),
+              ROW("engine", otr_engine_step_begin(nullptr)),
+              ROW("engine", otr_engine_report(nullptr, 0, &report_)),
+              ROW("report", otr_engine_report(engine_, 0, nullptr)),
               ROW("engine", otr_engine_set_boundary(nullptr, OTR_BOUNDARY_NO)),
               ROW("engine", otr_engine_get_boundary(nullptr, &number_)),
               ROW("out_is_boundary", otr_engine_get_boundary(engine_, nullptr)),

@@ -87,6 +87,8 @@ TEST(StructInit, ContextOptions) {
     EXPECT_EQ(o.log_callback, nullptr);
     EXPECT_EQ(o.log_user_data, nullptr);
     EXPECT_EQ(o.workers, 0);
+    EXPECT_EQ(o.interrupt_callback, nullptr);
+    EXPECT_EQ(o.interrupt_user_data, nullptr);
     expect_reserved_zero(o);
   });
 }

@@ -185,10 +185,13 @@ Values dyadic(int64_t count, int64_t seed) {
 // ---- Objects
 // --------------------------------------------------------------------------------------
 
-Owned<otr_context> make_context(int32_t workers) {
+Owned<otr_context> make_context(int32_t workers, otr_interrupt_callback interrupt,
+                                void* user_data) {
   otr_context_options options;
   EXPECT_OK(otr_context_options_init(&options, sizeof options));
   options.workers = workers;
+  options.interrupt_callback = interrupt;
+  options.interrupt_user_data = user_data;
   otr_context* context = nullptr;
   EXPECT_OK(otr_context_create(&options, &context));
   return Owned<otr_context>(context);
@@ -203,11 +206,15 @@ Owned<otr_comm> make_self(otr_context* context) {
 void run_ranks(int32_t world, const RankBody& body, double timeout, const char* plugin) {
   const auto context = make_context(1);
   if (plugin != nullptr) ASSERT_OK(otr_context_load_plugin(context.get(), plugin));
+  run_ranks(context.get(), world, body, timeout);
+}
+
+void run_ranks(otr_context* context, int32_t world, const RankBody& body, double timeout) {
   otr_comm_options options;
   ASSERT_OK(otr_comm_options_init(&options, sizeof options));
   options.timeout = timeout;
   std::vector<otr_comm*> comms(static_cast<size_t>(world));
-  ASSERT_OK(otr_comm_create_threads(context.get(), world, &options, comms.data()));
+  ASSERT_OK(otr_comm_create_threads(context, world, &options, comms.data()));
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {

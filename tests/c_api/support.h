@@ -81,7 +81,8 @@ Values dyadic(int64_t count, int64_t seed);
 // ---- Objects
 // --------------------------------------------------------------------------------------
 
-Owned<otr_context> make_context(int32_t workers = 2);
+Owned<otr_context> make_context(int32_t workers = 2, otr_interrupt_callback interrupt = nullptr,
+                                void* user_data = nullptr);
 Owned<otr_comm> make_self(otr_context* context);
 
 // Runs body(rank, comm) for each rank of a `threads` group, each in a thread of its own. plugin:
@@ -89,6 +90,7 @@ Owned<otr_comm> make_self(otr_context* context);
 using RankBody = std::function<void(int32_t rank, otr_comm* comm)>;
 void run_ranks(int32_t world, const RankBody& body, double timeout = 20,
                const char* plugin = nullptr);
+void run_ranks(otr_context* context, int32_t world, const RankBody& body, double timeout = 20);
 
 otr_param_options param_options();
 

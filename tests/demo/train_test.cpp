@@ -212,6 +212,12 @@ TEST(Device, LearnsThereAndOffloaded) {
             offloaded.out.substr(0, offloaded.out.find('\n')));  // the same loss, to the bit
 }
 
+TEST(Overlap, LearnsBesideItsLoadingAloneAndOnTwoWorkers) {
+  const std::string expected = "300 batches loaded beside 300 steps\nW = 3.000 -2.000\n";
+  EXPECT_EQ(run({OTR_OVERLAP}).out, expected);
+  EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_OVERLAP}).out, expected);
+}
+
 TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   const Result result = run({OTR_OPTIMIZER_ONLY});
   EXPECT_EQ(result.code, 0) << result.err;

@@ -84,10 +84,11 @@ class _Handle:
 
 
 class Context(_Handle):
-    """Options: log_level, workers."""
+    """Options: log_level, workers. Ctrl-C ends calls of the main thread that wait for other ranks."""
 
     def __init__(self, **options):
-        super().__init__(lowlevel.context_create(_options(lowlevel.ContextOptions, options)))
+        made = _options(lowlevel.ContextOptions, options) or lowlevel.ContextOptions()
+        super().__init__(lowlevel.context_create(made))
 
 
 class Comm(_Handle):
@@ -261,6 +262,15 @@ class Engine(_Handle):
     def step(self):
         """Ends a micro-batch. The report's outcome is lowlevel.STEP_ACCUMULATED, STEP_APPLIED or STEP_SKIPPED."""
         return lowlevel.engine_step(self.handle)
+
+    def step_begin(self):
+        """Begins the step on a thread of the library and returns at once; report() tells how it ended."""
+        lowlevel.engine_step_begin(self.handle)
+
+    def report(self, timeout=-1.0):
+        """The report of the step that was begun last; its outcome is lowlevel.STEP_PENDING if that is not over within
+        `timeout` seconds. 0 only asks, a negative one waits for the end."""
+        return lowlevel.engine_report(self.handle, timeout)
 
     def reduce(self):
         """The first half of the step: afterwards lowlevel.VALUE_GRAD can be read and written until the step."""

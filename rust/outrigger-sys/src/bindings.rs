@@ -94,6 +94,8 @@ pub const OTR_STEP_APPLIED: i32 = 2;
 pub const OTR_STEP_SKIPPED: i32 = 3;
 /// otr_engine_reduce: gradients are summed, nothing was updated
 pub const OTR_STEP_REDUCED: i32 = 4;
+/// otr_engine_report: the step that was begun is not over
+pub const OTR_STEP_PENDING: i32 = 5;
 pub const OTR_SKIP_NONE: i32 = 0;
 /// a gradient is Inf or NaN; see nonfinite_*
 pub const OTR_SKIP_NONFINITE: i32 = 1;
@@ -162,6 +164,12 @@ pub struct otr_optimizer {
 /// Receives one line of text, without a newline, valid during the call. May be called from any
 /// thread, never from two at a time for one context. Must not call back into the library.
 pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char, user_data: *mut c_void);
+
+/// Whether the call that waits shall end: another number than 0 says yes, and that call returns
+/// OTR_E_INTERRUPTED. Called about 20 times a second by a call that waits for other ranks, on the
+/// thread that made the call and never on one of the library's; where several threads wait, beside
+/// each other. May make calls that any thread may make, such as otr_engine_abort; none that waits.
+pub type otr_interrupt_callback = unsafe extern "C" fn(user_data: *mut c_void) -> i32;
 
 /// all receives world_size × bytes in rank order; mine does not overlap it.
 pub type otr_all_gather_callback = unsafe extern "C" fn(user_data: *mut c_void, mine: *const c_void, bytes: usize, all: *mut c_void) -> i32;
@@ -263,7 +271,11 @@ pub struct otr_context_options {
     /// available cores that LOCAL_WORLD_SIZE leaves, at least 1
     pub workers: i32,
     pub reserved0: i32,
-    pub reserved: [u64; 6],
+    /// default NULL: waits end by themselves only
+    pub interrupt_callback: Option<otr_interrupt_callback>,
+    /// given to interrupt_callback; may be NULL
+    pub interrupt_user_data: *mut c_void,
+    pub reserved: [u64; 4],
 }
 
 #[repr(C)]
@@ -474,7 +486,7 @@ extern "C" {
     /// more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1
     pub fn otr_device_allocate(context: *mut otr_context, device: otr_device, bytes: usize, out_data: *mut *mut c_void) -> i32;
     /// Gives memory of otr_device_allocate back, once the device has done what it was given before.
-    /// data may be NULL. Any thread. Since: 0.1
+    /// data may be NULL. Any thread. OTR_E_ARGUMENT: no live allocation of that device. Since: 0.1
     pub fn otr_device_free(context: *mut otr_context, device: otr_device, data: *mut c_void) -> i32;
     /// to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
     /// one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
@@ -701,6 +713,22 @@ extern "C" {
     /// a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
     /// scale; the window was skipped, and the engine can go on. Since: 0.1
     pub fn otr_engine_step(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
+    /// Begins what otr_engine_step does and returns at once: a thread of the library does it, which
+    /// starts at the first call and ends with the engine. Until otr_engine_report has given the step's
+    /// report, only it, otr_engine_abort, otr_engine_check, otr_engine_memory, otr_engine_live_children,
+    /// otr_engine_destroy, otr_engine_config, otr_engine_get_group_value and queries of names, ids and
+    /// shapes are answered; others return OTR_E_STATE. Destroy gives the step up without waiting for
+    /// other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
+    /// communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
+    /// is open, none was made, or a step is pending already. Since: 0.1
+    pub fn otr_engine_step_begin(engine: *mut otr_engine) -> i32;
+    /// What became of the step that otr_engine_step_begin began last: report and errors as those of
+    /// otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
+    /// OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
+    /// which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
+    /// over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
+    /// goes on; OTR_E_STATE: no step was begun. Since: 0.1
+    pub fn otr_engine_report(engine: *mut otr_engine, timeout_seconds: f64, report: *mut otr_step_report) -> i32;
     /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
     /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
     /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scenario (README.md) in C.   scenario CONFIG.json OUTPUT      writes OUTPUT.<rank> */
+ * The scenario (README.md) in C.   scenario [--device PLUGIN] CONFIG.json OUTPUT      writes
+ * OUTPUT.<rank>. With a plugin, all of it on device number <rank> of that. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -35,6 +36,48 @@ static otr_tensor tensor_of(void* data, const char* dtype, int32_t ndim, int64_t
   otr_tensor tensor;
   TRY(otr_tensor_init(data, dtype, ndim, shape, &tensor));
   return tensor;
+}
+
+/* ---- Where the engines' tensors are; on the CPU these do nothing ---- */
+static otr_device device = {OTR_DEVICE_CPU, 0};
+static otr_context* context;
+static void* borrowed[256]; /* device memory, until give_back */
+static int borrowed_count;
+
+static int64_t bytes_of(const otr_tensor* t) {
+  return element_count(t->ndim, t->shape) * (t->dtype.bits / 8);
+}
+
+/* The tensor's copy on the device. */
+static otr_tensor there(const otr_tensor* here) {
+  otr_tensor copy = *here;
+  if (device.device_type == OTR_DEVICE_CPU) return copy;
+  copy.device = device;
+  if (bytes_of(here) == 0) return copy;
+  TRY(otr_device_allocate(context, device, (size_t)bytes_of(here), &copy.data));
+  TRY(otr_tensor_copy(context, &copy, here));
+  borrowed[borrowed_count++] = copy.data;
+  return copy;
+}
+
+static void give_back(void) {
+  while (borrowed_count > 0) TRY(otr_device_free(context, device, borrowed[--borrowed_count]));
+}
+
+/* The tensor's copy in `memory`, on the CPU. */
+static otr_tensor fetch(const otr_tensor* tensor, void* memory) {
+  otr_tensor copy = *tensor;
+  if (tensor->device.device_type == OTR_DEVICE_CPU) return copy;
+  copy.device.device_type = OTR_DEVICE_CPU;
+  copy.data = memory;
+  TRY(otr_tensor_copy(context, &copy, tensor));
+  return copy;
+}
+
+static void show(const otr_tensor* tensor) {
+  float memory[LARGEST];
+  otr_tensor here = fetch(tensor, memory);
+  print_tensor(out, &here);
 }
 
 static char* read_text(const char* path) {
@@ -100,7 +143,7 @@ static void print_acquired(otr_engine* engine, uint32_t flags) {
   TRY(otr_engine_acquire(engine, ids, 2, &info, weights));
   for (int i = 0; i < 2; i++) {
     fprintf(out, "acquired %" PRId64, ids[i]);
-    print_tensor(out, &weights[i]);
+    show(&weights[i]);
   }
   TRY(otr_engine_release(engine, ids, 2, &info));
 }
@@ -109,21 +152,25 @@ static void print_acquired(otr_engine* engine, uint32_t flags) {
  * it. */
 static void add_by_slot(otr_pass* pass, int64_t id, const float* gradient) {
   otr_tensor slot;
+  float memory[LARGEST];
   TRY(otr_pass_get_slot(pass, id, &slot));
+  otr_tensor here = fetch(&slot, memory);
   for (int64_t i = 0; i < element_count(slot.ndim, slot.shape); i++) {
     if (slot.dtype.code == OTR_DTYPE_BFLOAT) {
       uint32_t bits;
       memcpy(&bits, &gradient[i], sizeof bits);
-      ((uint16_t*)slot.data)[i] = (uint16_t)(bits >> 16);
+      ((uint16_t*)here.data)[i] = (uint16_t)(bits >> 16);
     } else {
-      ((float*)slot.data)[i] = gradient[i];
+      ((float*)here.data)[i] = gradient[i];
     }
   }
+  TRY(otr_tensor_copy(context, &slot, &here)); /* on the CPU: onto itself */
   TRY(otr_pass_add_grad(pass, id, &slot, NULL));
 }
 
 static void add_by_tensor(otr_pass* pass, int64_t id, float* gradient) {
-  otr_tensor tensor = tensor_of(gradient, "float32", parameters[id].ndim, parameters[id].shape);
+  otr_tensor here = tensor_of(gradient, "float32", parameters[id].ndim, parameters[id].shape);
+  otr_tensor tensor = there(&here);
   TRY(otr_pass_add_grad(pass, id, &tensor, NULL));
 }
 
@@ -172,6 +219,7 @@ static void run_pass(otr_engine* engine, int64_t p) {
   otr_tensor outputs[3] = {tensor_of(y0, "float32", 2, shapes[0]),
                            tensor_of(y1, "float64", 2, shapes[1]),
                            tensor_of(&loss, "float32", 0, NULL)};
+  for (int i = 0; i < 3; i++) outputs[i] = there(&outputs[i]);
 
   otr_pass* pass;
   TRY(otr_pass_begin(engine, outputs, 3, NULL, &pass));
@@ -181,17 +229,25 @@ static void run_pass(otr_engine* engine, int64_t p) {
   print_double(out, scale);
   fprintf(out, "\n");
   otr_tensor scaled[3];
+  float memory[3][14];
   for (int64_t i = 0; i < 3; i++) {
     TRY(otr_pass_get_output_grad(pass, i, &scaled[i]));
+    scaled[i] = fetch(&scaled[i], memory[i]);
     fprintf(out, "pass %" PRId64 " output %" PRId64, p, i);
     print_tensor(out, &scaled[i]);
   }
   backward(pass, p, scaled[0].data, scaled[1].data, *(const float*)scaled[2].data);
   TRY(otr_pass_end(pass));
   otr_pass_destroy(pass);
+  give_back();
 
   otr_step_report report = OTR_STEP_REPORT_INIT;
-  TRY(otr_engine_step(engine, &report));
+  if (p % 2 == 0) {
+    TRY(otr_engine_step(engine, &report));
+  } else {
+    TRY(otr_engine_step_begin(engine));
+    TRY(otr_engine_report(engine, -1, &report));
+  }
   fprintf(out, "step %" PRId64, p);
   print_report(out, &report);
   if (report.reason == OTR_SKIP_NONFINITE) {
@@ -208,6 +264,7 @@ static void print_error(int32_t status) {
 static void wrong_calls(otr_engine* engine) {
   float value[15] = {0};
   otr_tensor tensor = tensor_of(value, "float32", parameters[EMBED].ndim, parameters[EMBED].shape);
+  tensor = there(&tensor);
   int64_t id;
   print_error(otr_engine_parameter_id(engine, "embed.wieght", &id));
   print_error(otr_engine_add_parameter(engine, "late", &tensor, NULL, &id));
@@ -216,6 +273,7 @@ static void wrong_calls(otr_engine* engine) {
   TRY(otr_pass_begin(engine, NULL, 0, NULL, &pass));
   print_error(otr_pass_add_grad(pass, WIDE, &tensor, NULL));
   otr_pass_destroy(pass); /* nothing was added: no trace */
+  give_back();
 }
 
 static void print_values(otr_engine* engine) {
@@ -245,7 +303,7 @@ static void print_memory(otr_engine* engine) {
   }
 }
 
-static void shard_alone(otr_context* context) {
+static void shard_alone(void) {
   int64_t count = 5;
   float weights[5], grads[5];
   uint16_t published[5];
@@ -301,6 +359,7 @@ static otr_engine* make_engine(otr_comm* comm, const char* config, const char* n
   otr_tensor initial = tensor_of(values, "float32", 2, shape);
   otr_engine* engine;
   TRY(otr_engine_create(comm, config, &engine));
+  TRY(otr_engine_set_device(engine, device));
   TRY(otr_engine_add_parameter(engine, name, &initial, NULL, &id));
   TRY(otr_engine_commit(engine));
   return engine;
@@ -310,11 +369,12 @@ static otr_pass* begin_chained(otr_engine* engine, const char* name, float* grad
                                const otr_call_info* tag, otr_tensor* scaled) {
   int64_t shape[2] = {2, 2};
   otr_tensor output = tensor_of(grad, "float32", 2, shape);
+  output = there(&output);
   otr_pass* pass;
   TRY(otr_pass_begin(engine, &output, 1, tag, &pass));
   TRY(otr_pass_get_output_grad(pass, 0, scaled));
   fprintf(out, "chain %s scaled", name);
-  print_tensor(out, scaled);
+  show(scaled);
   return pass;
 }
 
@@ -335,13 +395,17 @@ static void chain(otr_comm* comm) {
     otr_tensor at_back, at_front;
     otr_pass* back = begin_chained(engines[1], "back", dy, NULL, &at_back);
     /* The gradient of the input, here twice the output's with the rows exchanged. */
-    for (int i = 0; i < 4; i++) dh[i] = 2 * ((float*)at_back.data)[(i + 2) % 4];
+    float memory[4];
+    otr_tensor here = fetch(&at_back, memory);
+    for (int i = 0; i < 4; i++) dh[i] = 2 * ((float*)here.data)[(i + 2) % 4];
     int64_t shape[2] = {2, 2};
     otr_tensor input = tensor_of(dh, "float32", 2, shape);
     otr_tensor plain = tensor_of(unscaled, "float32", 2, shape);
+    input = there(&input);
+    plain = there(&plain);
     TRY(otr_pass_unscale(back, &input, &plain));
     fprintf(out, "chain input gradient");
-    print_tensor(out, &plain);
+    show(&plain);
     otr_call_info tag;
     TRY(otr_call_info_init(&tag, sizeof tag));
     TRY(otr_pass_get_tag(back, &tag));
@@ -351,6 +415,7 @@ static void chain(otr_comm* comm) {
     otr_pass* front = begin_chained(engines[0], "front", dh, &tag, &at_front);
     end_chained(front, &at_front);
     end_chained(back, &at_back);
+    give_back();
     TRY(otr_step_many(engines, 2, NULL, reports));
     for (int i = 0; i < 2; i++) {
       fprintf(out, "chain %s step", i == 0 ? "front" : "back");
@@ -372,10 +437,13 @@ static void chain(otr_comm* comm) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return fprintf(stderr, "usage: scenario CONFIG.json OUTPUT\n"), 2;
+  const char* plugin = argc > 2 && strcmp(argv[1], "--device") == 0 ? argv[2] : NULL;
+  if (plugin) argv += 2, argc -= 2;
+  if (argc != 3) {
+    return fprintf(stderr, "usage: scenario [--device PLUGIN] CONFIG.json OUTPUT\n"), 2;
+  }
   char *config = read_text(argv[1]), path[4096];
 
-  otr_context* context;
   otr_comm* comm;
   otr_engine* engine;
   TRY(otr_context_create(NULL, &context));
@@ -388,7 +456,13 @@ int main(int argc, char** argv) {
   fprintf(out, "rank %d of %d\n", (int)rank, (int)world);
   collectives(comm);
 
+  if (plugin) {
+    TRY(otr_context_load_plugin(context, plugin));
+    device.device_type = OTR_DEVICE_EXTENSION;
+    device.device_id = rank;
+  }
   TRY(otr_engine_create(comm, config, &engine));
+  TRY(otr_engine_set_device(engine, device));
   add_parameters(engine);
   TRY(otr_engine_commit(engine));
   print_acquired(engine, 0);
@@ -409,7 +483,7 @@ int main(int argc, char** argv) {
   fprintf(out, "live_children %" PRId64 "\n", live);
   TRY(otr_engine_finalize(engine));
   chain(comm);
-  shard_alone(context);
+  shard_alone();
   otr_context_destroy(context); /* any order: children hold their parents */
   otr_comm_destroy(comm);
   otr_engine_destroy(engine);

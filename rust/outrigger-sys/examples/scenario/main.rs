@@ -149,7 +149,12 @@ impl Rank {
         }
         self.backward(&pass, number)?;
         pass.end()?;
-        let report = engine.step()?;
+        let report = if number % 2 == 0 {
+            engine.step()?
+        } else {
+            engine.step_begin()?;
+            engine.report(-1.0)?
+        };
         self.out.report(&format!("step {number}"), &report);
         if report.reason == OTR_SKIP_NONFINITE {
             let name = engine.parameter_name(report.nonfinite_param)?;

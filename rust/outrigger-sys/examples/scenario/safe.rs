@@ -218,6 +218,12 @@ impl Engine {
     pub fn step(&mut self) -> Result<otr_step_report> {
         report(|out| unsafe { otr_engine_step(self.0, out) })
     }
+    pub fn step_begin(&mut self) -> Result<()> {
+        check(unsafe { otr_engine_step_begin(self.0) })
+    }
+    pub fn report(&mut self, timeout_seconds: f64) -> Result<otr_step_report> {
+        report(|out| unsafe { otr_engine_report(self.0, timeout_seconds, out) })
+    }
 }
 
 /// One step of all engines, or of none.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step beside the host: on a thread that starts with the first one and sleeps between two.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "outrigger.h"
+
+namespace outrigger::engine {
+
+class PendingStep {
+ public:
+  using Step = std::function<void(otr_step_report&)>;
+
+  explicit PendingStep(Step step) : step_(std::move(step)) {}
+  ~PendingStep() { stop(); }
+  PendingStep(const PendingStep&) = delete;
+  PendingStep& operator=(const PendingStep&) = delete;
+
+  // The last one is over. Throws OTR_E_OUT_OF_MEMORY where there is no thread.
+  void begin();
+  // Waits, at most so many seconds; negative: without end. False: not over. waiting() tells, for a
+  // host that interrupts, what the step waits for.
+  bool wait(double seconds, const std::function<std::string()>& waiting);
+  // Of the step that is over: its report, or throws its failure. As often as wanted.
+  [[nodiscard]] const otr_step_report& result();
+  // Ends the thread, once its step is over.
+  void stop() noexcept;
+
+ private:
+  void serve() noexcept;
+
+  const Step step_;
+  std::mutex mutex_;
+  std::condition_variable wake_, over_;
+  bool running_ = false, stop_ = false;  // guarded by mutex_, as the next two are
+  otr_step_report report_{};
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace outrigger::engine

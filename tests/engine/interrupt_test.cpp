@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host that interrupts every single wait of a call, and makes the call again each time, has the
+// bits of one that never did; inside of the update it loses the engine.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/comm/communicator.h"
+#include "core/engine/engine.h"
+#include "core/engine/pass.h"
+
+namespace outrigger::engine {
+namespace {
+
+// What is to be interrupted, and what was.
+struct Plan {
+  std::thread::id host = std::this_thread::get_id();
+  bool ready = true;  // false: nothing yet
+  std::string only;   // a label; empty: all but the update's
+  int interrupts = 0;
+};
+
+// A group of one, each of whose operations is interrupted once when the host's thread waits in it.
+class Interrupted final : public comm::Communicator {
+ public:
+  Interrupted(std::unique_ptr<comm::Communicator> comm, Plan& plan)
+      : comm_(std::move(comm)), plan_(plan) {}
+
+  int32_t rank() const override { return comm_->rank(); }
+  int32_t size() const override { return comm_->size(); }
+  std::string_view provider() const override { return comm_->provider(); }
+  std::unique_ptr<comm::Communicator> duplicate(std::string_view name) override {
+    meet(name);
+    return std::make_unique<Interrupted>(comm_->duplicate(name), plan_);
+  }
+  std::unique_ptr<comm::Communicator> subgroup(const std::vector<int32_t>& members) override {
+    return comm_->subgroup(members);
+  }
+  void barrier(std::string_view label) override {
+    meet(label);
+    comm_->barrier(label);
+  }
+  void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
+    meet(label);
+    comm_->broadcast(data, root, label);
+  }
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                  std::string_view label) override {
+    meet(label);
+    comm_->all_gather(mine, all, label);
+  }
+  std::shared_ptr<comm::Window> create_window(comm::WindowKind kind, size_t bytes,
+                                              std::string_view label) override {
+    return comm_->create_window(kind, bytes, label);
+  }
+  uint64_t reduce_scatter(const comm::Window& window, size_t offset, size_t slice_bytes,
+                          const comm::FoldFunction& fold, std::string_view label) override {
+    meet(label);
+    return comm_->reduce_scatter(window, offset, slice_bytes, fold, label);
+  }
+  bool is_drained(uint64_t ticket) const override { return comm_->is_drained(ticket); }
+  void wait_drained(uint64_t ticket, std::string_view label) override {
+    comm_->wait_drained(ticket, label);
+  }
+  void all_gather_window(comm::Window& window, size_t offset, size_t slice_bytes,
+                         std::string_view label) override {
+    meet(label);
+    comm_->all_gather_window(window, offset, slice_bytes, label);
+  }
+  void abort(std::string_view reason) noexcept override { comm_->abort(reason); }
+  void cancel() noexcept override { comm_->cancel(); }
+  void check() const override { comm_->check(); }
+  uint64_t completed() const override { return completed_; }
+
+ private:
+  void meet(std::string_view label) {
+    const bool wanted = plan_.only.empty() ? label != "publish parameters" : label == plan_.only;
+    if (wanted && plan_.ready && std::this_thread::get_id() == plan_.host &&
+        !std::exchange(interrupted_, true)) {
+      ++plan_.interrupts;
+      fail(OTR_E_INTERRUPTED, "'{}' was interrupted", label);
+    }
+    interrupted_ = false;
+    ++completed_;
+  }
+
+  std::unique_ptr<comm::Communicator> comm_;
+  Plan& plan_;
+  bool interrupted_ = false;
+  uint64_t completed_ = 0;
+};
+
+otr_tensor flat(std::vector<float>& values, int64_t* shape) {
+  *shape = static_cast<int64_t>(values.size());
+  otr_tensor t;
+  EXPECT_EQ(otr_tensor_init(values.data(), "float32", 1, shape, &t), OTR_OK);
+  return t;
+}
+
+std::vector<float> wave(size_t count, float seed) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = std::sin(seed + 0.7F * static_cast<float>(i));
+  return values;
+}
+
+// Makes a call until it is not interrupted.
+template <typename Body>
+void insist(const Body& body) {
+  for (int i = 0; i < 1000; ++i) {
+    try {
+      return body();
+    } catch (const Error& error) {
+      if (error.status() != OTR_E_INTERRUPTED) throw;
+    }
+  }
+  ADD_FAILURE() << "interrupted without end";
+}
+
+struct Model {
+  std::shared_ptr<Engine> engine;
+
+  Model(std::unique_ptr<comm::Communicator> comm, const std::string& config) {
+    otr_context_options options{};
+    options.log_level = OTR_LOG_WARNING;
+    options.workers = 1;
+    engine = std::make_shared<Engine>(std::make_shared<Context>(options), std::move(comm), config);
+    for (int i = 0; i < 3; ++i) {
+      std::vector<float> values = wave(700, static_cast<float>(i));
+      int64_t shape = 0;
+      engine->add_parameter("p" + std::to_string(i), flat(values, &shape), {});
+    }
+  }
+  void pass(float seed) const {
+    const auto pass = engine->begin_pass(nullptr, 0, {}, false);
+    for (int64_t id = 0; id < 3; ++id) {
+      std::vector<float> grad = wave(700, seed + static_cast<float>(id));
+      int64_t shape = 0;
+      pass->add_grad(id, flat(grad, &shape), {});
+    }
+    pass->end();
+  }
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> all;
+    for (int64_t id = 0; id < 3; ++id) {
+      std::vector<float> out(700);
+      int64_t shape = 0;
+      const otr_tensor t = flat(out, &shape);
+      insist([&] { engine->read_value(id, OTR_VALUE_MASTER, t); });
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  }
+};
+
+std::vector<float> train(std::unique_ptr<comm::Communicator> comm, const std::string& config,
+                         Plan* plan = nullptr) {
+  const Model model(std::move(comm), config);
+  model.engine->commit();
+  if (plan != nullptr) plan->ready = true;
+  otr_step_report report{};
+  for (int step = 0; step < 4; ++step) {
+    model.pass(static_cast<float>(step));
+    if (step == 1) insist([&] { model.engine->reduce(report); });
+    if (step == 2) {
+      Engine* const engines[] = {model.engine.get()};
+      insist([&] { Engine::step_many(engines, nullptr, {&report, 1}); });
+    } else {
+      insist([&] { model.engine->step(report); });
+    }
+    EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
+    EXPECT_EQ(report.applied_steps, step + 1);
+  }
+  auto values = model.values();
+  insist([&] { model.engine->finalize(); });
+  return values;
+}
+
+std::vector<std::string> configs() {
+  std::vector<std::string> all;
+  for (const char* order : {"boundary", "micro_step"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      all.push_back(
+          fmt::format(R"({{"gradient_clipping": 0.5, "zero_optimization": {{"stage": {}, )"
+                      R"("reduce_bucket_size": 512}}, "outrigger": {{"reduction_order": "{}"}}}})",
+                      stage, order));
+    }
+  }
+  return all;
+}
+
+TEST(Interrupted, EveryWaitOnceAndTheSameBits) {
+  for (const std::string& config : configs()) {
+    SCOPED_TRACE(config);
+    Plan plan;
+    plan.ready = false;
+    const auto values =
+        train(std::make_unique<Interrupted>(comm::make_self(), plan), config, &plan);
+    EXPECT_EQ(values, train(comm::make_self(), config));
+    EXPECT_GE(plan.interrupts, 10);
+  }
+}
+
+void expect_status(int32_t expected, const std::function<void()>& call) {
+  try {
+    call();
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), expected) << error.what();
+  }
+}
+
+TEST(Interrupted, ACommitGoesOnOnlyFromItsFirstWait) {
+  for (const char* label : {"control", "compare declarations"}) {
+    Plan plan;
+    plan.only = label;
+    const Model model(std::make_unique<Interrupted>(comm::make_self(), plan), configs()[0]);
+    expect_status(OTR_E_INTERRUPTED, [&] { model.engine->commit(); });
+    if (plan.only == "control") {
+      model.engine->commit();
+    } else {
+      expect_status(OTR_E_POISONED, [&] { model.engine->commit(); });
+    }
+  }
+}
+
+TEST(Interrupted, InsideTheUpdateTheEngineIsLost) {
+  for (const std::string& config : configs()) {
+    SCOPED_TRACE(config);
+    Plan plan;
+    plan.only = "publish parameters";
+    const Model model(std::make_unique<Interrupted>(comm::make_self(), plan), config);
+    model.engine->commit();
+    model.pass(1);
+    otr_step_report report{};
+    expect_status(OTR_E_INTERRUPTED, [&] { model.engine->step(report); });
+    expect_status(OTR_E_POISONED, [&] { model.engine->step(report); });
+    EXPECT_EQ(plan.interrupts, 1);
+  }
+}
+
+}  // namespace
+}  // namespace outrigger::engine
