@@ -14,7 +14,6 @@ enum { OUT = 2, IN = 3, SAMPLES = 4 };
 
 typedef struct {
   otr_context *context;
-  otr_device device;
   otr_engine *engine;
 } Trainer;
 
@@ -72,7 +71,7 @@ static int create(Trainer *t, const char *config) {
   TRY(otr_comm_create_self(t->context, &comm));
   TRY(otr_engine_create(comm, config, &t->engine));
   otr_comm_destroy(comm); /* the engine keeps it */
-  TRY(otr_engine_set_device(t->engine, t->device));
+  TRY(otr_engine_set_device(t->engine, OTR_DEVICE_EXTENSION, 0));
   TRY(otr_engine_add_parameter(t->engine, "W", &initial, NULL, &id));
   TRY(otr_engine_commit(t->engine));
   return 0;
@@ -93,7 +92,7 @@ static int report(const Trainer *t) {
 
 int main(int argc, char **argv) {
   const int offload = argc > 1 && strcmp(argv[1], "--offload") == 0;
-  Trainer t = {NULL, {OTR_DEVICE_EXTENSION, 0}, NULL};
+  Trainer t = {NULL, NULL};
   float loss = 0;
   if (create(&t, offload ? "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}},"
                            " \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\":"

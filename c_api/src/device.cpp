@@ -12,7 +12,7 @@ namespace {
 
 std::shared_ptr<device::PluginDevice> open(otr_context* context, const otr_device& device) {
   if (device.device_type == OTR_DEVICE_CPU) {
-    fail(OTR_E_ARGUMENT, "device has type OTR_DEVICE_CPU ({}): give one that a plugin drives",
+    fail(OTR_E_ARGUMENT, "device_type is OTR_DEVICE_CPU ({}): give one that a plugin drives",
          static_cast<int>(OTR_DEVICE_CPU));
   }
   return get(context, "context")->devices().open(device);
@@ -67,23 +67,25 @@ int32_t otr_device_count(otr_context* context, int32_t device_type, int32_t* out
   });
 }
 
-int32_t otr_device_set_value(otr_context* context, otr_device device, const char* name,
-                             double value) noexcept {
-  return guard([&] { open(context, device)->set_value(&required(name, "name"), value); });
+int32_t otr_device_set_value(otr_context* context, int32_t device_type, int32_t device_id,
+                             const char* name, double value) noexcept {
+  return guard(
+      [&] { open(context, {device_type, device_id})->set_value(&required(name, "name"), value); });
 }
 
-int32_t otr_device_allocate(otr_context* context, otr_device device, size_t bytes,
-                            void** out_data) noexcept {
+int32_t otr_device_allocate(otr_context* context, int32_t device_type, int32_t device_id,
+                            size_t bytes, void** out_data) noexcept {
   return guard([&] {
     required(out_data, "out_data") = nullptr;
     if (bytes == 0) fail(OTR_E_ARGUMENT, "bytes = 0; legal is 1 or more");
-    *out_data = open(context, device)->allocate(bytes);
+    *out_data = open(context, {device_type, device_id})->allocate(bytes);
   });
 }
 
-int32_t otr_device_free(otr_context* context, otr_device device, void* data) noexcept {
+int32_t otr_device_free(otr_context* context, int32_t device_type, int32_t device_id,
+                        void* data) noexcept {
   return guard([&] {
-    const auto opened = open(context, device);
+    const auto opened = open(context, {device_type, device_id});
     if (data != nullptr) opened->free(data);
   });
 }

@@ -92,8 +92,8 @@ int32_t otr_engine_create(otr_comm* comm, const char* config_json,
   });
 }
 
-int32_t otr_engine_set_device(otr_engine* engine, otr_device device) noexcept {
-  return guard([&] { engine_of(engine).set_device(device); });
+int32_t otr_engine_set_device(otr_engine* engine, int32_t device_type, int32_t device_id) noexcept {
+  return guard([&] { engine_of(engine).set_device({device_type, device_id}); });
 }
 
 int32_t otr_engine_add_parameter(otr_engine* engine, const char* name, const otr_tensor* initial,

@@ -75,7 +75,7 @@ void Host::write(const tensor::View& to, const void* from, Format from_format, S
 void Host::convert(void* to, Format to_format, const void* from, Format from_format, float factor,
                    int64_t count, Stream) {
   if (count == 0) return;
-  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
+  run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
     const int64_t begin = task * kChunk;
     const int64_t n = std::min(kChunk, count - begin);
     auto* target = advance(to, begin, to_format);
@@ -93,10 +93,18 @@ void Host::add(void* to, Format to_format, const void* from, Format from_format,
   kernels::add(to, to_format, from, from_format, count);
 }
 
+void Host::run(int64_t tasks, const outrigger::Task& task) {
+  if (workers_ != nullptr) {
+    workers_->run(tasks, task);
+  } else {
+    for (int64_t i = 0; i < tasks; ++i) task(i, 0);
+  }
+}
+
 template <typename Body>
 kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
-  std::vector<kernels::NormSum> norms(static_cast<size_t>(workers_->size()));
-  workers_->run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
+  std::vector<kernels::NormSum> norms(threads());
+  run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
     const int64_t begin = task * kChunk;
     body(begin, std::min(kChunk, count - begin), norms[static_cast<size_t>(worker)], worker);
   });
@@ -105,7 +113,7 @@ kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
 }
 
 kernels::NormSum Host::fold(const SliceFold& slice, Nonfinite& origin) {
-  std::vector<Nonfinite> origins(static_cast<size_t>(workers_->size()));
+  std::vector<Nonfinite> origins(threads());
   std::vector<std::vector<std::byte>> kept(origins.size());
   const kernels::NormSum norm = over_chunks(
       slice.count, [&](int64_t begin, int64_t count, kernels::NormSum& sum, int32_t worker) {
@@ -136,17 +144,17 @@ kernels::NormSum Host::norm(const void* data, Format format, int64_t count, int6
 }
 
 kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
-  struct Task {
+  struct Part {
     const kernels::Adam* piece;
     int64_t first;
   };
-  std::vector<Task> tasks;
+  std::vector<Part> tasks;
   for (const kernels::Adam& piece : pieces) {
     for (int64_t first = 0; first < piece.count; first += kChunk) tasks.push_back({&piece, first});
   }
-  std::vector<kernels::UpdateCount> counts(static_cast<size_t>(workers_->size()));
-  workers_->run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
-    const Task& task = tasks[static_cast<size_t>(index)];
+  std::vector<kernels::UpdateCount> counts(threads());
+  run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
+    const Part& task = tasks[static_cast<size_t>(index)];
     kernels::Adam a = *task.piece;
     a.grad = advance(a.grad, task.first, a.grad_format);
     a.weight = advance(a.weight, task.first, a.weight_format);

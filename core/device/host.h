@@ -14,7 +14,8 @@ void release_host(std::byte* data, size_t bytes) noexcept;
 
 class Host final : public Device {
  public:
-  explicit Host(Workers& workers) : workers_(&workers) {}
+  // workers null: on the calling thread.
+  explicit Host(Workers* workers) : workers_(workers) {}
 
   otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
   std::byte* allocate(size_t bytes) override;
@@ -52,6 +53,10 @@ class Host final : public Device {
   // Runs body(begin, count, norm of the worker, worker) over [0, count) and merges the norms.
   template <typename Body>
   kernels::NormSum over_chunks(int64_t count, const Body& body);
+  [[nodiscard]] size_t threads() const {
+    return workers_ == nullptr ? 1 : static_cast<size_t>(workers_->size());
+  }
+  void run(int64_t tasks, const Task& task);
   Workers* workers_;
 };
 

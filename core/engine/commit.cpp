@@ -60,7 +60,7 @@ void Engine::commit() {
     const int32_t workers = config_.workers > 0 ? config_.workers : context_->workers();
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
-    host_ = std::make_unique<device::Host>(*workers_);
+    host_ = std::make_unique<device::Host>(workers_.get());
     plan_.emplace(*layout_, config_,
                   Machine{comm_->rank(), comm_->shares_memory(), device_ != nullptr});
     device::Device* const front = device_ ? device_.get() : host_.get();

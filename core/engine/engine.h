@@ -231,6 +231,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   mutable std::shared_mutex life_mutex_;
 
   std::shared_ptr<device::Device> device_;  // null: the host
+  device::Host plain_host_{nullptr};        // for passes, which may outlive the workers
 
   // From commit on.
   std::unique_ptr<Workers> workers_;

@@ -53,7 +53,9 @@ class Pass {
     memory::Block values;
   };
   void add_output(const otr_tensor& grad, bool keep_dtype);
-  [[nodiscard]] device::Device& front() const { return *engine_->devices_.front; }
+  [[nodiscard]] device::Device& front() const {
+    return engine_->device_ ? *engine_->device_ : engine_->plain_host_;
+  }
   // Whether more elements of the output are not finite than would be without the scale.
   [[nodiscard]] bool overflows(const Output& output, const tensor::View& given) const;
   void require_open(const char* call) const;

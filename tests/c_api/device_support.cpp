@@ -34,12 +34,14 @@ DeviceTensor::DeviceTensor(otr_context* context, otr_device device, const Tensor
   tensor_.device = device;
   tensor_.shape = shape_.data();
   const size_t bytes = static_cast<size_t>(count_of(shape_)) * (tensor_.dtype.bits / 8U);
-  EXPECT_OK(otr_device_allocate(context, device, bytes, &tensor_.data));
+  EXPECT_OK(
+      otr_device_allocate(context, device.device_type, device.device_id, bytes, &tensor_.data));
   EXPECT_OK(otr_tensor_copy(context, &tensor_, &values));
 }
 
 DeviceTensor::~DeviceTensor() {
-  EXPECT_OK(otr_device_free(context_, tensor_.device, tensor_.data));
+  EXPECT_OK(otr_device_free(context_, tensor_.device.device_type, tensor_.device.device_id,
+                            tensor_.data));
 }
 
 Values values_there(otr_context* context, const otr_tensor& tensor) {

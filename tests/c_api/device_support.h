@@ -11,7 +11,8 @@ namespace otr_test {
 // The plugin's table, as a framework that knows the device would use it.
 const otr_device_plugin& simulated_table();
 
-inline otr_device simulated(int32_t id = 0) { return {OTR_DEVICE_EXTENSION, id}; }
+inline constexpr int32_t kSimulated = OTR_DEVICE_EXTENSION;  // device_type
+inline otr_device simulated(int32_t id = 0) { return {kSimulated, id}; }
 
 // A context with the simulated device.
 Owned<otr_context> device_context();
@@ -39,7 +40,7 @@ Values values_there(otr_context* context, const otr_tensor& tensor);
 struct DeviceSolo {
   explicit DeviceSolo(const std::string& config)
       : context(device_context()), comm(make_self(context.get())), engine(comm.get(), config) {
-    EXPECT_OK(otr_engine_set_device(engine.get(), simulated()));
+    EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, 0));
   }
   // One pass with these gradients, on this stream.
   void pass(const std::vector<Engine::Gradient>& gradients, uint64_t stream = 0) const;

@@ -31,7 +31,7 @@ TEST(DeviceMemory, CopiesThereAndBack) {
   int32_t count = 0;
   EXPECT_OK(otr_device_count(context.get(), OTR_DEVICE_EXTENSION, &count));
   EXPECT_GT(count, 1);
-  EXPECT_OK(otr_device_free(context.get(), simulated(), nullptr));
+  EXPECT_OK(otr_device_free(context.get(), kSimulated, 0, nullptr));
 }
 
 using DeviceMemoryDeathTest = testing::Test;
@@ -51,25 +51,26 @@ TEST(DeviceMemoryDeathTest, TheHostCannotReadIt) {
 TEST(DeviceMemory, WrongUseIsNamed) {
   const auto plain = make_context();
   void* data = nullptr;
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_allocate(plain.get(), simulated(), 8, &data), "type 12",
-               "otr_context_load_plugin");
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_allocate(plain.get(), kSimulated, 0, 8, &data),
+               "type 12", "otr_context_load_plugin");
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_context_load_plugin(plain.get(), "nowhere"), "\"nowhere\"",
                "OTR_PLUGIN_PATH", "liboutrigger_nowhere.so");
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_context_load_plugin(plain.get(), "/no/such.so"), "/no/such.so");
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_context_load_plugin(plain.get(), ""), "empty");
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_allocate(plain.get(), {OTR_DEVICE_CUDA, 0}, 8, &data),
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_allocate(plain.get(), OTR_DEVICE_CUDA, 0, 8, &data),
                "\"cuda\"", "liboutrigger_cuda.so");
   const auto context = device_context();
   EXPECT_OK(otr_context_load_plugin(context.get(), "simulated"));  // again: nothing
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), simulated(99), 8, &data), "99");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), simulated(), 0, &data),
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), kSimulated, 99, 8, &data), "99");
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), kSimulated, 0, 0, &data),
                "bytes = 0");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), {OTR_DEVICE_CPU, 0}, 8, &data),
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_allocate(context.get(), OTR_DEVICE_CPU, 0, 8, &data),
                "OTR_DEVICE_CPU");
   EXPECT_EQ(data, nullptr);
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_set_value(context.get(), simulated(), "speed", 1),
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_set_value(context.get(), kSimulated, 0, "speed", 1),
                "\"speed\"", "copy_latency");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_set_value(context.get(), simulated(), "copy_latency", -1),
+  EXPECT_FAILS(OTR_E_ARGUMENT,
+               otr_device_set_value(context.get(), kSimulated, 0, "copy_latency", -1),
                "copy_latency");
   const DeviceTensor there(context.get(), simulated(), Tensor({2}, {1, 2}));
   const Tensor longer = Tensor::filled({3}, 0);
@@ -83,7 +84,7 @@ TEST(DeviceMemory, WrongUseIsNamed) {
   wild.data = static_cast<char*>(wild.data) + 4096;
   const Tensor here = Tensor::filled({2}, 0);
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_copy(context.get(), &here, &wild), "allocation");
-  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_free(context.get(), simulated(), wild.data),
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_device_free(context.get(), kSimulated, 0, wild.data),
                "no live allocation");
 }
 
@@ -154,10 +155,10 @@ TEST(DeviceEngine, StridesThereAreFollowed) {
 TEST(DeviceEngine, WrongDevicesAreNamed) {
   DeviceSolo solo(on_stage(1));
   const int64_t id = solo.engine.add("w", {2}, {1, 2});
-  EXPECT_FAILS(OTR_E_STATE, otr_engine_set_device(solo.engine.get(), simulated(1)),
+  EXPECT_FAILS(OTR_E_STATE, otr_engine_set_device(solo.engine.get(), kSimulated, 1),
                "declared already");
   solo.engine.commit();
-  EXPECT_FAILS(OTR_E_STATE, otr_engine_set_device(solo.engine.get(), simulated(1)), "committed");
+  EXPECT_FAILS(OTR_E_STATE, otr_engine_set_device(solo.engine.get(), kSimulated, 1), "committed");
   const Tensor here({2}, {1, 1});
   otr_pass* none = nullptr;
   EXPECT_FAILS(OTR_E_DEVICE, otr_pass_begin(solo.engine.get(), &here, 1, nullptr, &none),
@@ -178,7 +179,7 @@ TEST(DeviceEngine, WrongDevicesAreNamed) {
   const Owned<otr_pass> cpu_pass = cpu.engine.begin();
   EXPECT_FAILS(OTR_E_DEVICE, otr_pass_add_grad(cpu_pass.get(), cpu_id, &right, nullptr), "type 12",
                "CPU");
-  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_device(Solo("").engine.get(), simulated()),
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_set_device(Solo("").engine.get(), kSimulated, 0),
                "otr_context_load_plugin");
 }
 
@@ -190,11 +191,11 @@ TEST(DeviceEngine, PrecisionsThatNeedOffloadThereSaySo) {
   const auto context = device_context();
   const auto comm = make_self(context.get());
   const Engine engine(comm.get(), low + "}}");
-  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_device(engine.get(), simulated()), "host memory",
+  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_device(engine.get(), kSimulated, 0), "host memory",
                "offload_optimizer");
-  EXPECT_OK(otr_engine_set_device(engine.get(), {OTR_DEVICE_CPU, 0}));  // still usable there
+  EXPECT_OK(otr_engine_set_device(engine.get(), OTR_DEVICE_CPU, 0));  // still usable there
   const Engine offloaded(comm.get(), low + R"(, "offload_optimizer": {"device": "cpu"}}})");
-  EXPECT_OK(otr_engine_set_device(offloaded.get(), simulated()));
+  EXPECT_OK(otr_engine_set_device(offloaded.get(), kSimulated, 0));
 }
 
 // ---- Streams ----
@@ -211,14 +212,14 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
       const Engine engine(comm.get(), R"({"outrigger": {"reduction_order": ")" +
                                           std::string(order) +
                                           R"("}, "zero_optimization": {"stage": 1)" + extra + "}}");
-      EXPECT_OK(otr_engine_set_device(engine.get(), simulated()));
+      EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, 0));
       const int64_t id = const_cast<Engine&>(engine).add("w", {4}, Values(4, 1));
       EXPECT_OK(otr_engine_commit(engine.get()));
       otr_plugin_device* device = nullptr;
       ASSERT_EQ(table.open(0, &device), OTR_OK);
       uint64_t stream = 0;
       ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
-      EXPECT_OK(otr_device_set_value(context.get(), simulated(), "copy_latency", 0.03));
+      EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 0, "copy_latency", 0.03));
       DeviceTensor grad(context.get(), simulated(), Tensor::filled({4}, 0));
       const Values expected{1, 2, 3, 4};
       const Tensor first({4}, expected), second = Tensor::filled({4}, 100);
@@ -230,7 +231,9 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
         ASSERT_OK(otr_pass_begin(engine.get(), nullptr, 0, &info, &pass));
         const Owned<otr_pass> owned(pass);
         otr_tensor target = grad.get();
-        if (by_slot) ASSERT_OK(otr_pass_get_slot(pass, id, &target));
+        if (by_slot) {
+          ASSERT_OK(otr_pass_get_slot(pass, id, &target));
+        }
         ASSERT_EQ(table.copy(device, target.data, first.get().data, 16, OTR_PLUGIN_HOST_TO_DEVICE,
                              stream),
                   OTR_OK);
@@ -246,7 +249,7 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
         EXPECT_EQ(engine.read(id, OTR_VALUE_GRAD), expected) << (by_slot ? "slot" : "tensor");
         EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
       }
-      EXPECT_OK(otr_device_set_value(context.get(), simulated(), "copy_latency", 0));
+      EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 0, "copy_latency", 0));
       ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
       table.stream_destroy(device, stream);
       table.close(device);
@@ -325,7 +328,7 @@ TEST(DeviceEngine, LedgerIsTheEstimateInBothMemories) {
                 world,
                 [&](int32_t rank, otr_comm* comm) {
                   Engine engine(comm, config);
-                  ASSERT_OK(otr_engine_set_device(engine.get(), simulated(rank)));
+                  ASSERT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
                   engine.add("a", {600}, Values(600, 1));
                   engine.add("b", {50}, Values(50, 1));
                   otr_estimate_options options;
@@ -405,12 +408,12 @@ TEST(DeviceFaults, OtherRanksAreTold) {
       2,
       [&](int32_t rank, otr_comm* comm) {
         Engine engine(comm, on_stage(2));
-        ASSERT_OK(otr_engine_set_device(engine.get(), simulated(rank)));
+        ASSERT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
         const int64_t id = engine.add("w", {600}, Values(600, 1));
         engine.commit();
         const auto context = device_context();
         if (rank == 1) {
-          EXPECT_OK(otr_device_set_value(context.get(), simulated(1), "fail_operation", 2));
+          EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 1, "fail_operation", 2));
         }
         int32_t status = OTR_OK;
         {

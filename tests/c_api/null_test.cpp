@@ -111,21 +111,21 @@ TEST_F(WrongPointer, NullContextAndComm) {
 }
 
 TEST_F(WrongPointer, NullDevice) {
-  const otr_device device{OTR_DEVICE_EXTENSION, 0};
+  constexpr int32_t kType = OTR_DEVICE_EXTENSION;
   void* data = nullptr;
   expect_all(OTR_E_ARGUMENT,
              {ROW("context", otr_context_load_plugin(nullptr, "simulated")),
               ROW("name", otr_context_load_plugin(context_, nullptr)),
               ROW("context", otr_device_count(nullptr, OTR_DEVICE_CPU, &number_)),
               ROW("out_count", otr_device_count(context_, OTR_DEVICE_CPU, nullptr)),
-              ROW("context", otr_device_set_value(nullptr, device, "copy_latency", 0)),
-              ROW("context", otr_device_allocate(nullptr, device, 1, &data)),
-              ROW("out_data", otr_device_allocate(context_, device, 1, nullptr)),
-              ROW("context", otr_device_free(nullptr, device, nullptr)),
+              ROW("context", otr_device_set_value(nullptr, kType, 0, "copy_latency", 0)),
+              ROW("context", otr_device_allocate(nullptr, kType, 0, 1, &data)),
+              ROW("out_data", otr_device_allocate(context_, kType, 0, 1, nullptr)),
+              ROW("context", otr_device_free(nullptr, kType, 0, nullptr)),
               ROW("context", otr_tensor_copy(nullptr, &tensor_, &tensor_)),
               ROW("to", otr_tensor_copy(context_, nullptr, &tensor_)),
               ROW("from", otr_tensor_copy(context_, &tensor_, nullptr)),
-              ROW("engine", otr_engine_set_device(nullptr, device))});
+              ROW("engine", otr_engine_set_device(nullptr, kType, 0))});
 }
 
 TEST_F(WrongPointer, NullEngine) {

@@ -205,7 +205,9 @@ Owned<otr_comm> make_self(otr_context* context) {
 
 void run_ranks(int32_t world, const RankBody& body, double timeout, const char* plugin) {
   const auto context = make_context(1);
-  if (plugin != nullptr) ASSERT_OK(otr_context_load_plugin(context.get(), plugin));
+  if (plugin != nullptr) {
+    ASSERT_OK(otr_context_load_plugin(context.get(), plugin));
+  }
   run_ranks(context.get(), world, body, timeout);
 }
 

@@ -135,11 +135,11 @@ struct Model {
     }
   }
   void pass(float seed) const {
-    const auto pass = engine->begin_pass(nullptr, 0, {}, false);
+    const auto pass = engine->begin_pass(nullptr, 0, {}, false, 0);
     for (int64_t id = 0; id < 3; ++id) {
       std::vector<float> grad = wave(700, seed + static_cast<float>(id));
       int64_t shape = 0;
-      pass->add_grad(id, flat(grad, &shape), {});
+      pass->add_grad(id, flat(grad, &shape), {}, 0);
     }
     pass->end();
   }

@@ -203,12 +203,15 @@ class There {
       return;
     }
     tensor_.device = where.device;
-    NEED(otr_device_allocate(where.context, where.device, bytes, &tensor_.data));
+    NEED(otr_device_allocate(where.context, where.device.device_type, where.device.device_id, bytes,
+                             &tensor_.data));
     NEED(otr_tensor_copy(where.context, &tensor_, &from));
     owns_ = true;
   }
   ~There() {
-    if (owns_) otr_device_free(where_.context, where_.device, tensor_.data);
+    if (owns_)
+      otr_device_free(where_.context, where_.device.device_type, where_.device.device_id,
+                      tensor_.data);
   }
   There(const There&) = delete;
   There& operator=(const There&) = delete;
@@ -341,7 +344,7 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm)
   if (c.on != On::cpu) {
     where.device = {OTR_DEVICE_EXTENSION, rank};
     NEED(otr_context_load_plugin(context, "simulated"));
-    NEED(otr_engine_set_device(owner.engine, where.device));
+    NEED(otr_engine_set_device(owner.engine, where.device.device_type, where.device.device_id));
   }
   declare(owner.engine, rank, where);
   Trained trained;

@@ -54,14 +54,16 @@ static otr_tensor there(const otr_tensor* here) {
   if (device.device_type == OTR_DEVICE_CPU) return copy;
   copy.device = device;
   if (bytes_of(here) == 0) return copy;
-  TRY(otr_device_allocate(context, device, (size_t)bytes_of(here), &copy.data));
+  TRY(otr_device_allocate(context, device.device_type, device.device_id, (size_t)bytes_of(here),
+                          &copy.data));
   TRY(otr_tensor_copy(context, &copy, here));
   borrowed[borrowed_count++] = copy.data;
   return copy;
 }
 
 static void give_back(void) {
-  while (borrowed_count > 0) TRY(otr_device_free(context, device, borrowed[--borrowed_count]));
+  while (borrowed_count > 0)
+    TRY(otr_device_free(context, device.device_type, device.device_id, borrowed[--borrowed_count]));
 }
 
 /* The tensor's copy in `memory`, on the CPU. */
@@ -359,7 +361,7 @@ static otr_engine* make_engine(otr_comm* comm, const char* config, const char* n
   otr_tensor initial = tensor_of(values, "float32", 2, shape);
   otr_engine* engine;
   TRY(otr_engine_create(comm, config, &engine));
-  TRY(otr_engine_set_device(engine, device));
+  TRY(otr_engine_set_device(engine, device.device_type, device.device_id));
   TRY(otr_engine_add_parameter(engine, name, &initial, NULL, &id));
   TRY(otr_engine_commit(engine));
   return engine;
@@ -462,7 +464,7 @@ int main(int argc, char** argv) {
     device.device_id = rank;
   }
   TRY(otr_engine_create(comm, config, &engine));
-  TRY(otr_engine_set_device(engine, device));
+  TRY(otr_engine_set_device(engine, device.device_type, device.device_id));
   add_parameters(engine);
   TRY(otr_engine_commit(engine));
   print_acquired(engine, 0);
