@@ -119,6 +119,7 @@ int32_t otr_engine_check(otr_engine* engine) noexcept {
 }
 
 void otr_engine_destroy(otr_engine* engine) noexcept {
+  const KeptErrorText kept;
   if (is_ours(engine)) engine->object->leave();
   destroy(engine);
 }
