@@ -28,7 +28,7 @@ $folder/tests/fuzz/otr_fuzz_dictionary $folder/config.dict
 common=(-max_total_time=$((seconds / 2)) -print_final_stats=1 -rss_limit_mb=2048
   "-artifact_prefix=$folder/findings/")
 nice -n 19 $folder/tests/fuzz/otr_fuzz_config -dict=$folder/config.dict -max_len=8192 -timeout=10 \
-  "${common[@]}" $folder/corpus/config tests/fuzz/config/corpus tests/config/examples
+  "${common[@]}" $folder/corpus/config tests/config/examples
 # Random programs to begin with. Ranks' threads come and go: libFuzzer's own search for leaks after each
 # program would take most of the time, so leaks are found at the end, and by otr_api_fuzz.
 [[ -e $folder/corpus/api/1 ]] || $folder/tests/fuzz/otr_api_fuzz --programs 100 --write $folder/corpus/api

@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: otr_api_fuzz [--seed N] [--seconds S] [--programs N] [--timeout S] [--verbose] "
+    "[--trace] "
     "[--write FOLDER] [FILE or FOLDER…]\n"
     "--write: makes files of the programs, for libFuzzer to begin with or to minimise, and runs "
     "none\n";
@@ -22,7 +23,7 @@ struct Options {
   uint64_t seed = 1;
   double seconds = 1e9, timeout = 0.5;
   uint64_t programs = UINT64_MAX;
-  bool verbose = false;
+  bool verbose = false, trace = false;
   std::string write;
   std::vector<std::string> paths;
 };
@@ -32,6 +33,8 @@ bool read(int argc, char** argv, Options& options) {
     const std::string name = argv[i];
     if (name == "--verbose") {
       options.verbose = true;
+    } else if (name == "--trace") {
+      options.trace = true;
     } else if (name.rfind("--", 0) != 0) {
       options.paths.push_back(name);
     } else if (i + 1 == argc) {
@@ -53,10 +56,10 @@ bool read(int argc, char** argv, Options& options) {
   return true;
 }
 
-void run_file(const std::filesystem::path& path, double timeout) {
+void run_file(const std::filesystem::path& path, const Options& options) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
-  otr_fuzz::run_program(bytes, timeout);
+  otr_fuzz::run_program(bytes, options.timeout, options.trace);
 }
 
 }  // namespace
@@ -69,12 +72,12 @@ int main(int argc, char** argv) {
   }
   for (const std::string& path : options.paths) {
     if (!std::filesystem::is_directory(path)) {
-      run_file(path, options.timeout);
+      run_file(path, options);
       continue;
     }
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
       if (options.verbose) std::fprintf(stderr, "%s\n", entry.path().c_str());
-      run_file(entry.path(), options.timeout);
+      run_file(entry.path(), options);
     }
   }
   if (!options.paths.empty()) return 0;
@@ -86,7 +89,7 @@ int main(int argc, char** argv) {
     if (options.verbose) std::fprintf(stderr, "seed %llu\n", 0ULL + options.seed + done);
     const std::vector<uint8_t> program = otr_fuzz::program_of(options.seed + done);
     if (options.write.empty()) {
-      otr_fuzz::run_program(program, options.timeout);
+      otr_fuzz::run_program(program, options.timeout, options.trace);
     } else {
       std::ofstream file(options.write + "/" + std::to_string(options.seed + done),
                          std::ios::binary);

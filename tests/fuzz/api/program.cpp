@@ -97,7 +97,7 @@ void form_groups(Ranks& ranks, double timeout) {
 
 }  // namespace
 
-void run_program(std::span<const uint8_t> bytes, double timeout) {
+void run_program(std::span<const uint8_t> bytes, double timeout, bool prints) {
   if (bytes.size() < kHead) return;
   const Head head(bytes);
   const std::span<const uint8_t> records = bytes.subspan(kHead);
@@ -119,6 +119,9 @@ void run_program(std::span<const uint8_t> bytes, double timeout) {
       for (std::thread& thread : threads) thread.join();
     }
     expect_back_to(before);
+    for (const auto& rank : ranks) {
+      if (prints) rank->trace.print();
+    }
   }
 }
 
