@@ -3,17 +3,19 @@
 #   make demo | test | bench            the three things to try first
 #   make test SANITIZE=address          address, undefined, thread or address,undefined; own build folder
 #   make fast | soak                    one tier of the tests
+#   make fuzz SECONDS=120               both fuzzers, under clang; own build folder
 #   make setup | build | lint | format | install PREFIX=… | clean
 SHELL := /bin/bash
 comma := ,
 SANITIZE ?=
 TIER ?= all
+SECONDS ?= 120
 PREFIX ?= /usr/local
 VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 
-.PHONY: all setup build demo test fast soak bench lint format install clean
+.PHONY: all setup build demo test fast soak fuzz bench lint format install clean
 .NOTPARALLEL:
 all: build
 
@@ -36,6 +38,9 @@ fast: build
 
 soak: build
 	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
+
+fuzz: setup
+	@scripts/fuzz.sh $(SECONDS)
 
 bench: build
 	@scripts/bench/bench.sh

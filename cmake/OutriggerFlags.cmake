@@ -8,8 +8,12 @@ target_compile_options(otr_flags INTERFACE
 if(OTR_SANITIZE)
   target_compile_options(otr_flags INTERFACE
     -fsanitize=${OTR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    -Wno-maybe-uninitialized)  # gcc sees uninitialised values in the instrumented standard library
+    # gcc sees uninitialised values in the instrumented standard library
+    $<$<NOT:$<C_COMPILER_ID:Clang>>:-Wno-maybe-uninitialized>)
   target_link_options(otr_flags INTERFACE -fsanitize=${OTR_SANITIZE})
   string(APPEND CMAKE_C_FLAGS_DEBUG " -O1")
   string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
+endif()
+if(OTR_FUZZ)
+  target_compile_options(otr_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -129,6 +129,7 @@ int32_t otr_engine_check(otr_engine* engine) noexcept {
 }
 
 void otr_engine_destroy(otr_engine* engine) noexcept {
+  const KeptErrorText kept;
   if (is_ours(engine)) engine->object->leave();
   destroy(engine);
 }
@@ -269,9 +270,10 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
            "layout = {}; legal is OTR_LAYOUT_OUTRIGGER ({}) or OTR_LAYOUT_DEEPSPEED ({})", o.layout,
            static_cast<int>(OTR_LAYOUT_OUTRIGGER), static_cast<int>(OTR_LAYOUT_DEEPSPEED));
     }
-    if (o.acquired_elements < 0 || o.widened_elements < 0 || o.output_elements < 0) {
+    for (const int64_t elements : {o.acquired_elements, o.widened_elements, o.output_elements}) {
+      if (elements >= 0 && elements <= layout::kMostElements) continue;
       fail(OTR_E_ARGUMENT,
-           "options have {} acquired, {} widened and {} output elements; legal is 0 or more",
+           "options have {} acquired, {} widened and {} output elements; legal is 0 to 2^56",
            o.acquired_elements, o.widened_elements, o.output_elements);
     }
     const auto lock = e.lock_model();

@@ -8,15 +8,14 @@
 namespace outrigger::c_api {
 namespace {
 
-constexpr size_t kText = 2048;
-thread_local std::array<char, kText> error_text{};
+thread_local std::array<char, kErrorText> error_text{};
 
 }  // namespace
 
 void set_error_text(const char* text) noexcept {
   size_t length = std::strlen(text);
-  if (length >= kText) {
-    length = kText - 1;
+  if (length >= kErrorText) {
+    length = kErrorText - 1;
     while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
       --length;  // whole UTF-8
   }
@@ -29,6 +28,9 @@ void set_error_text(const char* text) noexcept {
 }
 
 void clear_error_text() noexcept { error_text[0] = '\0'; }
+
+KeptErrorText::KeptErrorText() noexcept { std::strcpy(text_.data(), error_text.data()); }
+KeptErrorText::~KeptErrorText() { std::strcpy(error_text.data(), text_.data()); }
 
 void write_text(std::string_view text, char* buffer, size_t* inout_size) {
   size_t& size = required(inout_size, "inout_size");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -18,9 +19,23 @@
 
 namespace outrigger::c_api {
 
+inline constexpr size_t kErrorText = 2048;
+
 // Both keep the text whole if memory is short: it is then a static one.
 void set_error_text(const char* text) noexcept;
 void clear_error_text() noexcept;
+
+// A destroy leaves the text alone, though callbacks of the host that it runs may call in.
+class KeptErrorText {
+ public:
+  KeptErrorText() noexcept;
+  ~KeptErrorText();
+  KeptErrorText(const KeptErrorText&) = delete;
+  KeptErrorText& operator=(const KeptErrorText&) = delete;
+
+ private:
+  std::array<char, kErrorText> text_;
+};
 
 template <typename Body>
 int32_t guard(const Body& body) noexcept {
@@ -83,7 +98,9 @@ bool is_ours(const H* handle) noexcept {
 
 template <typename H>
 void destroy(H* handle) noexcept {
-  if (is_ours(handle)) delete handle;
+  if (!is_ours(handle)) return;
+  const KeptErrorText kept;
+  delete handle;
 }
 
 template <typename T>

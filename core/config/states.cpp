@@ -111,14 +111,12 @@ void warn_of_nearest(Values& values, const State& state, const StateFormat& chos
 // optimizer.params.fp32_optimizer_states against the format that was chosen.
 void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
   constexpr std::string_view kKey = "optimizer.params.fp32_optimizer_states";
-  if (!values.from_user(kKey)) {
-    const bool all_float32 = optimizer.exp_avg.format == Format::float32 &&
-                             optimizer.exp_avg_sq.format == Format::float32;
-    if (!all_float32) values.set(kKey, false, Origin::derived);
-    return;
-  }
   const bool any_float32 =
       optimizer.exp_avg.format == Format::float32 || optimizer.exp_avg_sq.format == Format::float32;
+  if (!values.from_user(kKey)) {
+    if (!any_float32) values.set(kKey, false, Origin::derived);
+    return;
+  }
   if (!values.flag(kKey) && any_float32) {
     fail(OTR_E_CONFIG,
          "{} contradicts float32 moments; leave it out, or ask for bfloat16 moments with "

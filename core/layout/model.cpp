@@ -47,9 +47,7 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
     parameter.group = root.group;
     parameter.trainable = root.trainable;
   } else {
-    // Room for every product of elements and bytes of their states.
-    constexpr int64_t kMost = int64_t{1} << 56;
-    if (parameter.count > kMost - elements_) {
+    if (parameter.count > kMostElements - elements_) {
       fail(OTR_E_OUT_OF_MEMORY,
            "parameter \"{}\" of {} elements makes the model larger than 2^56 elements",
            parameter.name, parameter.count);

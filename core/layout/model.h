@@ -11,6 +11,9 @@
 
 namespace outrigger::layout {
 
+// Of a model: room for every product of elements and bytes of their states.
+inline constexpr int64_t kMostElements = int64_t{1} << 56;
+
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;

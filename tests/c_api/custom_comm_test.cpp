@@ -13,6 +13,7 @@ using namespace otr_test;
 // One channel over a group of threads, and what all channels of a rank count.
 struct Counts {
   std::atomic<int> alive{0}, calls{0}, fail_at{-1};
+  bool destroy_calls_in = false;
 };
 struct Channel {
   Owned<otr_comm> comm;
@@ -43,6 +44,10 @@ void stop(void* user, const char* reason) {
 }
 void give_back(void* user) {
   auto* channel = static_cast<Channel*>(user);
+  int32_t rank = -1;
+  if (channel->counts->destroy_calls_in) {
+    EXPECT_OK(otr_comm_rank(channel->comm.get(), &rank));
+  }
   --channel->counts->alive;
   delete channel;
 }
@@ -162,6 +167,24 @@ TEST(CustomFailure, OfAFunctionIsNamedAndEndsTheGroup) {
     counts.fail_at = counts.calls.load();
     EXPECT_FAILS(OTR_E_HOST, otr_engine_step(engine.get(), nullptr), "all_gather", "42");
     EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(engine.get(), nullptr), "42");
+  });
+}
+
+// The callbacks of a destroy may call in; what failed before is still to be told.
+TEST(CustomFailure, ADestroyLeavesTheErrorTextAlone) {
+  run_ranks(1, [](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": 1}})");
+    engine.add("w", {100}, Values(100, 1));
+    engine.commit();
+    counts.destroy_calls_in = true;
+    const int32_t failed = otr_engine_set_boundary(engine.get(), 9);
+    const std::string before = otr_last_error_message();
+    engine.reset();
+    group.comm.reset();
+    EXPECT_EQ(otr_last_error_message(), before);
+    EXPECT_FAILS(OTR_E_ARGUMENT, failed, "9");
   });
 }
 

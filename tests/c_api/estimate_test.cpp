@@ -180,6 +180,11 @@ TEST(Estimate, RefusesWhatCannotBe) {
   EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](auto& o) { o.rank = 2; }), "rank 2");
   EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](auto& o) { o.layout = 5; }), "layout = 5");
   EXPECT_FAILS(OTR_E_ARGUMENT, attempt([](auto& o) { o.output_elements = -1; }), "-1");
+  for (const int64_t most : {(int64_t{1} << 56) + 1, INT64_MAX}) {
+    EXPECT_FAILS(OTR_E_ARGUMENT, attempt([&](auto& o) { o.widened_elements = most; }), "2^56");
+  }
+  EXPECT_OK(attempt([](auto& o) { o.widened_elements = int64_t{1} << 56; }));
+  count = 0;
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_estimate(nullptr, nullptr, nullptr, &count), "engine");
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_estimate(solo.engine.get(), nullptr, nullptr, nullptr),
                "inout_count");

@@ -265,5 +265,20 @@ TEST(Engine, EffectiveConfigurationHoldsEveryKeyWithItsOrigin) {
   EXPECT_FALSE(tree.contains("bfloat16"));
 }
 
+// Only where no moment is float32 does the derived value say so: given, false would contradict one.
+TEST(Engine, DerivesFp32OptimizerStatesAsItIsChecked) {
+  const auto derived = [](const char* second) {
+    const std::string text =
+        fmt::format(R"({{"outrigger": {{"states": {{"exp_avg": {{"format": "bfloat16"}},)"
+                    R"("exp_avg_sq": {{"format": "{}"}}}}}}}})",
+                    second);
+    const auto tree = nlohmann::json::parse(parse_engine(text, 1).effective_json);
+    return tree.at(nlohmann::json::json_pointer("/optimizer/params/fp32_optimizer_states/value"))
+        .get<bool>();
+  };
+  EXPECT_TRUE(derived("float32"));
+  EXPECT_FALSE(derived("bfloat16"));
+}
+
 }  // namespace
 }  // namespace outrigger::config

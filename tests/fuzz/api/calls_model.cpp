@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A short training held against AdamW in float64, whatever else the process does meanwhile.
+#include <cmath>
+
+#include "tests/fuzz/api/calls.h"
+
+namespace otr_fuzz {
+namespace {
+
+constexpr double kLr = 0.0625, kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8, kDecay = 0.125;
+constexpr double kBound = 1e-5;  // of values of about 1, after a few float32 steps
+
+struct Reference {
+  std::vector<double> w, m, v;
+  int steps = 0;
+
+  void step(const float* grad) {
+    ++steps;
+    const double correction1 = 1 - std::pow(kBeta1, steps),
+                 correction2 = 1 - std::pow(kBeta2, steps);
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double g = grad[i];
+      m[i] = kBeta1 * m[i] + (1 - kBeta1) * g;
+      v[i] = kBeta2 * v[i] + (1 - kBeta2) * g * g;
+      w[i] -= kLr * kDecay * w[i];
+      w[i] -= kLr * (m[i] / correction1) / (std::sqrt(v[i] / correction2) + kEps);
+    }
+  }
+};
+
+// One step. False: a call failed, on another rank's account maybe.
+bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Sample& grad, const Sample& out,
+           Reference& reference) {
+  Out<otr_pass*> pass;
+  if (CALL(rank, otr_pass_begin, engine, nullptr, 0, nullptr, pass) != OTR_OK) return false;
+  fill(bytes, grad.tensor, false);
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  const bool done =
+      CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, nullptr) == OTR_OK &&
+      CALL(rank, otr_pass_end, pass.value) == OTR_OK &&
+      CALL(rank, otr_engine_step, engine, &report) == OTR_OK &&
+      CALL(rank, otr_engine_parameter_read, engine, 0, OTR_VALUE_MASTER, &out.tensor) == OTR_OK;
+  GIVE_BACK(rank, otr_pass_destroy, pass.value);
+  if (!done) return false;
+  reference.step(static_cast<const float*>(grad.tensor.data));
+  const auto* weights = static_cast<const float*>(out.tensor.data);
+  for (size_t i = 0; i < reference.w.size(); ++i) {
+    if (std::abs(static_cast<double>(weights[i]) - reference.w[i]) > kBound) {
+      broken(fmt::format("step {}: weight {} is {}, AdamW makes {}", reference.steps, i, weights[i],
+                         reference.w[i]));
+    }
+  }
+  return true;
+}
+
+void train_and_compare(Rank& rank, Bytes& bytes) {
+  otr_comm* comm = rank.comms.pick(bytes).handle;
+  const std::string text = fmt::format(
+      R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}}, )"
+      R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256}}}})",
+      kLr, kDecay, bytes.below(4));
+  const Shape shape = {1 + static_cast<int64_t>(bytes.below(600))};
+  const uint32_t steps = 1 + bytes.below(4);
+  Sample initial = make_sample(bytes, shape, "float32"), grad = initial;
+  fill(bytes, initial.tensor, false);
+  grad.memory = std::make_shared<std::vector<uint8_t>>(*initial.memory);
+  grad.tensor.data = grad.memory->data();
+  const Sample out = make_sample(bytes, shape, "float32");
+  Out<otr_engine*> engine;
+  Out<int64_t> id;
+  if (CALL(rank, otr_engine_create, comm, text.c_str(), engine) != OTR_OK) return;
+  const auto* first = static_cast<const float*>(initial.tensor.data);
+  const auto count = static_cast<size_t>(shape[0]);
+  Reference reference{
+      {first, first + count}, std::vector<double>(count), std::vector<double>(count)};
+  bool going = CALL(rank, otr_engine_add_parameter, engine.value, "w", &initial.tensor, nullptr,
+                    id) == OTR_OK &&
+               CALL(rank, otr_engine_commit, engine.value) == OTR_OK;
+  for (uint32_t i = 0; i < steps && going; ++i) {
+    going = train(rank, bytes, engine.value, grad, out, reference);
+  }
+  GIVE_BACK(rank, otr_engine_destroy, engine.value);
+}
+
+constexpr Call kCalls[] = {{"train and compare", Scope::collective, 3, train_and_compare}};
+
+}  // namespace
+
+std::span<const Call> model_calls() { return kCalls; }
+
+}  // namespace otr_fuzz

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values read and written, whole and by this rank's range.
+#include "tests/fuzz/api/calls.h"
+
+namespace otr_fuzz {
+namespace {
+
+int32_t draw_value(Bytes& bytes) {
+  const auto value = static_cast<int32_t>(bytes.below(12));
+  return value < 10 ? value / 2 : value == 10 ? -1 : 99;
+}
+
+void read(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const DrawnParameter p = draw_parameter(bytes, *place.model);
+  const int32_t value = draw_value(bytes);
+  const Sample out = draw_doubtful(bytes, p.shape, Use::output);
+  CALL(rank, otr_engine_parameter_read, place.handle, p.id, value,
+       bytes.one_in(64) ? nullptr : &out.tensor);
+}
+
+void write(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const DrawnParameter p = draw_parameter(bytes, *place.model);
+  const int32_t value = draw_value(bytes);
+  const Sample source = draw_doubtful(bytes, p.shape, Use::source);
+  CALL(rank, otr_engine_parameter_write, place.handle, p.id, value,
+       bytes.one_in(64) ? nullptr : &source.tensor);
+}
+
+// What was written is read back as it is: float32 values that every format holds.
+void write_and_read(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const DrawnParameter p = draw_parameter(bytes, *place.model);
+  Sample source = make_sample(bytes, p.shape, "float32");
+  fill(bytes, source.tensor, false);
+  const Sample out = make_sample(bytes, p.shape, "float32");
+  if (CALL(rank, otr_engine_parameter_write, place.handle, p.id, OTR_VALUE_MASTER,
+           &source.tensor) != OTR_OK ||
+      CALL(rank, otr_engine_parameter_read, place.handle, p.id, OTR_VALUE_PUBLISHED, &out.tensor) !=
+          OTR_OK) {
+    return;
+  }
+  if (*source.memory != *out.memory) broken(fmt::format("parameter {} reads otherwise", p.id));
+}
+
+// The range that this rank updates, in a tensor of its length.
+void local(Rank& rank, Bytes& bytes, bool writes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const DrawnParameter p = draw_parameter(bytes, *place.model);
+  const int32_t value = draw_value(bytes);
+  Out<int64_t> first(bytes), count(bytes);
+  if (CALL(rank, otr_engine_local_range, place.handle, p.id, first, count) != OTR_OK) {
+    count.value = 2;
+  } else if (first.value < 0 || count.value < 0 ||
+             (count.value > 0 && first.value + count.value > count_of(p.shape))) {
+    broken(fmt::format("local range {} + {} of {}", first.value, count.value, count_of(p.shape)));
+  }
+  const Sample tensor = draw_doubtful(bytes, {count.value}, writes ? Use::source : Use::output);
+  if (writes) {
+    CALL(rank, otr_engine_local_write, place.handle, p.id, value, &tensor.tensor);
+  } else {
+    CALL(rank, otr_engine_local_read, place.handle, p.id, value, &tensor.tensor);
+  }
+}
+void local_read(Rank& rank, Bytes& bytes) { local(rank, bytes, false); }
+void local_write(Rank& rank, Bytes& bytes) { local(rank, bytes, true); }
+
+constexpr Call kCalls[] = {{"read", Scope::collective, 5, read},
+                           {"write", Scope::collective, 4, write},
+                           {"write and read", Scope::collective, 3, write_and_read},
+                           {"local read", Scope::local, 3, local_read},
+                           {"local write", Scope::local, 3, local_write}};
+
+}  // namespace
+
+std::span<const Call> value_calls() { return kCalls; }
+
+}  // namespace otr_fuzz

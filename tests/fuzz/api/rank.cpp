@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/api/rank.h"
+
+#include <cmath>
+#include <functional>
+
+namespace otr_fuzz {
+
+Rank::~Rank() {
+  if (channels != 0) broken(fmt::format("{} channels were not given back", channels.load()));
+}
+
+void Rank::drop(ContextPlace& place) { GIVE_BACK(*this, otr_context_destroy, place.handle); }
+void Rank::drop(CommPlace& place) { GIVE_BACK(*this, otr_comm_destroy, place.handle); }
+void Rank::drop(OptimizerPlace& place) { GIVE_BACK(*this, otr_optimizer_destroy, place.handle); }
+
+void Rank::drop(EnginePlace& place) {
+  GIVE_BACK(*this, otr_engine_destroy, place.handle);
+  place.model = std::make_shared<Model>();  // passes keep the old one
+}
+
+void Rank::drop(PassPlace& place) {
+  if (place.handle != nullptr) --place.model->passes;
+  GIVE_BACK(*this, otr_pass_destroy, place.handle);
+  place = {};
+}
+
+void Rank::drop(ShardPlace& place) {
+  GIVE_BACK(*this, otr_shard_destroy, place.handle);
+  place = {};
+}
+
+void Rank::drop_all(Bytes& bytes) {
+  std::vector<std::function<void()>> drops;
+  const auto collect = [&](auto& places) {
+    for (auto& place : places.all) {
+      if (place.handle != nullptr) drops.emplace_back([this, &place] { drop(place); });
+    }
+  };
+  collect(contexts);
+  collect(comms);
+  collect(engines);
+  collect(passes);
+  collect(shards);
+  collect(optimizers);
+  while (!drops.empty()) {
+    const size_t at = bytes.below(static_cast<uint32_t>(drops.size()));
+    drops[at]();
+    drops.erase(drops.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+DrawnParameter draw_parameter(Bytes& bytes, const Model& model) {
+  const uint32_t drawn = bytes.byte();
+  constexpr int64_t kWrong[] = {-1, 1000, INT64_MIN, INT64_MAX};
+  if (model.parameters.empty() || drawn >= 250) {
+    return {model.parameters.empty() ? 0 : kWrong[drawn % 4], {2}};
+  }
+  const size_t id = drawn % model.parameters.size();
+  return {static_cast<int64_t>(id), model.parameters[id].shape};
+}
+
+const otr_call_info* draw_call_info(Bytes& bytes, Roomy<otr_call_info>& info) {
+  const uint32_t drawn = bytes.below(16);
+  otr_call_info_init(&info, sizeof(otr_call_info));
+  switch (drawn) {
+    case 0:
+      return &info;
+    case 1:
+    case 2:
+      info.flags = OTR_ACQUIRE_FLOAT32;
+      return &info;
+    case 3:
+      info.flags = OTR_PASS_KEEP_DTYPE;
+      return &info;
+    case 4:
+    case 5: {
+      constexpr double kScales[] = {1, 2, 0.25, 65536, -1, 1e300, NAN, 0};
+      info.loss_scale = bytes.pick(kScales);
+      info.accumulation = static_cast<int32_t>(bytes.below(4)) - (bytes.one_in(8) ? 2 : 0);
+      info.ranks = static_cast<int32_t>(bytes.below(4));
+      return &info;
+    }
+    case 6:
+      switch (bytes.below(4)) {
+        case 0:
+          info.stream = 7;
+          break;
+        case 1:
+          info.mistake_size(bytes);
+          break;
+        case 2:
+          info.reserved[2] = 1;
+          break;
+        default:
+          info.flags = 0x80;
+      }
+      return &info;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace otr_fuzz
