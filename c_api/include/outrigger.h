@@ -285,8 +285,8 @@ OTR_API int32_t otr_device_free(otr_context *context, int32_t device_type, int32
                                 void *data) OTR_NOEXCEPT;
 
 /* to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
- * one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
- * 0.1 */
+ * one). In the order of the default stream; returns when it is done. Work of other streams has to
+ * be over before. Any thread. Since: 0.1 */
 OTR_API int32_t otr_tensor_copy(otr_context *context, const otr_tensor *to,
                                 const otr_tensor *from) OTR_NOEXCEPT;
 

@@ -256,20 +256,20 @@ otr_device_count(context, device_type, out_count) =
         (Ptr{otr_context}, Int32, Ptr{Int32}),
         context, device_type, out_count)
 
-otr_device_set_value(context, device, name, value) =
+otr_device_set_value(context, device_type, device_id, name, value) =
     ccall((:otr_device_set_value, liboutrigger), Int32,
-        (Ptr{otr_context}, otr_device, Cstring, Float64),
-        context, device, name, value)
+        (Ptr{otr_context}, Int32, Int32, Cstring, Float64),
+        context, device_type, device_id, name, value)
 
-otr_device_allocate(context, device, bytes, out_data) =
+otr_device_allocate(context, device_type, device_id, bytes, out_data) =
     ccall((:otr_device_allocate, liboutrigger), Int32,
-        (Ptr{otr_context}, otr_device, Csize_t, Ptr{Ptr{Cvoid}}),
-        context, device, bytes, out_data)
+        (Ptr{otr_context}, Int32, Int32, Csize_t, Ptr{Ptr{Cvoid}}),
+        context, device_type, device_id, bytes, out_data)
 
-otr_device_free(context, device, data) =
+otr_device_free(context, device_type, device_id, data) =
     ccall((:otr_device_free, liboutrigger), Int32,
-        (Ptr{otr_context}, otr_device, Ptr{Cvoid}),
-        context, device, data)
+        (Ptr{otr_context}, Int32, Int32, Ptr{Cvoid}),
+        context, device_type, device_id, data)
 
 otr_tensor_copy(context, to, from) =
     ccall((:otr_tensor_copy, liboutrigger), Int32,
@@ -366,10 +366,10 @@ otr_engine_create(comm, config_json, out_engine) =
         (Ptr{otr_comm}, Cstring, Ptr{Ptr{otr_engine}}),
         comm, config_json, out_engine)
 
-otr_engine_set_device(engine, device) =
+otr_engine_set_device(engine, device_type, device_id) =
     ccall((:otr_engine_set_device, liboutrigger), Int32,
-        (Ptr{otr_engine}, otr_device),
-        engine, device)
+        (Ptr{otr_engine}, Int32, Int32),
+        engine, device_type, device_id)
 
 otr_param_options_init(options, size) =
     ccall((:otr_param_options_init, liboutrigger), Int32,

@@ -271,21 +271,22 @@ OTR_API int32_t otr_device_count(otr_context *context, int32_t device_type,
  * "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
  * "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
  * OTR_E_NOT_FOUND lists the names. Since: 0.1 */
-OTR_API int32_t otr_device_set_value(otr_context *context, otr_device device, const char *name,
-                                     double value) OTR_NOEXCEPT;
+OTR_API int32_t otr_device_set_value(otr_context *context, int32_t device_type, int32_t device_id,
+                                     const char *name, double value) OTR_NOEXCEPT;
 
 /* Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
  * more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1 */
-OTR_API int32_t otr_device_allocate(otr_context *context, otr_device device, size_t bytes,
-                                    void **out_data) OTR_NOEXCEPT;
+OTR_API int32_t otr_device_allocate(otr_context *context, int32_t device_type, int32_t device_id,
+                                    size_t bytes, void **out_data) OTR_NOEXCEPT;
 
 /* Gives memory of otr_device_allocate back, once the device has done what it was given before.
  * data may be NULL. Any thread. OTR_E_ARGUMENT: no live allocation of that device. Since: 0.1 */
-OTR_API int32_t otr_device_free(otr_context *context, otr_device device, void *data) OTR_NOEXCEPT;
+OTR_API int32_t otr_device_free(otr_context *context, int32_t device_type, int32_t device_id,
+                                void *data) OTR_NOEXCEPT;
 
 /* to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
- * one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
- * 0.1 */
+ * one). In the order of the default stream; returns when it is done. Work of other streams has to
+ * be over before. Any thread. Since: 0.1 */
 OTR_API int32_t otr_tensor_copy(otr_context *context, const otr_tensor *to,
                                 const otr_tensor *from) OTR_NOEXCEPT;
 
@@ -443,7 +444,8 @@ OTR_API int32_t otr_engine_create(otr_comm *comm, const char *config_json,
  * zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
  * was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
  * configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1 */
-OTR_API int32_t otr_engine_set_device(otr_engine *engine, otr_device device) OTR_NOEXCEPT;
+OTR_API int32_t otr_engine_set_device(otr_engine *engine, int32_t device_type,
+                                      int32_t device_id) OTR_NOEXCEPT;
 
 typedef struct otr_param_options {
   uint32_t struct_size;

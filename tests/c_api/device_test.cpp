@@ -266,13 +266,13 @@ TEST(DeviceStreams, DestroyWaitsForCopies) {
     const int64_t id = solo.engine.add("w", {1 << 18}, Values(1 << 18, 1));
     solo.engine.commit();
     const DeviceTensor grad(solo.context.get(), simulated(), Tensor::filled({1 << 18}, 1));
-    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0.1));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.1));
     {
       const Owned<otr_pass> pass = solo.engine.begin();
       EXPECT_OK(otr_pass_add_grad(pass.get(), id, &grad, nullptr));
     }
     solo.engine.reset();
-    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0));
   }
 }
 
@@ -294,12 +294,12 @@ TEST(DeviceStreams, AStepWaitsForWhoeverReadsTheWeights) {
     ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, &info, &weight));
     solo.pass({{id, {1, 1, 1, 1}}}, stream);
     Tensor seen = Tensor::filled({4}, 0);
-    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0.05));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.05));
     ASSERT_EQ(
         table.copy(device, seen.get().data, weight.data, 16, OTR_PLUGIN_DEVICE_TO_HOST, stream),
         OTR_OK);
     solo.engine.step();
-    EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "copy_latency", 0));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0));
     ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
     EXPECT_EQ(seen.values(), Values(4, 1));
     EXPECT_EQ(solo.engine.read(id), Values(4, 0.75));
@@ -366,7 +366,7 @@ TEST(DeviceEngine, LedgerIsTheEstimateInBothMemories) {
 TEST(DeviceFaults, TooLittleMemoryThereIsNamed) {
   DeviceSolo solo(on_stage(0));
   solo.engine.add("w", {1 << 16}, Values(1 << 16, 1));
-  EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "memory_bytes", 1 << 18));
+  EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "memory_bytes", 1 << 18));
   EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(solo.engine.get()), "simulated device 0",
                "bytes");
 }
@@ -381,7 +381,8 @@ TEST(DeviceFaults, ALostDeviceEndsTheEngineCleanly) {
       const int64_t id = solo.engine.add("w", {600}, Values(600, 1));
       solo.engine.commit();
       const DeviceTensor grad(solo.context.get(), simulated(), Tensor::filled({600}, 1));
-      EXPECT_OK(otr_device_set_value(solo.context.get(), simulated(), "fail_operation", operation));
+      EXPECT_OK(
+          otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_operation", operation));
       int32_t status = OTR_OK;
       {
         const Owned<otr_pass> pass = solo.engine.begin();

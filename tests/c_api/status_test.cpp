@@ -32,6 +32,7 @@ TEST(Status, EveryCodeHasItsName) {
                                              {OTR_E_HOST, "OTR_E_HOST"},
                                              {OTR_E_INTERRUPTED, "OTR_E_INTERRUPTED"},
                                              {OTR_E_LOSS_SCALE, "OTR_E_LOSS_SCALE"},
+                                             {OTR_E_DEVICE_FAULT, "OTR_E_DEVICE_FAULT"},
                                              {OTR_E_INTERNAL, "OTR_E_INTERNAL"}};
   for (int32_t status = -200; status <= 200; ++status) {
     const auto found = names.find(status);

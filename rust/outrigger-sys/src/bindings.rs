@@ -481,16 +481,16 @@ extern "C" {
     /// "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
     /// "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
     /// OTR_E_NOT_FOUND lists the names. Since: 0.1
-    pub fn otr_device_set_value(context: *mut otr_context, device: otr_device, name: *const c_char, value: f64) -> i32;
+    pub fn otr_device_set_value(context: *mut otr_context, device_type: i32, device_id: i32, name: *const c_char, value: f64) -> i32;
     /// Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
     /// more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1
-    pub fn otr_device_allocate(context: *mut otr_context, device: otr_device, bytes: usize, out_data: *mut *mut c_void) -> i32;
+    pub fn otr_device_allocate(context: *mut otr_context, device_type: i32, device_id: i32, bytes: usize, out_data: *mut *mut c_void) -> i32;
     /// Gives memory of otr_device_allocate back, once the device has done what it was given before.
     /// data may be NULL. Any thread. OTR_E_ARGUMENT: no live allocation of that device. Since: 0.1
-    pub fn otr_device_free(context: *mut otr_context, device: otr_device, data: *mut c_void) -> i32;
+    pub fn otr_device_free(context: *mut otr_context, device_type: i32, device_id: i32, data: *mut c_void) -> i32;
     /// to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
-    /// one). Returns when it is done; work of other streams has to be over before. Any thread. Since:
-    /// 0.1
+    /// one). In the order of the default stream; returns when it is done. Work of other streams has to
+    /// be over before. Any thread. Since: 0.1
     pub fn otr_tensor_copy(context: *mut otr_context, to: *const otr_tensor, from: *const otr_tensor) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_comm_options_init(options: *mut otr_comm_options, size: usize) -> i32;
@@ -552,7 +552,7 @@ extern "C" {
     /// zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
     /// was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
     /// configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1
-    pub fn otr_engine_set_device(engine: *mut otr_engine, device: otr_device) -> i32;
+    pub fn otr_engine_set_device(engine: *mut otr_engine, device_type: i32, device_id: i32) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_param_options_init(options: *mut otr_param_options, size: usize) -> i32;
     /// Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
