@@ -397,7 +397,7 @@ TEST(DeviceFaults, ALostDeviceEndsTheEngineCleanly) {
       ++noticed;
       ASSERT_LT(operation, 1000);
     }
-    EXPECT_GE(noticed, 3);
+    EXPECT_GE(noticed, 2);  // offloaded: a copy to the host, a copy back
   }
 }
 
@@ -417,18 +417,18 @@ TEST(DeviceFaults, OtherRanksAreTold) {
           EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 1, "fail_operation", 2));
         }
         int32_t status = OTR_OK;
+        std::string text;
         {
           const DeviceTensor grad(context.get(), simulated(rank), Tensor::filled({600}, 1));
           const Owned<otr_pass> pass = engine.begin();
           status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
           if (status == OTR_OK) status = otr_pass_end(pass.get());
           if (status == OTR_OK) status = otr_engine_step(engine.get(), nullptr);
+          text = otr_last_error_message();
         }
         const std::lock_guard lock(mutex);
         statuses[rank] = status;
-        EXPECT_NE(std::string(otr_last_error_message()).find("simulated device 1"),
-                  std::string::npos)
-            << otr_last_error_message();
+        EXPECT_NE(text.find("simulated device 1"), std::string::npos) << text;
       },
       20, "simulated");
   EXPECT_EQ(statuses[1], OTR_E_DEVICE_FAULT);

@@ -194,7 +194,7 @@ impl Engine {
         let struct_size = size_of::<otr_memory_entry>() as u32;
         let empty = otr_memory_entry {
             struct_size,
-            reserved0: 0,
+            device_type: 0,
             purpose: ptr::null(),
             resident_bytes: 0,
             peak_bytes: 0,
