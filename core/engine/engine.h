@@ -9,6 +9,8 @@
 //   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible
 //   values.cpp   reading and writing parameters, states and gradients
+//   health.cpp   what a call requires, and what becomes of the engine after a failure
+//   on_device.cpp  parameters and gradients on a device
 #pragma once
 
 #include <array>

@@ -118,28 +118,6 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   write_tensor(view, scaled.data(), Format::float32);
 }
 
-void Engine::read_tensor(const tensor::View& from, float* values) {
-  if (from.on_host) {
-    tensor::read(values, Format::float32, from);
-    return;
-  }
-  const Block wide(ledger_, Purpose::windows, from.count * 4, device_.get());
-  device_->read(wide.data(), Format::float32, from, 1, device_->own_stream());
-  download(*device_, values, wide.data(), from.count * 4);
-}
-
-void Engine::write_tensor(const tensor::View& to, const void* values, Format format) {
-  if (to.on_host) {
-    tensor::write(to, values, format);
-    return;
-  }
-  const int64_t bytes = bytes_of(to.count, format);
-  const Block there(ledger_, Purpose::windows, bytes, device_.get());
-  device_->upload(there.data(), values, static_cast<size_t>(bytes), device_->own_stream());
-  device_->write(to, there.data(), format, device_->own_stream());
-  device_->synchronize(device_->own_stream());
-}
-
 // A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
 std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model_.at(root);
@@ -157,23 +135,6 @@ std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
 // Writes the piece's float32 values.
 void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
   put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);
-}
-
-// A device's memory = values / factor, by way of host memory of the same format.
-void Engine::put(device::Device& device, void* to, Format format, const float* values,
-                 int64_t count, double factor) {
-  const bool direct = device.is_host();
-  const Block rounded(ledger_, Purpose::windows, direct ? 0 : bytes_of(count, format));
-  void* const target = direct ? to : rounded.data();
-  const auto inverse = static_cast<float>(1 / factor);
-  if (inverse == 1) {
-    kernels::convert(target, format, values, Format::float32, count);
-  } else {
-    kernels::scale(target, format, values, Format::float32, inverse, count);
-  }
-  if (direct) return;
-  device.upload(to, target, static_cast<size_t>(bytes_of(count, format)), device.own_stream());
-  device.synchronize(device.own_stream());
 }
 
 // The same for a weight: the master, and the published value beside it.

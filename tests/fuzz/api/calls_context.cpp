@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts, and what needs no handle.
+#include <atomic>
+
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -9,6 +11,11 @@ void swallow(int32_t level, const char* text, void* user_data) {
   if (level < OTR_LOG_ERROR || level > OTR_LOG_DEBUG || text == nullptr || user_data == nullptr) {
     broken("the log callback got what it should not");
   }
+}
+
+// Now and then the host wants a wait to end.
+int32_t wants_to_end(void* asked) {
+  return static_cast<std::atomic<int32_t>*>(asked)->fetch_add(1) % 8 == 7 ? 1 : 0;
 }
 
 void create(Rank& rank, Bytes& bytes) {
@@ -22,6 +29,11 @@ void create(Rank& rank, Bytes& bytes) {
   if (bytes.one_in(2)) {
     options.log_callback = swallow;
     options.log_user_data = &user_data;
+  }
+  if (bytes.one_in(8)) {
+    static std::atomic<int32_t> asked;
+    options.interrupt_callback = wants_to_end;
+    options.interrupt_user_data = &asked;
   }
   if (bytes.one_in(16)) options.workers = bytes.one_in(2) ? -1 : INT32_MAX;
   if (bytes.one_in(32)) options.mistake_size(bytes);
@@ -86,12 +98,20 @@ void config_check(Rank& rank, Bytes& bytes) {
        bytes.one_in(32) ? nullptr : &size);
 }
 
+void machine_info(Rank& rank, Bytes& bytes) {
+  std::vector<char> buffer(bytes.one_in(2) ? 65536 : bytes.byte());
+  size_t size = buffer.size();
+  CALL(rank, otr_machine_info, buffer.empty() || bytes.one_in(16) ? nullptr : buffer.data(),
+       bytes.one_in(32) ? nullptr : &size);
+}
+
 constexpr Call kCalls[] = {{"context create", Scope::local, 6, create},
                            {"context destroy", Scope::local, 2, destroy},
                            {"struct init", Scope::local, 1, structs},
                            {"tensor init", Scope::local, 1, tensor},
                            {"static texts", Scope::local, 1, static_texts},
-                           {"config check", Scope::local, 1, config_check}};
+                           {"config check", Scope::local, 1, config_check},
+                           {"machine info", Scope::local, 1, machine_info}};
 
 }  // namespace
 

@@ -72,6 +72,31 @@ void step_engine(Rank& rank, Bytes& bytes, otr_engine* engine) {
 
 void step(Rank& rank, Bytes& bytes) { step_engine(rank, bytes, rank.engines.pick(bytes).handle); }
 
+// The step beside the rank: asked for at once, after a while, or given up with its engine.
+void pending_step(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const bool gives_up = bytes.one_in(8), begins_twice = bytes.one_in(8);
+  const double seconds = bytes.one_in(2) ? 0 : 0.01;
+  const bool begun = CALL(rank, otr_engine_step_begin, place.handle) == OTR_OK;
+  if (begins_twice) CALL(rank, otr_engine_step_begin, place.handle);
+  if (gives_up) {
+    rank.drop(place);
+    return;
+  }
+  otr_step_report report = draw_report(bytes);
+  report.outcome = OTR_STEP_PENDING;
+  int32_t status = OTR_OK;
+  while (begun && status == OTR_OK && report.outcome == OTR_STEP_PENDING) {
+    Out<int64_t> count;
+    CALL(rank, otr_engine_live_children, place.handle, count);
+    status = CALL(rank, otr_engine_report, place.handle, seconds, &report);
+  }
+  if (begun && status == OTR_OK) expect_sensible(report);
+  // An ABI mistake leaves the step pending: it is waited for.
+  report = OTR_STEP_REPORT_INIT;
+  CALL(rank, otr_engine_report, place.handle, -1.0, bytes.one_in(4) ? nullptr : &report);
+}
+
 void reduce(Rank& rank, Bytes& bytes) {
   otr_engine* engine = rank.engines.pick(bytes).handle;
   otr_step_report report = draw_report(bytes);
@@ -142,6 +167,7 @@ void window(Rank& rank, Bytes& bytes) {
 }
 
 constexpr Call kCalls[] = {{"step", Scope::collective, 6, step},
+                           {"pending step", Scope::collective, 4, pending_step},
                            {"reduce", Scope::collective, 3, reduce},
                            {"micro-batch", Scope::collective, 14, micro_batch},
                            {"step many", Scope::collective, 4, step_many},
