@@ -65,8 +65,8 @@ int32_t otr_engine_release(otr_engine* engine, const int64_t* ids, int64_t count
                            const otr_call_info* info) noexcept {
   return guard([&] {
     const auto& e = get(engine, "engine");
-    read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
-    e->release(ids, required_count(count, ids, "ids"));
+    const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
+    e->release(ids, required_count(count, ids, "ids"), read.stream);
   });
 }
 

@@ -177,8 +177,9 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
              [&] { gather_->acquire(ids, count, as_float32, out); });
 }
 
-void Engine::release(const int64_t* ids, int64_t count) {
+void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
   require(State::committed, "otr_engine_release");
+  note_stream(stream);
   gather_->release(ids, count);
 }
 
@@ -190,6 +191,7 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {
   require_healthy("otr_engine_set_group_value");
+  hyperparameters_set_ = true;
   if (!group.empty()) {
     config::set_hyperparameter(groups_[static_cast<size_t>(model_.group_of(group))], name, value);
     return;

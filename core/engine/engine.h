@@ -97,7 +97,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
   void acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
                otr_tensor* out);
-  void release(const int64_t* ids, int64_t count);
+  void release(const int64_t* ids, int64_t count, device::Stream stream);
   void prefetch(const int64_t* ids, int64_t count);
   void read_value(int64_t id, int32_t value, const otr_tensor& out);
   void write_value(int64_t id, int32_t value, const otr_tensor& source);
@@ -180,6 +180,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_writable(int32_t value, const char* call) const;
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
   void write_piece(const Place& place, const layout::Piece& piece, const float* values);
+  void copy_value(int64_t id, int32_t value, const otr_tensor& out);
   void access_local(int64_t id, int32_t value, const otr_tensor& t, bool write, const char* call);
   void put(device::Device& device, void* to, kernels::Format format, const float* values,
            int64_t count, double factor);
@@ -249,6 +250,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<kernels::RandomStream> streams_;  // by root
   std::vector<int64_t> updates_;                // updates of each root so far
 
+  bool hyperparameters_set_ = false;
   std::mutex stream_mutex_;
   std::set<device::Stream> callers_streams_;  // of this window; guarded by stream_mutex_
   std::atomic<int64_t> open_passes_{0};

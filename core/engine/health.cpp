@@ -78,7 +78,9 @@ void Engine::require_no_pass(const char* call) const {
 
 void Engine::poison(const Error& error) noexcept {
   // The other ranks cannot know of this one's device: they are told.
-  if (error.status() == OTR_E_DEVICE_FAULT && control_) control_->abort(error.what());
+  const bool of_device =
+      error.status() == OTR_E_DEVICE_FAULT || (device_ && error.status() == OTR_E_OUT_OF_MEMORY);
+  if (of_device && control_) control_->abort(error.what());
   const std::lock_guard lock(failure_mutex_);
   if (!failure_) failure_ = error;
 }

@@ -127,7 +127,15 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     if (skip && d.skip == OTR_SKIP_NONE) d.skip = OTR_SKIP_JOINT;
     d.norm = norm;
     d.clip = skip ? 1 : optimizer::clip_coefficient(norm, clip);
-    e.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
+    try {
+      e.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
+    } catch (const std::exception& error) {
+      // All or nothing: the others have stepped, or wait to, and this one cannot any more.
+      const Error joint_failure(
+          OTR_E_POISONED, fmt::format("the joint step failed in engine {}: {}", i, error.what()));
+      for (Engine* other : engines) other->poison(joint_failure);
+      throw;
+    }
   }
 }
 

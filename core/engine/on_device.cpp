@@ -18,6 +18,11 @@ constexpr device::Stream kDefault = 0;
 
 void Engine::set_device(const otr_device& device) {
   require(State::declared, "otr_engine_set_device");
+  if (hyperparameters_set_) {
+    fail(OTR_E_STATE,
+         "otr_engine_set_device: a hyperparameter was set already; choose the device right after "
+         "otr_engine_create");
+  }
   if (model_.size() > 0) {
     fail(OTR_E_STATE,
          "otr_engine_set_device: {} parameters are declared already; choose the device before the "
@@ -36,6 +41,8 @@ void Engine::set_device(const otr_device& device) {
 void Engine::note_stream(device::Stream stream) {
   if (!device_) return;
   const std::lock_guard lock(stream_mutex_);
+  if (callers_streams_.contains(stream)) return;
+  static_cast<void>(device_->record(stream));  // throws for a stream that there is not
   callers_streams_.insert(stream);
 }
 

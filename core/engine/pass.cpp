@@ -112,9 +112,11 @@ void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
   }
   const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4,
                              &front());
-  front().read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_),
-               stream_);
-  front().write(target, values.data(), kernels::Format::float32, stream_);
+  engine_->on_device([&] {
+    front().read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_),
+                 stream_);
+    front().write(target, values.data(), kernels::Format::float32, stream_);
+  });
 }
 
 const layout::Parameter& Pass::target(int64_t id) const {
@@ -138,7 +140,8 @@ otr_tensor Pass::slot(int64_t id) {
   const std::shared_lock lock(mutex_);
   require_open("otr_pass_get_slot");
   const layout::Parameter& root = target(id);
-  void* place = root.count == 0 ? nullptr : sink_->slot(root.root);
+  void* place = nullptr;
+  if (root.count > 0) engine_->on_device([&] { place = sink_->slot(root.root); });
   return tensor::make(place, engine_->config_.compute, engine_->model_.at(id).shape, front().id());
 }
 

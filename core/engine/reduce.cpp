@@ -54,6 +54,10 @@ void Reducer::deposit(void* destination, Format to, bool first, const Gradient& 
   const tensor::View& grad = gradient.view;
   const Format format = compute();
   Block kept;
+  if (!in_flight.kept.empty()) {  // of an earlier contribution: scratch does not pile up
+    front().synchronize(in_flight.ready);
+    in_flight.kept.clear();
+  }
   if (!context_.devices.offloaded()) {
     device::Device& device = back();
     device.wait(gradient.stream, in_flight.ready);

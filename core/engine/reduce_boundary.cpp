@@ -71,9 +71,11 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
     entry.in_flight.ready = rescale(slot.data, gradient);
     take_back(entry, root, true);
   } else if (entry.lent) {
-    const bool first = !entry.waiting;
-    if (first) entry.waiting = scratch_for(root, back());
-    deposit(entry.waiting.data(), format_, first, gradient, entry.waiting_in_flight);
+    memory::Block made;  // what fails leaves the entry as it was
+    if (!entry.waiting) made = scratch_for(root, back());
+    deposit(made ? made.data() : entry.waiting.data(), format_, static_cast<bool>(made), gradient,
+            entry.waiting_in_flight);
+    if (made) entry.waiting = std::move(made);
   } else {
     deposit(at(context_.layout->place(root).flat), format_, !entry.filled, gradient,
             entry.in_flight);

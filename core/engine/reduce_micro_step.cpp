@@ -130,15 +130,18 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     const std::lock_guard lock(entry.mutex);
     const bool is_slot = gradient.view.data == entry.slot;
     if (is_slot) check_slot(root, gradient.view);
-    ++entry.contributions;
-    const bool late = entry.contributions > parameter.contributions;
+    // What fails leaves the entry as it was.
+    const bool late = entry.contributions >= parameter.contributions;
     if (late) {
-      const bool first = !entry.late;
-      if (first) entry.late = scratch_for(root, back());
-      deposit(entry.late.data(), compute_, first, gradient, entry.late_in_flight);
+      memory::Block made;
+      if (!entry.late) made = scratch_for(root, back());
+      deposit(made ? made.data() : entry.late.data(), compute_, static_cast<bool>(made), gradient,
+              entry.late_in_flight);
+      if (made) entry.late = std::move(made);
     } else {
       take(pass, entry, root, gradient, is_slot);
     }
+    ++entry.contributions;
     if (is_slot) {
       entry.slot = nullptr;
       InFlight& in_flight = late ? entry.late_in_flight : entry.in_flight;
@@ -166,12 +169,15 @@ void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const 
   } else {
     // A slot in the buffer may be out: then the buffer is not ours to write.
     const bool taken = entry.slot != nullptr && !entry.slot_scratch;
-    entry.value = taken ? nullptr : free_place(pass, root);
-    if (entry.value == nullptr) {
-      entry.scratch = scratch_for(root, back());
-      entry.value = entry.scratch.data();
+    std::byte* place = taken ? nullptr : free_place(pass, root);
+    memory::Block made;
+    if (place == nullptr) {
+      made = scratch_for(root, back());
+      place = made.data();
     }
-    deposit(entry.value, compute_, true, gradient, entry.in_flight);
+    deposit(place, compute_, true, gradient, entry.in_flight);
+    entry.value = place;
+    entry.scratch = std::move(made);
   }
 }
 

@@ -199,6 +199,9 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report_decision(report, decision);
   report_counts(report);  // the loss scale of this window
   bool scalable = true;
+  // Between otr_engine_reduce and the step parameters may have been acquired.
+  await_streams();
+  gather_->end_all();
   if (decision.skip == OTR_SKIP_NONE) {
     const kernels::UpdateCount counts = publish(update(decision));
     report.updates = counts.updates;

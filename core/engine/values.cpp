@@ -80,6 +80,10 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
 }
 
 void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
+  on_device([&] { copy_value(id, value, out); });
+}
+
+void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_parameter_read");
   const layout::Parameter& root = model_.root(id);
   const tensor::View view = view_for(model_.at(id), out, "output tensor", device());
@@ -96,8 +100,8 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   const std::byte* from = here;
   Block whole, on_host;
   if (here == nullptr) {
-    whole = Block(ledger_, Purpose::windows, bytes, place.device);
     collective("otr_engine_parameter_read", Again::at_first, [&] {
+      whole = Block(ledger_, Purpose::windows, bytes, place.device);
       gather_pieces(*control_, *place.device, layout_->owners(model_, root.root),
                     kernels::size_of(place.format), place.at, whole.data(), "read a parameter");
     });
@@ -170,7 +174,9 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   const tensor::View view = view_for(model_.at(id), source, "new value", device());
   if (root.count == 0) return;
   const Block values(ledger_, Purpose::windows, root.count * 4);
-  if (control_->rank() == 0) read_tensor(view, reinterpret_cast<float*>(values.data()));
+  if (control_->rank() == 0) {
+    on_device([&] { read_tensor(view, reinterpret_cast<float*>(values.data())); });
+  }
   collective(kCall, Again::at_first, [&] {
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
                         "write a parameter");

@@ -26,8 +26,8 @@ Device::Device(int32_t id) : id_(id), memory_(kMemory) {
 Device::~Device() { streams_.clear(); }
 
 void Device::set_value(const std::string& name, double value) {
-  if (!(value >= 0)) {
-    fail(OTR_E_ARGUMENT, name + " = " + std::to_string(value) + "; legal is 0 or more");
+  if (!(value >= 0 && value <= 0x1p53)) {
+    fail(OTR_E_ARGUMENT, name + " = " + std::to_string(value) + "; legal is 0 to 2^53");
   }
   if (name == "copy_bytes_per_second") {
     copy_bytes_per_second_ = value;

@@ -62,7 +62,8 @@ void* Memory::allocate(size_t bytes) {
 
 bool Memory::release(void* data) {
   const std::lock_guard lock(mutex_);
-  const auto found = used_.find(static_cast<size_t>(static_cast<std::byte*>(data) - outside_));
+  const auto found =
+      used_.find(reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(outside_));
   if (found == used_.end()) return false;
   used_bytes_ -= found->second;
   used_.erase(found);
@@ -70,12 +71,15 @@ bool Memory::release(void* data) {
 }
 
 std::byte* Memory::inside(const void* data, size_t bytes) const {
-  const auto at = static_cast<size_t>(static_cast<const std::byte*>(data) - outside_);
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const auto begin = reinterpret_cast<uintptr_t>(outside_);
+  if (address < begin || address - begin >= capacity_) return nullptr;
+  const size_t at = address - begin;
   const std::lock_guard lock(mutex_);
   auto after = used_.upper_bound(at);
   if (after == used_.begin()) return nullptr;
   const auto& [offset, size] = *--after;
-  return at + bytes <= offset + size ? inside_ + at : nullptr;
+  return bytes <= offset + size - at && at < offset + size ? inside_ + at : nullptr;
 }
 
 size_t Memory::free_bytes() const {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin's table: C functions over simulated devices, which all contexts of a process share.
+#include <unistd.h>
+
 #include <array>
 #include <exception>
 #include <new>
@@ -42,6 +44,7 @@ int32_t guard(const Body& body) noexcept {
 // Never destroyed: a device may be closed while the process ends.
 struct Registry {
   std::mutex mutex;
+  pid_t process = getpid();
   std::array<std::weak_ptr<Device>, kDevices> devices;
 };
 Registry& registry() {
@@ -65,6 +68,11 @@ int32_t open(int32_t id, otr_plugin_device** out) {
                                                      std::to_string(kDevices - 1));
     }
     const std::lock_guard lock(registry().mutex);
+    if (registry().process !=
+        getpid()) {  // a forked child has its parent's devices without threads
+      registry().process = getpid();
+      registry().devices = {};
+    }
     std::weak_ptr<Device>& known = registry().devices.at(static_cast<size_t>(id));
     std::shared_ptr<Device> device = known.lock();
     if (!device) known = device = std::make_shared<Device>(id);

@@ -3,8 +3,6 @@
 // business (tests/engine/matrix_test.cpp).
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "device_support.h"
 
@@ -308,7 +306,7 @@ TEST(DeviceStreams, AStepWaitsForWhoeverReadsTheWeights) {
   }
 }
 
-// ---- Memory's accounts, and faults ----
+// ---- Memory's accounts ----
 
 TEST(DeviceEngine, LedgerIsTheEstimateInBothMemories) {
   for (const char* precision : {"float32", "bf16", "bf16_states"}) {
@@ -361,78 +359,6 @@ TEST(DeviceEngine, LedgerIsTheEstimateInBothMemories) {
       }
     }
   }
-}
-
-TEST(DeviceFaults, TooLittleMemoryThereIsNamed) {
-  DeviceSolo solo(on_stage(0));
-  solo.engine.add("w", {1 << 16}, Values(1 << 16, 1));
-  EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "memory_bytes", 1 << 18));
-  EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(solo.engine.get()), "simulated device 0",
-               "bytes");
-}
-
-// Each operation of a whole window in turn is the one that the device loses: the call that notices
-// says so, the engine is poisoned, nothing hangs and nothing crashes.
-TEST(DeviceFaults, ALostDeviceEndsTheEngineCleanly) {
-  for (const char* extra : {"", R"(, "offload_optimizer": {"device": "cpu"})"}) {
-    int noticed = 0;
-    for (int operation = 1;; ++operation) {
-      DeviceSolo solo(on_stage(2, extra));
-      const int64_t id = solo.engine.add("w", {600}, Values(600, 1));
-      solo.engine.commit();
-      const DeviceTensor grad(solo.context.get(), simulated(), Tensor::filled({600}, 1));
-      EXPECT_OK(
-          otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_operation", operation));
-      int32_t status = OTR_OK;
-      {
-        const Owned<otr_pass> pass = solo.engine.begin();
-        status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
-        if (status == OTR_OK) status = otr_pass_end(pass.get());
-      }
-      if (status == OTR_OK) status = otr_engine_step(solo.engine.get(), nullptr);
-      if (status == OTR_OK) break;  // the window has fewer operations
-      EXPECT_EQ(status, OTR_E_DEVICE_FAULT) << otr_last_error_message();
-      EXPECT_NE(std::string(otr_last_error_message()).find("lost"), std::string::npos);
-      EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(solo.engine.get(), nullptr), "lost");
-      ++noticed;
-      ASSERT_LT(operation, 1000);
-    }
-    EXPECT_GE(noticed, 2);  // offloaded: a copy to the host, a copy back
-  }
-}
-
-// The rank whose device is lost tells the others, at once.
-TEST(DeviceFaults, OtherRanksAreTold) {
-  std::map<int32_t, int32_t> statuses;
-  std::mutex mutex;
-  run_ranks(
-      2,
-      [&](int32_t rank, otr_comm* comm) {
-        Engine engine(comm, on_stage(2));
-        ASSERT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
-        const int64_t id = engine.add("w", {600}, Values(600, 1));
-        engine.commit();
-        const auto context = device_context();
-        if (rank == 1) {
-          EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 1, "fail_operation", 2));
-        }
-        int32_t status = OTR_OK;
-        std::string text;
-        {
-          const DeviceTensor grad(context.get(), simulated(rank), Tensor::filled({600}, 1));
-          const Owned<otr_pass> pass = engine.begin();
-          status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
-          if (status == OTR_OK) status = otr_pass_end(pass.get());
-          if (status == OTR_OK) status = otr_engine_step(engine.get(), nullptr);
-          text = otr_last_error_message();
-        }
-        const std::lock_guard lock(mutex);
-        statuses[rank] = status;
-        EXPECT_NE(text.find("simulated device 1"), std::string::npos) << text;
-      },
-      20, "simulated");
-  EXPECT_EQ(statuses[1], OTR_E_DEVICE_FAULT);
-  EXPECT_EQ(statuses[0], OTR_E_ABORTED);
 }
 
 }  // namespace
