@@ -12,6 +12,7 @@
 
 #include "core/comm/operation.h"
 #include "core/comm/region.h"
+#include "core/comm/verdict.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
 
@@ -98,9 +99,7 @@ class CustomCommunicator final : public Communicator {
   void barrier(std::string_view label) override { begin(OperationKind::barrier, 0, label); }
 
   void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
-    if (root < 0 || root >= size()) {
-      fail(OTR_E_ARGUMENT, "broadcast '{}': root {} is outside 0..{}", label, root, size() - 1);
-    }
+    require_root(label, root, size());
     begin(OperationKind::broadcast, data.size(), label, root);
     if (data.empty() || size() == 1) return;
     if (table_.broadcast != nullptr) {
@@ -116,10 +115,7 @@ class CustomCommunicator final : public Communicator {
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                   std::string_view label) override {
-    if (all.size() != mine.size() * static_cast<size_t>(size())) {
-      fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label,
-           all.size(), size(), mine.size());
-    }
+    require_room(label, mine.size(), all.size(), size());
     begin(OperationKind::all_gather, mine.size(), label);
     if (mine.empty()) return;
     call("all_gather",
@@ -190,26 +186,12 @@ class CustomCommunicator final : public Communicator {
     }
   }
   void check() const override {
-    if (current_process() != process_) {
-      fail(OTR_E_STATE,
-           "this communicator belongs to process {} and this is its forked child {}; create one "
-           "after the fork",
-           process_, current_process());
-    }
+    require_process(process_);
     fate_->check();
     if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank());
   }
 
  private:
-  struct Verdict {
-    int32_t status = OTR_OK;
-    char text[252] = {};
-    void set(int32_t code, const char* what) {
-      status = code;
-      std::strncpy(text, what, sizeof text - 1);
-    }
-  };
-
   // All ranks tell what they are about to do; a difference ends the group everywhere.
   void begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root = 0,
              uint64_t offset = 0) {
@@ -299,8 +281,7 @@ class CustomCommunicator final : public Communicator {
            [&] { return table_.all_gather(table_.user_data, &mine, sizeof mine, all.data()); });
     }
     for (size_t r = 0; r < all.size(); ++r) {
-      if (all[r].status == OTR_OK) continue;
-      throw Error(all[r].status, fmt::format("{} on rank {}: {}", current_.text(), r, all[r].text));
+      all[r].require(current_.text(), static_cast<int32_t>(r));
     }
   }
 

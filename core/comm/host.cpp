@@ -42,12 +42,7 @@ HostCommunicator::~HostCommunicator() {
 }
 
 void HostCommunicator::require_usable() const {
-  if (current_process() != member_->process) {
-    fail(OTR_E_STATE,
-         "this communicator belongs to process {} and this is its forked child {}; create one "
-         "after the fork",
-         member_->process, current_process());
-  }
+  require_process(member_->process);
   member_->failures.check();
   if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank_);
 }
@@ -138,9 +133,7 @@ void HostCommunicator::barrier(std::string_view label) {
 
 void HostCommunicator::broadcast(std::span<std::byte> data, int32_t root, std::string_view label) {
   require_usable();
-  if (root < 0 || root >= world_) {
-    fail(OTR_E_ARGUMENT, "broadcast '{}': root {} is outside 0..{}", label, root, world_ - 1);
-  }
+  require_root(label, root, world_);
   const size_t chunk = world_ == 1 ? data.size() : ChannelBlock::staging_bytes(world_);
   size_t done = 0;
   do {
@@ -160,11 +153,7 @@ void HostCommunicator::broadcast(std::span<std::byte> data, int32_t root, std::s
 void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                                   std::string_view label) {
   require_usable();
-  if (all.size() / static_cast<size_t>(world_) != mine.size() ||
-      all.size() % static_cast<size_t>(world_) != 0) {
-    fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label,
-         all.size(), world_, mine.size());
-  }
+  require_room(label, mine.size(), all.size(), world_);
   const size_t chunk = world_ == 1 ? mine.size() : ChannelBlock::staging_bytes(world_);
   size_t done = 0;
   do {

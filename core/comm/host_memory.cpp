@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostCommunicator: what needs new memory on all ranks, windows and duplicates.
-#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "core/comm/host.h"
 #include "core/comm/host_window.h"
-#include "core/context/error.h"
+#include "core/comm/verdict.h"
 
 namespace outrigger::comm {
 
@@ -50,21 +49,15 @@ std::shared_ptr<Region> HostCommunicator::share_region(
 }
 
 void HostCommunicator::agree_on(int32_t status, std::string_view trouble) {
-  struct Verdict {
-    int32_t status;
-    char text[508];
-  } verdict{};
-  verdict.status = status;
-  std::copy_n(trouble.data(), std::min(trouble.size(), sizeof(verdict.text) - 1), verdict.text);
+  Verdict verdict;
+  verdict.set(status, trouble);
   if (world_ > 1) {
     std::memcpy(staging(rank_, step_ + 1), &verdict, sizeof(verdict));
     step();
   }
   for (int32_t r = 0; r < world_; r++) {
     if (world_ > 1) std::memcpy(&verdict, staging(r, step_), sizeof(verdict));
-    if (verdict.status == OTR_OK) continue;
-    fail(verdict.status, "{} failed on rank {}: {}", current_.text(), r,
-         std::string_view(verdict.text, strnlen(verdict.text, sizeof(verdict.text))));
+    verdict.require(current_.text() + " failed", r);
   }
 }
 

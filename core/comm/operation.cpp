@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/context/error.h"
+#include "core/context/process.h"
+
 namespace outrigger::comm {
 
 void Operation::set_label(std::string_view text) {
@@ -58,6 +61,26 @@ std::string disagreement(uint64_t number, std::string_view name, const Operation
       "ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks must "
       "make the same calls in the same order",
       number, name, first.text(), rank, other.text());
+}
+
+void require_process(pid_t made_by) {
+  if (current_process() == made_by) return;
+  fail(OTR_E_STATE,
+       "this communicator belongs to process {} and this is its forked child {}; create one "
+       "after the fork",
+       made_by, current_process());
+}
+
+void require_root(std::string_view label, int32_t root, int32_t world) {
+  if (root >= 0 && root < world) return;
+  fail(OTR_E_ARGUMENT, "broadcast '{}': root {} is outside 0..{}", label, root, world - 1);
+}
+
+void require_room(std::string_view label, size_t mine, size_t all, int32_t world) {
+  const auto ranks = static_cast<size_t>(world);
+  if (all / ranks == mine && all % ranks == 0) return;
+  fail(OTR_E_ARGUMENT, "all_gather '{}': the result has {} bytes, {} ranks give {} each", label,
+       all, world, mine);
 }
 
 void PostedOperation::store(const Operation& operation) {

@@ -2,6 +2,8 @@
 // What a rank says it is about to do, so that the others can tell a mismatch before any data moves.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -44,6 +46,12 @@ struct Operation {
 [[nodiscard]] std::string disagreement(uint64_t number, std::string_view name,
                                        const Operation& first, int64_t rank,
                                        const Operation& other);
+
+// What every provider refuses alike.
+// Throws OTR_E_STATE in a forked child of the process that made the communicator.
+void require_process(pid_t made_by);
+void require_root(std::string_view label, int32_t root, int32_t world);
+void require_room(std::string_view label, size_t mine, size_t all, int32_t world);  // all_gather
 
 // An Operation in shared memory. Reading while the owner writes is allowed (for diagnostics): words
 // are atomic, so the worst is a mixture of two operations.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/staged.h"
 
-#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "core/comm/gather_values.h"
+#include "core/comm/verdict.h"
 #include "core/context/error.h"
 
 namespace outrigger::comm {
@@ -90,8 +90,7 @@ class Staged final : public Communicator {
       return 0;
     }
     std::byte* staged = next_staging(label);
-    device_.download(staged, from, slice_bytes * slices.size(), device_.own_stream());
-    device_.synchronize(device_.own_stream());
+    device_.download_now(staged, from, slice_bytes * slices.size());
     ticket_ = host_->reduce_scatter(
         *staging_, 0, slice_bytes,
         [&](std::span<const void* const> on_host) {
@@ -118,11 +117,9 @@ class Staged final : public Communicator {
     std::byte* all = window.block(rank()) + offset;
     std::byte* staged = next_staging(label);
     const size_t mine = static_cast<size_t>(rank()) * slice_bytes;
-    device_.download(staged + mine, all + mine, slice_bytes, device_.own_stream());
-    device_.synchronize(device_.own_stream());
+    device_.download_now(staged + mine, all + mine, slice_bytes);
     host_->all_gather_window(*staging_, 0, slice_bytes, label);
-    device_.upload(all, staged, slice_bytes * static_cast<size_t>(size()), device_.own_stream());
-    device_.synchronize(device_.own_stream());
+    device_.upload_now(all, staged, slice_bytes * static_cast<size_t>(size()));
   }
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
@@ -145,21 +142,16 @@ class Staged final : public Communicator {
 
   // On all ranks, or on none.
   std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) {
-    struct Verdict {
-      int32_t status;
-      char text[252];
-    } mine{OTR_OK, {}};
+    Verdict mine;
     std::shared_ptr<Window> window;
     try {
       window = std::make_shared<DeviceWindow>(device_, rank(), bytes);
     } catch (const Error& error) {
-      mine.status = error.status();
-      std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
+      mine.set(error.status(), error.what());
     }
     const auto all = gather_values(*host_, std::vector{mine}, label);
     for (size_t r = 0; r < all.size(); ++r) {
-      if (all[r].status != OTR_OK)
-        fail(all[r].status, "'{}' on rank {}: {}", label, r, all[r].text);
+      all[r].require(fmt::format("'{}'", label), static_cast<int32_t>(r));
     }
     return window;
   }

@@ -70,6 +70,16 @@ class Device {
   virtual void copy(void* to, const void* from, size_t bytes, Stream stream) = 0;
   virtual void zero(void* data, size_t bytes, Stream stream) = 0;
 
+  // The same two, done when they return.
+  void download_now(void* host, const void* from, size_t bytes) {
+    download(host, from, bytes, own_stream());
+    synchronize(own_stream());
+  }
+  void upload_now(void* to, const void* host, size_t bytes) {
+    upload(to, host, bytes, own_stream());
+    synchronize(own_stream());
+  }
+
   // Row-major `to` ← view × factor, and view ← row-major `from`, as in tensor.h.
   virtual void read(void* to, Format to_format, const tensor::View& from, float factor,
                     Stream stream) = 0;

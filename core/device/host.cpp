@@ -9,20 +9,17 @@
 #include <vector>
 
 #include "core/context/error.h"
+#include "kernels/adam_part.h"
 #include "kernels/fold_origin.h"
 
 namespace outrigger::device {
 namespace {
 
+using kernels::advance;
+
 constexpr size_t kOwnPages = size_t{1} << 20;
 constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
-
-template <typename T>
-T* advance(T* data, int64_t elements, Format format) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  return static_cast<Byte*>(data) + elements * static_cast<int64_t>(kernels::size_of(format));
-}
 
 }  // namespace
 
@@ -155,15 +152,8 @@ kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
   std::vector<kernels::UpdateCount> counts(threads());
   run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
     const Part& task = tasks[static_cast<size_t>(index)];
-    kernels::Adam a = *task.piece;
-    a.grad = advance(a.grad, task.first, a.grad_format);
-    a.weight = advance(a.weight, task.first, a.weight_format);
-    a.exp_avg = advance(a.exp_avg, task.first, a.exp_avg_format);
-    a.exp_avg_sq = advance(a.exp_avg_sq, task.first, a.exp_avg_sq_format);
-    if (a.published != nullptr) a.published = advance(a.published, task.first, a.published_format);
-    a.count = std::min(kChunk, a.count - task.first);
-    a.random.first_element += static_cast<uint64_t>(task.first);
-    const kernels::UpdateCount count = kernels::adam(a);
+    const int64_t n = std::min(kChunk, task.piece->count - task.first);
+    const kernels::UpdateCount count = kernels::adam(kernels::part_of(*task.piece, task.first, n));
     counts[static_cast<size_t>(worker)].updates += count.updates;
     counts[static_cast<size_t>(worker)].vanished += count.vanished;
   });

@@ -126,6 +126,11 @@ void Engine::finalize() {
   if (pending_) pending_->stop();
   const std::unique_lock lock(life_mutex_);
   state_ = State::finalized;
+  let_go();
+}
+
+// What commit made; under life_mutex_.
+void Engine::let_go() noexcept {
   drain();
   gather_.reset();
   reducer_.reset();
@@ -152,15 +157,7 @@ void Engine::leave() noexcept {
   if (reducer_) reducer_->stop();
   pending_.reset();
   const std::unique_lock lock(life_mutex_);
-  drain();
-  gather_.reset();
-  reducer_.reset();
-  storage_.reset();
-  update_pinned_ = {};
-  update_staging_ = {};
-  host_.reset();
-  workers_.reset();
-  control_.reset();
+  let_go();
   comm_.reset();
 }
 

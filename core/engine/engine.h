@@ -197,6 +197,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The next step comes after what was given to this stream before it. Any thread.
   void note_stream(device::Stream stream);
   void drain() noexcept;
+  void let_go() noexcept;
   void await_streams();
 
   // pass.cpp: what turns gradients with this tag into gradients of a pass of this engine.
@@ -210,7 +211,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void do_step(otr_step_report& report);
   void agree_on_window();
   [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
-  const Decision& reduce_window();
+  const Decision& reduce_window(bool steps);
   void finish_step(otr_step_report& report, const Decision& decision);
   void report_decision(otr_step_report& report, const Decision& decision) const;
   void report_counts(otr_step_report& report) const;

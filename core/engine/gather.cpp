@@ -24,15 +24,9 @@ void gather_pieces(comm::Communicator& comm, device::Device& device,
       bounce.resize(bytes);
       on_host = bounce.data();
     }
-    if (rank == comm.rank()) {
-      device.download(on_host, piece_at(piece), bytes, device.own_stream());
-      device.synchronize(device.own_stream());
-    }
+    if (rank == comm.rank()) device.download_now(on_host, piece_at(piece), bytes);
     comm.broadcast({on_host, bytes}, rank, label);
-    if (!device.is_host()) {
-      device.upload(part, on_host, bytes, device.own_stream());
-      device.synchronize(device.own_stream());
-    }
+    if (!device.is_host()) device.upload_now(part, on_host, bytes);
   }
 }
 

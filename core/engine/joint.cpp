@@ -65,7 +65,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
       const bool again = std::exchange(e->interrupted_, nullptr) != nullptr;
       if (e->reduced_ && !again) e->reduced_->agreed = false;
       if (!e->reduced_ || !e->reduced_->agreed) {
-        e->collective(kCall, Again::always, [&] { static_cast<void>(e->reduce_window()); });
+        e->collective(kCall, Again::always, [&] { static_cast<void>(e->reduce_window(true)); });
       }
       e->reduced_->agreed = true;
     } catch (const Error& error) {

@@ -95,9 +95,7 @@ void Engine::put(device::Device& device, void* to, Format format, const float* v
   } else {
     kernels::scale(target, format, values, Format::float32, inverse, count);
   }
-  if (direct) return;
-  device.upload(to, target, static_cast<size_t>(bytes_of(count, format)), device.own_stream());
-  device.synchronize(device.own_stream());
+  if (!direct) device.upload_now(to, target, static_cast<size_t>(bytes_of(count, format)));
 }
 
 }  // namespace outrigger::engine

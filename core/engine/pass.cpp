@@ -51,9 +51,7 @@ Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64
 void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
   using kernels::Format;
   const auto index = static_cast<int64_t>(outputs_.size());
-  const std::string what = fmt::format("output gradient {}", index);
-  tensor::require_device(grad, what, front().id());
-  const tensor::View view = tensor::check(grad, what, true, front().id());
+  const tensor::View view = view_of(grad, fmt::format("output gradient {}", index));
   const bool keep = keep_dtype && view.format != Format::float64;
   Output output{view.shape, keep ? view.format : Format::float32, {}};
   const int64_t bytes = bytes_of(view.count, output.format);
@@ -68,6 +66,11 @@ void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
                     index, tensor::name_of(output.format), scale_, engine_->scaler_.scale()));
   }
   outputs_.push_back(std::move(output));
+}
+
+tensor::View Pass::view_of(const otr_tensor& t, const std::string& what) const {
+  tensor::require_device(t, what, front().id());
+  return tensor::check(t, what, true, front().id());
 }
 
 bool Pass::overflows(const Output& output, const tensor::View& given) const {
@@ -102,10 +105,8 @@ otr_tensor Pass::output_grad(int64_t index) const {
 }
 
 void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
-  tensor::require_device(from, "the scaled gradient", front().id());
-  tensor::require_device(to, "the output tensor", front().id());
-  const tensor::View source = tensor::check(from, "the scaled gradient", true, front().id());
-  const tensor::View target = tensor::check(to, "the output tensor", true, front().id());
+  const tensor::View source = view_of(from, "the scaled gradient");
+  const tensor::View target = view_of(to, "the output tensor");
   if (source.shape != target.shape) {
     fail(OTR_E_SHAPE, "the scaled gradient has shape {}, the output tensor {}: they must be equal",
          tensor::text_of(source.shape), tensor::text_of(target.shape));
@@ -150,9 +151,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = engine_->model_.at(id);
-  const std::string what = fmt::format("the gradient of \"{}\"", parameter.name);
-  tensor::require_device(grad, what, front().id());
-  const tensor::View view = tensor::check(grad, what, true, front().id());
+  const tensor::View view = view_of(grad, fmt::format("the gradient of \"{}\"", parameter.name));
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));

@@ -56,6 +56,8 @@ class Pass {
   [[nodiscard]] device::Device& front() const {
     return engine_->device_ ? *engine_->device_ : engine_->plain_host_;
   }
+  // A tensor that is where the pass's are.
+  [[nodiscard]] tensor::View view_of(const otr_tensor& t, const std::string& what) const;
   // Whether more elements of the output are not finite than would be without the scale.
   [[nodiscard]] bool overflows(const Output& output, const tensor::View& given) const;
   void require_open(const char* call) const;

@@ -143,14 +143,15 @@ void Engine::require_step(const char* call) {
 }
 
 // Phase 1. What otr_engine_reduce found before is agreed on again: it may have been replaced since.
-// After an interrupt it goes on where it was.
-const Engine::Decision& Engine::reduce_window() {
-  if (!reduced_) {
-    agree_on_window();
+// After an interrupt it goes on where it was. steps: the update follows; parameters may have been
+// acquired since otr_engine_reduce.
+const Engine::Decision& Engine::reduce_window(bool steps) {
+  if (!reduced_) agree_on_window();
+  if (steps || !reduced_) {  // nobody reads the weights from here on
     await_streams();
     gather_->end_all();
-    reduced_ = std::make_unique<Reduced>();
   }
+  if (!reduced_) reduced_ = std::make_unique<Reduced>();
   if (!reduced_->summed) {
     reduced_->mine = reducer_->finish();
     reduced_->summed = true;
@@ -189,7 +190,7 @@ void Engine::reduce(otr_step_report& report) {
          "gradients are complete at the last: call otr_engine_step",
          steps_in_window_ + 1, config_.accumulation_steps);
   }
-  collective(kCall, Again::always, [&] { report_decision(report, reduce_window()); });
+  collective(kCall, Again::always, [&] { report_decision(report, reduce_window(false)); });
   report.outcome = OTR_STEP_REDUCED;
   report_counts(report);
 }
@@ -199,9 +200,6 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report_decision(report, decision);
   report_counts(report);  // the loss scale of this window
   bool scalable = true;
-  // Between otr_engine_reduce and the step parameters may have been acquired.
-  await_streams();
-  gather_->end_all();
   if (decision.skip == OTR_SKIP_NONE) {
     const kernels::UpdateCount counts = publish(update(decision));
     report.updates = counts.updates;
@@ -254,7 +252,7 @@ void Engine::do_step(otr_step_report& report) {
   }
   constexpr const char* kCall = "otr_engine_step";
   Decision decision;
-  collective(kCall, Again::always, [&] { decision = reduce_window(); });
+  collective(kCall, Again::always, [&] { decision = reduce_window(true); });
   collective(kCall, Again::never, [&] { finish_step(report, decision); });
 }
 

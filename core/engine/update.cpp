@@ -8,33 +8,9 @@
 
 #include "core/engine/step.h"
 #include "core/optimizer/adam.h"
+#include "kernels/adam_part.h"
 
 namespace outrigger::engine {
-namespace {
-
-template <typename T>
-T* advance(T* data, int64_t elements, kernels::Format format) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  return static_cast<Byte*>(data) + bytes_of(elements, format);
-}
-
-// The part of a piece from element `first` on.
-kernels::Adam part_of(const kernels::Adam& piece, int64_t first, int64_t count) {
-  kernels::Adam part = piece;
-  part.grad = advance(part.grad, first, part.grad_format);
-  part.weight = advance(part.weight, first, part.weight_format);
-  part.exp_avg = advance(part.exp_avg, first, part.exp_avg_format);
-  part.exp_avg_sq = advance(part.exp_avg_sq, first, part.exp_avg_sq_format);
-  if (part.published != nullptr) {
-    part.published = advance(part.published, first, part.published_format);
-  }
-  part.count = count;
-  part.random.first_element += static_cast<uint64_t>(first);
-  return part;
-}
-
-}  // namespace
-
 bool Engine::is_updated(const Decision& decision, int64_t root) const {
   if (model_.at(root).frozen) return false;
   return config_.unused == config::Unused::zero || decision.present[static_cast<size_t>(root)] != 0;
@@ -105,10 +81,11 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pie
   for (const kernels::Adam& piece : pieces) {
     for (int64_t first = 0; first < piece.count;) {
       const int64_t room = direct ? piece.count : plan_->update_elements - filled;
-      kernels::Adam part = part_of(piece, first, std::min(room, piece.count - first));
+      kernels::Adam part = kernels::part_of(piece, first, std::min(room, piece.count - first));
       targets.push_back(part.published);
       part.published =
-          direct ? nullptr : advance(update_staging_.data(), filled, part.published_format);
+          direct ? nullptr
+                 : kernels::advance(update_staging_.data(), filled, part.published_format);
       first += part.count;
       // Every part begins at a leaf, in the staging block and in its parameter.
       filled += (part.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole parameters and states, in and out: for checks, exports and piecewise initialisation.
-#include <algorithm>
 #include <functional>
 #include <optional>
 
@@ -24,11 +23,6 @@ tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, c
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
   return view;
-}
-
-void download(device::Device& device, void* host, const void* from, int64_t bytes) {
-  device.download(host, from, static_cast<size_t>(bytes), device.own_stream());
-  device.synchronize(device.own_stream());
 }
 
 }  // namespace
@@ -109,7 +103,7 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   }
   if (!place.device->is_host()) {
     on_host = Block(ledger_, Purpose::windows, bytes);
-    download(*place.device, on_host.data(), from, bytes);
+    place.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
     from = on_host.data();
   }
   if (place.factor == 1) {
@@ -232,7 +226,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
     const int64_t bytes = bytes_of(count, place.format);
     const Block on_host(ledger_, Purpose::windows, direct ? 0 : bytes);
     if (!direct) {
-      download(*place.device, on_host.data(), from, bytes);
+      place.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
       from = on_host.data();
     }
     kernels::scale(values.data(), Format::float32, from, place.format,

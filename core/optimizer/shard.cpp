@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optimizer/shard.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/context/error.h"
@@ -12,8 +11,6 @@ namespace outrigger::optimizer {
 namespace {
 
 using kernels::Format;
-
-constexpr int64_t kTask = 256 * kernels::kLeaf;
 
 tensor::View flat_view(const otr_tensor& t, const char* what) {
   tensor::View view = tensor::check(t, what);
@@ -26,11 +23,6 @@ tensor::View flat_view(const otr_tensor& t, const char* what) {
          tensor::name_of(view.format));
   }
   return view;
-}
-
-template <typename T>
-T* advance(T* pointer, int64_t elements, Format format) {
-  return pointer + elements * static_cast<int64_t>(kernels::size_of(format));
 }
 
 }  // namespace
@@ -120,15 +112,7 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   report.nonfinite_param = report.nonfinite_rank = -1;
   for (size_t i = 0; i < shards.size(); ++i) {
     const tensor::View& grads = shards[i]->grads;
-    std::vector<kernels::NormSum> norms(static_cast<size_t>(workers_.size()));
-    workers_.run((grads.count + kTask - 1) / kTask, [&](int64_t task, int32_t worker) {
-      const int64_t begin = task * kTask;
-      kernels::sum_of_squares(norms[static_cast<size_t>(worker)],
-                              advance(grads.data, begin, grads.format), grads.format,
-                              std::min(kTask, grads.count - begin), begin);
-    });
-    kernels::NormSum sum;
-    for (const kernels::NormSum& n : norms) kernels::merge(sum, n);
+    const kernels::NormSum sum = host_.norm(grads.data, grads.format, grads.count, 0);
     if (sum.nonfinite > 0 && report.nonfinite_param < 0) {
       report.nonfinite_param = static_cast<int64_t>(i);
       report.nonfinite_rank = 0;
@@ -160,43 +144,30 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
 }
 
 kernels::UpdateCount Optimizer::update(Shard& shard, double gradient_factor) {
-  const kernels::RandomStream stream = random_stream(config_.seed, shard.name);
-  const kernels::AdamScalars scalars = adam_scalars(config_, shard.updates + 1, gradient_factor);
-  const int64_t count = shard.weights.count;
-  std::vector<kernels::UpdateCount> counts(static_cast<size_t>(workers_.size()));
-  workers_.run((count + kTask - 1) / kTask, [&](int64_t task, int32_t worker) {
-    const int64_t begin = task * kTask;
-    kernels::Adam a;
-    a.grad_format = shard.grads.format;
-    a.grad = advance(shard.grads.data, begin, a.grad_format);
-    a.weight_format = shard.weights.format;
-    a.weight = advance(shard.weights.data, begin, a.weight_format);
-    a.exp_avg_format = shard.exp_avg_format;
-    a.exp_avg = advance(shard.exp_avg.data(), begin, a.exp_avg_format);
-    a.exp_avg_sq_format = shard.exp_avg_sq_format;
-    a.exp_avg_sq = advance(shard.exp_avg_sq.data(), begin, a.exp_avg_sq_format);
-    a.weight_rounding = config_.master.rounding;
-    a.exp_avg_rounding = config_.exp_avg.rounding;
-    a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
-    if (shard.published) {
-      a.published_format = shard.published->format;
-      a.published = advance(shard.published->data, begin, a.published_format);
-    }
-    a.count = std::min(kTask, count - begin);
-    a.scalars = scalars;
-    a.random = stream;
-    a.random.first_element = static_cast<uint64_t>(shard.first_element + begin);
-    a.random.step = static_cast<uint64_t>(shard.updates);
-    const kernels::UpdateCount c = kernels::adam(a);
-    counts[static_cast<size_t>(worker)].updates += c.updates;
-    counts[static_cast<size_t>(worker)].vanished += c.vanished;
-  });
-  ++shard.updates;
-  for (size_t w = 1; w < counts.size(); ++w) {
-    counts[0].updates += counts[w].updates;
-    counts[0].vanished += counts[w].vanished;
+  kernels::Adam a;
+  a.grad_format = shard.grads.format;
+  a.grad = shard.grads.data;
+  a.weight_format = shard.weights.format;
+  a.weight = shard.weights.data;
+  a.exp_avg_format = shard.exp_avg_format;
+  a.exp_avg = shard.exp_avg.data();
+  a.exp_avg_sq_format = shard.exp_avg_sq_format;
+  a.exp_avg_sq = shard.exp_avg_sq.data();
+  a.weight_rounding = config_.master.rounding;
+  a.exp_avg_rounding = config_.exp_avg.rounding;
+  a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
+  if (shard.published) {
+    a.published_format = shard.published->format;
+    a.published = shard.published->data;
   }
-  return counts[0];
+  a.count = shard.weights.count;
+  a.scalars = adam_scalars(config_, shard.updates + 1, gradient_factor);
+  a.random = random_stream(config_.seed, shard.name);
+  a.random.first_element = static_cast<uint64_t>(shard.first_element);
+  a.random.step = static_cast<uint64_t>(shard.updates);
+  const kernels::UpdateCount count = host_.adam({&a, 1});
+  ++shard.updates;
+  return count;
 }
 
 }  // namespace outrigger::optimizer

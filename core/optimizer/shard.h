@@ -10,9 +10,9 @@
 
 #include "core/config/config.h"
 #include "core/context/context.h"
+#include "core/device/host.h"
 #include "core/memory/block.h"
 #include "core/tensor/tensor.h"
-#include "core/threads/workers.h"
 
 namespace outrigger::optimizer {
 
@@ -54,6 +54,7 @@ class Optimizer {
   std::shared_ptr<Context> context_;
   config::OptimizerConfig config_;
   Workers workers_;
+  device::Host host_{&workers_};
   int64_t steps_ = 0, applied_ = 0, skipped_ = 0;
 };
 

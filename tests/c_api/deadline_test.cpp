@@ -59,21 +59,10 @@ TEST_P(Deadline, AmongProcesses) {
     if (ranks[static_cast<size_t>(rank)] != 0) continue;
     {
       const auto context = make_context(1);
-      otr_comm_options options;
-      EXPECT_OK(otr_comm_options_init(&options, sizeof options));
-      options.rank = rank;
-      options.world_size = 2;
-      options.job = job.c_str();
-      options.timeout = 20;  // to find each other, which a busy machine may make slow
-      otr_comm *found = nullptr, *comm = nullptr;
-      EXPECT_OK(otr_comm_create_shm(context.get(), &options, &found));
-      const Owned<otr_comm> first(found);
-      const std::string second = job + " hasty";
-      options.job = second.c_str();
-      options.timeout = kTimeout;
-      EXPECT_OK(otr_comm_create_shm(context.get(), &options, &comm));
-      const Owned<otr_comm> owned(comm);
-      const Scene scene = scene_for(GetParam(), kKinds[3], rank, comm);
+      // To find each other, which a busy machine may make slow.
+      const Owned<otr_comm> first = make_shm(context.get(), job, rank, 2, 20);
+      const Owned<otr_comm> comm = make_shm(context.get(), job + " hasty", rank, 2, kTimeout);
+      const Scene scene = scene_for(GetParam(), kKinds[3], rank, comm.get());
       if (rank == 0) {
         expect_timeout(scene);
         over = true;

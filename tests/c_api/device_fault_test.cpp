@@ -9,13 +9,6 @@ namespace {
 
 using namespace otr_test;
 
-constexpr const char* kAdam = R"("optimizer": {"type": "AdamW", "params": {"lr": 0.25}})";
-
-std::string on_stage(int32_t stage, const char* extra = "") {
-  return std::string("{") + kAdam + R"(, "zero_optimization": {"stage": )" + std::to_string(stage) +
-         extra + "}}";
-}
-
 // ---- A call that fails leaves no trace ----
 
 TEST(DeviceEngine, ARefusedGradientIsNotCounted) {

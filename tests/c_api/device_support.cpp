@@ -21,6 +21,11 @@ const otr_device_plugin& simulated_table() {
   return *kTable;
 }
 
+std::string on_stage(int32_t stage, const char* extra) {
+  return R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, "zero_optimization": {"stage": )" +
+         std::to_string(stage) + extra + "}}";
+}
+
 Owned<otr_context> device_context() {
   Owned<otr_context> context = make_context();
   EXPECT_OK(otr_context_load_plugin(context.get(), "simulated"));

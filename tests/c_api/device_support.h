@@ -14,6 +14,9 @@ const otr_device_plugin& simulated_table();
 inline constexpr int32_t kSimulated = OTR_DEVICE_EXTENSION;  // device_type
 inline otr_device simulated(int32_t id = 0) { return {kSimulated, id}; }
 
+// A configuration; extra: more members of zero_optimization.
+std::string on_stage(int32_t stage, const char* extra = "");
+
 // A context with the simulated device.
 Owned<otr_context> device_context();
 

@@ -142,13 +142,7 @@ TEST(Exit, OfProcessesThatShareMemory) {
   for (int32_t rank = 0; rank < 2; ++rank) {
     ranks[static_cast<size_t>(rank)] = in_child([&] {
       const auto context = make_context(1);
-      otr_comm_options options;
-      EXPECT_OK(otr_comm_options_init(&options, sizeof options));
-      options.rank = rank;
-      options.world_size = 2;
-      options.job = job.c_str();
-      otr_comm* comm = nullptr;
-      EXPECT_OK(otr_comm_create_shm(context.get(), &options, &comm));
+      otr_comm* comm = make_shm(context.get(), job, rank, 2).release();
       live_engine(keep(comm), kKinds[4], true);
       if (rank == 1) {  // learns of the other's end, and ends as it likes
         EXPECT_FAILS(OTR_E_PEER_DEAD, otr_comm_barrier(comm), "rank 0");

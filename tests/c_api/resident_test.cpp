@@ -39,15 +39,8 @@ struct Report {
 // One rank; returns what it found. Everything of a test's own stands before the first count.
 Report run_rank(const Case& c, int32_t rank, const std::string& job) {
   const auto context = make_context(1);
-  otr_comm_options options;
-  EXPECT_OK(otr_comm_options_init(&options, sizeof options));
-  options.rank = rank;
-  options.world_size = 2;
-  options.job = job.c_str();
-  otr_comm* raw = nullptr;
-  EXPECT_OK(otr_comm_create_shm(context.get(), &options, &raw));
-  const Owned<otr_comm> comm(raw);
-  const Engine engine(raw, c.config);
+  const Owned<otr_comm> comm = make_shm(context.get(), job, rank, 2);
+  const Engine engine(comm.get(), c.config);
   Shape shape{c.elements};
   for (int64_t i = 0; i < c.parameters; ++i) {
     otr_tensor nothing;
@@ -56,9 +49,9 @@ Report run_rank(const Case& c, int32_t rank, const std::string& job) {
     EXPECT_OK(otr_engine_add_parameter(engine.get(), ("p" + std::to_string(i)).c_str(), &nothing,
                                        nullptr, &id));
   }
-  EXPECT_OK(otr_comm_barrier(raw));
+  EXPECT_OK(otr_comm_barrier(comm.get()));
   const int64_t before = pss();
-  EXPECT_OK(otr_comm_barrier(raw));
+  EXPECT_OK(otr_comm_barrier(comm.get()));
   EXPECT_OK(otr_engine_commit(engine.get()));
   {
     const auto pass = engine.begin();
@@ -72,7 +65,7 @@ Report run_rank(const Case& c, int32_t rank, const std::string& job) {
     Engine::end(pass);
   }
   engine.step();
-  EXPECT_OK(otr_comm_barrier(raw));
+  EXPECT_OK(otr_comm_barrier(comm.get()));
   Report report{pss() - before, 0, {}};
   std::array<otr_memory_entry, 16> entries{};
   entries[0].struct_size = sizeof entries[0];
@@ -80,7 +73,7 @@ Report run_rank(const Case& c, int32_t rank, const std::string& job) {
   EXPECT_OK(otr_engine_memory(engine.get(), entries.data(), &count));
   for (size_t i = 0; i < count; ++i) report.by_purpose[i] = entries[i].resident_bytes;
   report.ledger = entries.at(count - 1).resident_bytes;
-  EXPECT_OK(otr_comm_barrier(raw));
+  EXPECT_OK(otr_comm_barrier(comm.get()));
   EXPECT_OK(otr_engine_finalize(engine.get()));
   return report;
 }

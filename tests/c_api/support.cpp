@@ -203,6 +203,19 @@ Owned<otr_comm> make_self(otr_context* context) {
   return Owned<otr_comm>(comm);
 }
 
+Owned<otr_comm> make_shm(otr_context* context, const std::string& job, int32_t rank, int32_t world,
+                         double timeout) {
+  otr_comm_options options;
+  EXPECT_OK(otr_comm_options_init(&options, sizeof options));
+  options.rank = rank;
+  options.world_size = world;
+  options.job = job.c_str();
+  options.timeout = timeout;
+  otr_comm* comm = nullptr;
+  EXPECT_OK(otr_comm_create_shm(context, &options, &comm));
+  return Owned<otr_comm>(comm);
+}
+
 void run_ranks(int32_t world, const RankBody& body, double timeout, const char* plugin) {
   const auto context = make_context(1);
   if (plugin != nullptr) {

@@ -84,6 +84,9 @@ Values dyadic(int64_t count, int64_t seed);
 Owned<otr_context> make_context(int32_t workers = 2, otr_interrupt_callback interrupt = nullptr,
                                 void* user_data = nullptr);
 Owned<otr_comm> make_self(otr_context* context);
+// A rank of a group of processes.
+Owned<otr_comm> make_shm(otr_context* context, const std::string& job, int32_t rank, int32_t world,
+                         double timeout = 300);
 
 // Runs body(rank, comm) for each rank of a `threads` group, each in a thread of its own. plugin:
 // loaded into the group's context.

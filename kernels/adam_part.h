@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of elements of an update, for whoever splits one.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/kernels.h"
+
+namespace outrigger::kernels {
+
+// The address of an element; null stays null.
+template <typename T>
+auto* advance(T* data, int64_t elements, Format format) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  auto* bytes = static_cast<Byte*>(data);
+  return bytes == nullptr ? bytes : bytes + elements * static_cast<int64_t>(size_of(format));
+}
+
+// Elements [first, first + count) of an update; first is a multiple of kLeaf.
+inline Adam part_of(const Adam& whole, int64_t first, int64_t count) {
+  Adam part = whole;
+  part.grad = advance(whole.grad, first, whole.grad_format);
+  part.weight = advance(whole.weight, first, whole.weight_format);
+  part.exp_avg = advance(whole.exp_avg, first, whole.exp_avg_format);
+  part.exp_avg_sq = advance(whole.exp_avg_sq, first, whole.exp_avg_sq_format);
+  part.published = advance(whole.published, first, whole.published_format);
+  part.count = count;
+  part.random.first_element += static_cast<uint64_t>(first);
+  return part;
+}
+
+}  // namespace outrigger::kernels
