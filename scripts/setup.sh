@@ -28,5 +28,6 @@ else
   setup_system
   setup_julia_unwind
   setup_python
+  setup_framework torch
 fi
 finish

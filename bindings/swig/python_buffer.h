@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensors of Python: from any object with the buffer protocol, and back, without a copy.
+ * Tensors of Python: from any object with the buffer protocol or DLPack, and back, without a copy.
  *
  * bfloat16 has no buffer format. Arrays of ml_dtypes.bfloat16 are taken through their uint16 view,
  * a plain uint16 array is taken as bfloat16, and bfloat16 memory is shown with the format "H". */
 #ifndef OTR_PYTHON_BUFFER_H
 #define OTR_PYTHON_BUFFER_H
+
+#include "python_dlpack.h"
 
 #define OTR_PYTHON_MAX_DIMENSIONS 16
 
@@ -12,6 +14,7 @@
 typedef struct {
   Py_buffer view;
   int held;
+  PyObject* capsule; /* instead of the view */
   otr_tensor tensor;
   int64_t shape[OTR_PYTHON_MAX_DIMENSIONS];
   int64_t strides[OTR_PYTHON_MAX_DIMENSIONS];
@@ -20,6 +23,7 @@ typedef struct {
 static void otr_python_release(otr_python_tensor* t) {
   if (t->held) PyBuffer_Release(&t->view);
   t->held = 0;
+  Py_CLEAR(t->capsule);
 }
 
 /* ml_dtypes.bfloat16 → its uint16 view; anything else → itself. A new reference. */
@@ -49,11 +53,20 @@ static int otr_python_dtype(const char* format, otr_dtype* dtype) {
 
 /* Returns 0, or -1 with a Python exception set. */
 static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor* t) {
+  t->held = 0;
+  t->capsule = NULL;
+  if (!PyObject_CheckBuffer(object)) {
+    t->capsule = otr_python_capsule(object);
+    if (!t->capsule && PyErr_Occurred()) return -1;
+    if (t->capsule) {
+      t->tensor = *otr_python_tensor_of(t->capsule);
+      return 0;
+    }
+  }
   PyObject* plain = otr_python_plain(object);
   if (!plain) return -1;
   const int failed =
       PyObject_GetBuffer(plain, &t->view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO);
-  t->held = 0;
   Py_DECREF(plain); /* the view holds it */
   if (failed) return -1;
   t->held = 1;
@@ -141,11 +154,13 @@ static int otr_python_list_of(PyObject* object, otr_python_list* list, otr_pytho
   return failed ? -1 : 0;
 }
 
-/* ---- A result: an object with the buffer protocol that shows a tensor and keeps its owner alive
- * ---- */
+/* ---- A result: an object with the buffer protocol and DLPack that shows a tensor and keeps its
+ * owner alive ---- */
 typedef struct {
   PyObject_HEAD PyObject* owner;
   void* data;
+  otr_device device;
+  otr_dtype dtype;
   const char* format;
   Py_ssize_t itemsize, length;
   int readonly, ndim;
@@ -158,6 +173,10 @@ static int otr_python_view_getbuffer(PyObject* object, Py_buffer* buffer, int fl
   buffer->obj = NULL;
   if ((flags & PyBUF_WRITABLE) && self->readonly) {
     PyErr_SetString(PyExc_BufferError, "this tensor is read-only");
+    return -1;
+  }
+  if (self->device.device_type != OTR_DEVICE_CPU) {
+    PyErr_SetString(PyExc_BufferError, "this tensor is on a device; take it through DLPack");
     return -1;
   }
   buffer->buf = self->data;
@@ -182,12 +201,39 @@ static void otr_python_view_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
+/* Read-only tensors too: DLPack has no word for it that its consumers know. */
+static PyObject* otr_python_view_dlpack(PyObject* object, PyObject* arguments, PyObject* options) {
+  (void)arguments; /* stream, version, device, copy: the oldest form, in place, suits every consumer
+                    */
+  (void)options;
+  const otr_python_view* self = (const otr_python_view*)object;
+  int64_t shape[OTR_PYTHON_MAX_DIMENSIONS], strides[OTR_PYTHON_MAX_DIMENSIONS];
+  for (int d = 0; d < self->ndim; d++) {
+    shape[d] = self->shape[d];
+    strides[d] = self->strides[d] / self->itemsize;
+  }
+  const otr_tensor tensor = {self->data, self->device, self->ndim, self->dtype, shape, strides, 0};
+  return otr_python_give_dlpack(&tensor, object);
+}
+
+static PyObject* otr_python_view_device(PyObject* object, PyObject* arguments) {
+  (void)arguments;
+  const otr_python_view* self = (const otr_python_view*)object;
+  return Py_BuildValue("(ii)", (int)self->device.device_type, (int)self->device.device_id);
+}
+
 static PyTypeObject* otr_python_view_type(void) {
   static PyTypeObject* type; /* guarded by the GIL */
+  static PyMethodDef methods[] = {
+      {"__dlpack__", (PyCFunction)(void (*)(void))otr_python_view_dlpack,
+       METH_VARARGS | METH_KEYWORDS, NULL},
+      {"__dlpack_device__", otr_python_view_device, METH_NOARGS, NULL},
+      {NULL, NULL, 0, NULL}};
   static PyType_Slot slots[] = {
       {Py_bf_getbuffer, (void*)otr_python_view_getbuffer},
       {Py_tp_dealloc, (void*)otr_python_view_dealloc},
-      {Py_tp_doc, (void*)"Memory of Outrigger; read it through memoryview or numpy.asarray."},
+      {Py_tp_methods, (void*)methods},
+      {Py_tp_doc, (void*)"Memory of Outrigger, for memoryview, numpy.asarray or any from_dlpack."},
       {0, NULL}};
   static PyType_Spec spec = {"outrigger.lowlevel.TensorView", (int)sizeof(otr_python_view), 0,
                              Py_TPFLAGS_DEFAULT, slots};
@@ -208,6 +254,8 @@ static PyObject* otr_python_show(const otr_tensor* tensor, PyObject* owner, int 
   view->owner = owner;
   Py_XINCREF(owner);
   view->data = (char*)tensor->data + tensor->byte_offset;
+  view->device = tensor->device;
+  view->dtype = tensor->dtype;
   view->format = tensor->dtype.code == OTR_DTYPE_BFLOAT ? "H"
                  : tensor->dtype.bits == 64             ? "d"
                  : tensor->dtype.bits == 32             ? "f"

@@ -4,23 +4,43 @@
 
 VENV=build/venv
 
+# Everything but frameworks, which are big and have a part each.
 setup_python() {
-  local python=${OTR_PYTHON:-/usr/bin/python3} wanted stamp=$VENV/.outrigger
+  local python=${OTR_PYTHON:-/usr/bin/python3} wanted stamp=$VENV/.outrigger packages
+  packages=$(awk '$1 == "pip" && $2 != "torch" { printf "%s ", $3 }' "$DEPENDENCIES")
   [[ -x $python ]] || python=$(command -v python3 || true)
   if [[ -z $python ]]; then
     skip python "no python3"
     return
   fi
-  wanted="$("$python" --version) $(listed pip | tr '\n' ' ')"
+  wanted="$("$python" --version) $packages"
   if [[ -x $VENV/bin/python && -f $stamp && $(< "$stamp") == "$wanted" ]]; then
     return
   fi
-  installing "pip into $VENV: $(listed pip | tr '\n' ' ')"
-  # shellcheck disable=SC2046
-  if "$python" -m venv --clear "$VENV" &&
-    "$VENV/bin/python" -m pip install --quiet --no-input --disable-pip-version-check $(listed pip); then
+  installing "pip into $VENV: $packages"
+  # shellcheck disable=SC2086
+  if "$python" -m venv --clear "$VENV" && pip_install $packages; then
     printf '%s\n' "$wanted" > "$stamp"
   else
     skip python "the virtual environment could not be filled; see the message above"
+  fi
+}
+
+pip_install() { "$VENV/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@"; }
+
+# A framework that an adapter is for: setup_framework PART.
+setup_framework() {
+  local part=$1 wanted stamp=$VENV/.outrigger-$1
+  wanted=$(listed pip "$part" | tr '\n' ' ')
+  [[ -x $VENV/bin/python ]] || return 0 # named as a skip already
+  if [[ -f $stamp && $(< "$stamp") == "$wanted" ]]; then
+    return
+  fi
+  installing "pip into $VENV: $wanted"
+  # shellcheck disable=SC2086
+  if pip_install $wanted; then
+    printf '%s\n' "$wanted" > "$stamp"
+  else
+    skip "$part" "pip could not install $wanted"
   fi
 }

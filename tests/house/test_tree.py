@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file keeps the house's rules, and each rule catches what it is there for."""
 
+import collections
 import re
 import unittest
 
@@ -57,18 +58,22 @@ class Environment(unittest.TestCase):
 
 class Documentation(unittest.TestCase):
     def test_code_of_the_pages_stands_in_an_example(self):
-        programs = [[line.strip() for line in tree.text_of(path).split("\n")] for path in tree.files()
-                    if path.parts[:2] == ("c_api", "examples") and path.suffix == ".c"]
-        blocks = 0
+        folders = {"c": ("c_api", "examples"), "python": ("bindings", "python", "examples")}
+        suffixes = {"c": ".c", "python": ".py"}
+        programs = {language: [[line.strip() for line in tree.text_of(path).split("\n")] for path in tree.files()
+                               if path.parts[:len(folder)] == folder and path.suffix == suffixes[language]]
+                    for language, folder in folders.items()}
+        blocks = collections.Counter()
         for path in tree.files():
             if path.parts[0] != "docs" or path.suffix != ".md" or path.name == "design.md":
                 continue
-            for block in re.findall(r"^```c\n(.*?)^```", tree.text_of(path), re.M | re.S):
+            for language, block in re.findall(r"^```(c|python)\n(.*?)^```", tree.text_of(path), re.M | re.S):
                 lines = [line.strip() for line in block.strip().split("\n")]
-                found = any(program[i:i + len(lines)] == lines for program in programs for i in range(len(program)))
+                found = any(program[i:i + len(lines)] == lines for program in programs[language] for i in range(len(program)))
                 self.assertTrue(found, f"{path}: in no example, line by line:\n{block}")
-                blocks += 1
-        self.assertGreaterEqual(blocks, 4)
+                blocks[language] += 1
+        self.assertGreaterEqual(blocks["c"], 4)
+        self.assertGreaterEqual(blocks["python"], 3)
 
 
 class Coverage(unittest.TestCase):

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two engines in a chain, with accumulation steps of their own: an encoder, and a head that trains on what it gives.
+
+    python chain.py        outrigger run -n 2 -- python chain.py
+"""
+import torch
+from torch import nn
+
+import outrigger.torch
+
+
+def engine_of(model, steps, stage):
+    config = {"train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": steps,
+              "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "zero_optimization": {"stage": stage}}
+    return outrigger.torch.initialize(model=model, config=config)[0]
+
+
+def main():
+    torch.manual_seed(0)
+    encoder = engine_of(nn.Sequential(nn.Linear(8, 32), nn.Tanh()), steps=2, stage=3)
+    head = engine_of(nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)), steps=4, stage=1)
+    losses = []
+    for micro in range(800):
+        generator = torch.Generator().manual_seed(micro)
+        x = torch.randn(16, 8, generator=generator)
+        target = x.prod(1, keepdim=True).tanh() + x[:, :1]
+
+        # Where the two are in different processes, the embedding's gradient is what travels.
+        embedding = encoder(x)
+        received = embedding.detach().requires_grad_()
+        loss = nn.functional.mse_loss(head(received), target)
+        loss.backward()
+        embedding.backward(received.grad)
+
+        encoder.step()  # an update every 2nd time
+        head.step()     # every 4th
+        losses.append(loss.item())
+    first, last = sum(losses[:80]) / 80, sum(losses[-80:]) / 80
+    print(f"mean loss of the first 80 micro-batches {first:.3f}, of the last 80 {last:.3f}; updates: encoder "
+          f"{encoder.global_steps}, head {head.global_steps}")
+    assert (encoder.global_steps, head.global_steps) == (400, 200)
+    assert last < 0.5 * first, "it does not learn"
+
+
+main()

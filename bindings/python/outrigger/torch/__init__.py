@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outrigger under PyTorch, with DeepSpeed's names: `engine, optimizer, _, _ = outrigger.torch.initialize(model=m, config=c)`."""
+from . import lr_schedules, utils, zero
+from .adam import CPUAdam
+from .arguments import add_config_arguments
+from .distributed import init_distributed
+from .engine import Engine
+from .initialize import initialize
+from .optimizer import ZeroOptimizer
+
+__all__ = ["CPUAdam", "Engine", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize", "lr_schedules", "utils",
+           "zero"]

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a DeepSpeed script: what goes to the library, and what this adapter does itself."""
+import copy
+import json
+import os
+
+import torch
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def read(config):
+    """The configuration as a dictionary of its own, from a dictionary, a path or a JSON text."""
+    if isinstance(config, dict):
+        return copy.deepcopy(config)
+    if isinstance(config, (str, os.PathLike)):
+        text = os.fspath(config)
+        if not text.lstrip().startswith("{"):
+            try:
+                with open(text, encoding="utf-8") as file:
+                    text = file.read()
+            except OSError as error:
+                raise ValueError(f"config {text!r} is neither a JSON text nor a file that can be read ({error.strerror})") from error
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the configuration is not JSON: {error}") from error
+    raise TypeError(f"config is a {type(config).__name__}; give a dictionary, a path or a JSON text")
+
+
+def given(args, config, config_params=None):
+    """The configuration that a script names, in one of DeepSpeed's three places."""
+    from_args = getattr(args, "deepspeed_config", None)
+    found = [each for each in (config, config_params, from_args) if each is not None]
+    if not found:
+        raise ValueError("no configuration: give config= (a dictionary or a path), or --deepspeed_config on the command line")
+    if len(found) > 1 and any(each is not found[0] and each != found[0] for each in found[1:]):
+        raise ValueError("more than one configuration is given (config=, config_params=, --deepspeed_config); keep one")
+    return read(found[0])
+
+
+class Settings:
+    """The adapter's part of a configuration."""
+
+    def __init__(self, config):
+        self.library = config
+        self.scheduler = config.pop("scheduler", None) or {}
+        self.managed = config.pop("managed_gradient_accumulation", True)
+        autocast = config.get("torch_autocast") or {}
+        self.autocast = None
+        if autocast.get("enabled"):
+            self.autocast = _dtype(autocast.get("dtype") or "bfloat16")
+        self.casts_inputs = bool((config.get("fp16") or {}).get("auto_cast"))
+
+
+def _dtype(name):
+    dtype = getattr(torch, str(name).removeprefix("torch."), None) or DTYPES.get(str(name))
+    if dtype not in (torch.bfloat16, torch.float16):
+        raise ValueError(f"torch_autocast.dtype = {name!r} is not legal; legal: bfloat16, float16")
+    return dtype
+
+
+class Effective:
+    """The configuration in effect, as the library says it: effective("zero_optimization", "stage")."""
+
+    def __init__(self, tree):
+        self._tree = tree
+
+    def __call__(self, *path):
+        node = self._tree
+        for key in path:
+            node = node[key]
+        return node["value"]
+
+    @property
+    def compute_dtype(self):
+        for section, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+            if self(section, "enabled"):
+                return dtype
+        return torch.float32

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks: one context and one group for the process, from the launcher's environment."""
+import os
+import threading
+
+import torch.distributed
+
+from .. import Comm, Context
+
+_lock = threading.Lock()
+_process = {}
+
+
+def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500, verbose=True, timeout=None,
+                     init_method=None, dist_init_required=None, config=None, rank=-1, world_size=-1):
+    """Makes torch.distributed ready, as DeepSpeed's function of this name does: from the environment of torchrun or
+    outrigger run, or as a group of one. Does nothing where it is ready. dist_backend: default "gloo"."""
+    if torch.distributed.is_initialized() or dist_init_required is False:
+        return
+    options = {} if timeout is None else {"timeout": timeout}
+    backend = dist_backend or "gloo"
+    if world_size > 0 and rank >= 0:
+        options.update(rank=rank, world_size=world_size)
+    if init_method is not None or "RANK" in os.environ:
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", str(distributed_port))
+        torch.distributed.init_process_group(backend, init_method=init_method, **options)
+    else:
+        torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+
+def process_comm():
+    """This process's group, made at first use."""
+    with _lock:
+        if "comm" not in _process:
+            _process["context"] = Context()
+            _process["comm"] = Comm.from_env(_process["context"])
+        return _process["comm"]

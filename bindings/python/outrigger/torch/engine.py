@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine around a module, with the names that a DeepSpeed training script uses."""
+import contextlib
+import logging
+import threading
+import weakref
+
+import torch
+
+from .. import Engine as LibraryEngine
+from .. import lowlevel
+from . import backward
+from .config import Effective
+from .optimizer import ZeroOptimizer
+from .names import Names
+from .parameters import Parameters, give
+from .registry import register
+from .values import Values
+
+log = logging.getLogger("outrigger.torch")
+
+
+class Engine(Names, Values, torch.nn.Module):
+    """A module whose parameters, gradients and states Outrigger keeps. Made by outrigger.torch.initialize."""
+
+    def __init__(self, module, comm, settings, groups, defaults, client=None):
+        super().__init__()
+        self._library = LibraryEngine(comm, settings.library)
+        self.handle = self._library.handle
+        self.effective = Effective(self._library.config)
+        self.settings = settings
+        self.compute_dtype = self.effective.compute_dtype
+        self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
+        module.to(self.compute_dtype)
+        self.module = module
+        self.parameters_of = Parameters(self.handle, module, groups)
+        self._library.commit()
+        self.parameters_of.show()
+        register(self, self.parameters_of.ids)
+        self.optimizer = ZeroOptimizer(self, groups, defaults, client)
+        self.lr_scheduler = None
+        self.training_dataloader = None
+        self.report = None
+        self.micro_steps = self.global_steps = self.skipped_steps = 0
+        self._pass = None
+        self._scale = 1.0
+        self._gave = self._reduced = self._step_applied = False
+        self._boundary, self._window_steps = lowlevel.BOUNDARY_CONFIGURED, 0
+        self._lock = threading.Lock()
+        self._hold_gradients()
+
+    def __getattr__(self, name):
+        """What the engine has not, its module may have."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+    # ---- Forward and backward ----
+
+    def forward(self, *inputs, **options):
+        inputs, options = backward.inputs(self, (inputs, options))
+        if self.settings.casts_inputs:
+            inputs, options = _cast((inputs, options), self.compute_dtype)
+        with self._autocast():
+            result = self.module(*inputs, **options)
+        return backward.outputs(self, result)
+
+    def _autocast(self):
+        if self.settings.autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast("cpu", self.settings.autocast)
+
+    def casts(self, tensor):
+        """Whether an input that takes part in autograd is computed with in another dtype: what a float16 engine handed
+        out as float32 comes back to another one."""
+        return self.compute_dtype == torch.float16 and tensor.dtype == torch.float32
+
+    def open_pass(self):
+        """The pass that gradients go to now; begun by the first that needs it. Returns the factor that they carry."""
+        with self._lock:
+            if self._pass is None:
+                self._pass = lowlevel.pass_begin(self.handle, [], None)
+                self._scale = lowlevel.pass_get_scale(self._pass)
+            return self._scale
+
+    def close_pass(self):
+        with self._lock:
+            if self._pass is not None:
+                lowlevel.pass_end(self._pass)
+                self._pass = None
+
+    def _hold_gradients(self):
+        engine = weakref.ref(self)
+
+        def hook_of(identity):
+            def take(parameter):
+                owner = engine()
+                if owner is None:
+                    return
+                if owner._pass is None:
+                    owner._begin_without_output(identity)
+                owner._gave = True
+                give(owner._pass, identity, parameter)
+            return take
+
+        for parameter in self.parameters_of.trainable:
+            parameter.register_post_accumulate_grad_hook(hook_of(self.parameters_of.ids[parameter]))
+
+    def _begin_without_output(self, identity):
+        if self.open_pass() != backward.outside():
+            name = lowlevel.engine_parameter_name(self.handle, identity)
+            raise RuntimeError(f"a gradient of {name!r} did not come through an output of this engine and is not scaled; call the "
+                               "engine instead of its module, or engine.backward(loss)")
+
+    def scale(self, loss):
+        """loss, on which backward() runs with this engine's loss scale and accumulation factor applied at the root."""
+        return backward.scaled(loss, self._run_backward)
+
+    def backward(self, loss, gradient=None, retain_graph=False, scale_wrt_gas=True, **options):
+        """Backward through all that `loss` depends on, scaled at the root, and the end of the pass. Returns the loss, divided
+        by the accumulation steps if scale_wrt_gas. loss: any shape, with its gradient if it is not a scalar."""
+        steps = self.gradient_accumulation_steps()
+        arguments = {"gradient": gradient, "retain_graph": retain_graph, **options}
+        self._run_backward(backward.scaled(loss), (), arguments, 1 if scale_wrt_gas else steps)
+        self.close_pass()
+        return loss.detach() / steps if scale_wrt_gas else loss.detach()
+
+    def _run_backward(self, tensor, arguments, options, extra=1):
+        with backward.Root(self.open_pass(), extra):
+            torch.Tensor.backward(tensor, *arguments, **options)
+
+    def seed_overflowed(self):
+        log.warning("a finite gradient of an output overflowed float16 when it was multiplied by the loss scale %g; the step "
+                    "will be skipped", self.optimizer.cur_scale)
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Backward passes whose gradients join the window of the next step. Gradients are reduced as always: how often
+        does not change what they are."""
+        yield
+
+    # ---- Step ----
+
+    def step(self, lr_kwargs=None):
+        """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
+        self.optimizer.send_hyperparameters()
+        if not self._reduced:
+            self.open_pass()
+            self.close_pass()
+        is_boundary = self.is_gradient_accumulation_boundary()
+        self.report = self._library.step()
+        self.micro_steps += 1
+        self._window_steps = 0 if is_boundary else self._window_steps + 1
+        self._gave = self._reduced = False
+        self._step_applied = self.report.outcome == lowlevel.STEP_APPLIED
+        if not is_boundary:
+            return
+        self.global_steps += 1
+        if self._step_applied:
+            self.parameters_of.published()
+            self.optimizer.seen()
+            if self.lr_scheduler is not None:
+                self.lr_scheduler.step(**(lr_kwargs or {}))
+        else:
+            self.skipped_steps += 1
+            log.info("step %d was skipped: %s", self.global_steps, _reason(self))
+
+    def zero_grad(self, set_to_none=True):
+        """Forgets the gradients that came since the last step; without any, nothing. All ranks alike."""
+        if self._pass is None and not self._reduced:
+            return
+        if self._window_steps:
+            raise RuntimeError(f"zero_grad: {self._window_steps} micro-batches of this accumulation window are summed already and would "
+                               "be lost; call it before the window's first backward, or freeze what should get no gradient")
+        self._abandon()
+        if not self._gave:
+            return
+        self._gave = self._reduced = False
+        self._library.set_boundary(lowlevel.BOUNDARY_YES)
+        self._library.step()
+        self._library.set_boundary(self._boundary)
+
+    def _abandon(self):
+        """Leaves a window that the next step discards, and a pass in it, without which there is no step."""
+        with self._lock:
+            if self._pass is not None:
+                lowlevel.pass_abandon(self._pass)
+                self._pass = None
+        if not self._reduced:
+            self.open_pass()
+            self.close_pass()
+
+    def is_gradient_accumulation_boundary(self):
+        """Whether the next step() ends the window."""
+        return lowlevel.engine_get_boundary(self.handle)
+
+    def set_gradient_accumulation_boundary(self, is_boundary):
+        """From now on every step() ends its window, or none does."""
+        self._boundary = lowlevel.BOUNDARY_YES if is_boundary else lowlevel.BOUNDARY_NO
+        self._library.set_boundary(self._boundary)
+
+    def destroy(self):
+        """Collective: ends the engine. The module keeps copies of its parameters."""
+        for parameter in self.parameters_of.ids:
+            parameter.data = parameter.data.clone()
+        self._library.finalize()
+
+
+def _reason(engine):
+    report = engine.report
+    if report.reason == lowlevel.SKIP_NONFINITE and report.nonfinite_param >= 0:
+        name = lowlevel.engine_parameter_name(engine.handle, report.nonfinite_param)
+        return f"the gradient of {name!r} is Inf or NaN, first on rank {report.nonfinite_rank}; loss scale {report.loss_scale:g}"
+    return {lowlevel.SKIP_NONFINITE: "a gradient is Inf or NaN", lowlevel.SKIP_ABANDONED: "a backward pass was given up",
+            lowlevel.SKIP_JOINT: "another engine of the joint step was skipped"}.get(report.reason, f"reason {report.reason}")
+
+
+def _cast(value, dtype):
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, (tuple, list)):
+        return type(value)(_cast(each, dtype) for each in value)
+    if isinstance(value, dict):
+        return {key: _cast(each, dtype) for key, each in value.items()}
+    return value

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a DeepSpeed script asks its engine: the configuration in effect, counts, rates."""
+import torch
+
+from .data import loader_of
+
+
+class Names:
+    """Answers of an engine that only look something up."""
+
+    @property
+    def device(self):
+        return torch.device("cpu")
+
+    @property
+    def global_samples(self):
+        return self.micro_steps * self.train_micro_batch_size_per_gpu() * self.world_size
+
+    def train_batch_size(self):
+        return self.effective("train_batch_size")
+
+    def train_micro_batch_size_per_gpu(self):
+        return self.effective("train_micro_batch_size_per_gpu")
+
+    def gradient_accumulation_steps(self):
+        return self.effective("gradient_accumulation_steps")
+
+    def gradient_clipping(self):
+        return self.effective("gradient_clipping")
+
+    def zero_optimization_stage(self):
+        return self.effective("zero_optimization", "stage")
+
+    def zero_optimization(self):
+        return self.zero_optimization_stage() > 0
+
+    def fp16_enabled(self):
+        return self.effective("fp16", "enabled")
+
+    def bfloat16_enabled(self):
+        return self.effective("bf16", "enabled")
+
+    def dynamic_loss_scale(self):
+        return self.fp16_enabled() and self.effective("fp16", "loss_scale") == 0
+
+    def get_lr(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_mom(self):
+        return [group["betas"] for group in self.optimizer.param_groups]
+
+    def get_global_grad_norm(self):
+        """L2 norm of the last window's mean gradient, before clipping; None before the first step."""
+        return None if self.report is None else self.report.grad_norm
+
+    def was_step_applied(self):
+        return self._step_applied
+
+    @property
+    def loss_scale(self):
+        return self.optimizer.cur_scale
+
+    def get_loss_scale(self):
+        return self.optimizer.cur_scale
+
+    def memory(self):
+        """The ledger: (purpose, resident bytes, peak bytes) of this rank, "total" last."""
+        return self._library.memory
+
+    def get_batch_info(self):
+        return self.train_batch_size(), self.train_micro_batch_size_per_gpu(), self.gradient_accumulation_steps()
+
+    def steps_per_print(self):
+        return self.effective("steps_per_print")
+
+    def zero_cpu_offload(self):
+        return self.effective("zero_optimization", "offload_optimizer", "device") == "cpu"
+
+    def optimizer_name(self):
+        return self.effective("optimizer", "type")
+
+    def scheduler_name(self):
+        return self.settings.scheduler.get("type")
+
+    def deepspeed_io(self, dataset, batch_size=None, route=None, pin_memory=True, data_sampler=None, collate_fn=None,
+                     num_local_io_workers=None):
+        """A torch DataLoader over this rank's part of the dataset."""
+        return loader_of(dataset, batch_size or self.train_micro_batch_size_per_gpu(), self.world_size, self.global_rank,
+                         collate_fn, num_local_io_workers or 0, sampler=data_sampler)
+
+    def save_checkpoint(self, save_dir, *arguments, **options):
+        raise NotImplementedError("save_checkpoint: checkpoints are not built yet; engine.read(parameter, value) gives weights "
+                                  "and states whole")
+
+    def load_checkpoint(self, load_dir, *arguments, **options):
+        raise NotImplementedError("load_checkpoint: checkpoints are not built yet; engine.write(parameter, tensor, value) sets "
+                                  "weights and states")

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""zero.Init and zero.GatheredParameters."""
+import contextlib
+
+import torch
+
+from .. import lowlevel
+from .registry import engine_of
+
+
+class Init(contextlib.ContextDecorator):
+    """Where a module is built whose engine has stage 3. Parameters are built as usual: the ranks of a host share one
+    copy of them from initialize on, and rank 0's values win. remote_device, pin_memory and the rest are DeepSpeed's
+    arguments; those that would change a result are refused."""
+
+    def __init__(self, module=None, data_parallel_group=None, mem_efficient_linear=True, remote_device=None, pin_memory=False,
+                 config_dict_or_path=None, config=None, enabled=True, dtype=None, mpu=None, **options):
+        if options:
+            raise NotImplementedError(f"zero.Init: {', '.join(sorted(options))} is not supported")
+        if remote_device not in (None, "none", "cpu"):
+            raise NotImplementedError(f"zero.Init: remote_device={remote_device!r} is not supported; legal: None, \"cpu\"")
+        self._dtype, self._enabled = dtype, enabled
+        if module is not None and dtype is not None and enabled:
+            module.to(dtype)
+
+    def __enter__(self):
+        self._before = torch.get_default_dtype()
+        if self._enabled and self._dtype is not None:
+            torch.set_default_dtype(self._dtype)
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        torch.set_default_dtype(self._before)
+
+
+class GatheredParameters:
+    """Parameters whole, for reading; with modifier_rank also for writing: what that rank leaves in them becomes the
+    weight, master included, on all ranks. Collective with modifier_rank. Parameters without an engine are left alone."""
+
+    def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
+        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        self._params = [each for each in params if engine_of(each) is not None] if enabled else []
+        self._modifier = modifier_rank
+
+    def __enter__(self):
+        self._views = [each.data for each in self._params]
+        if self._modifier is not None:
+            for parameter in self._params:
+                parameter.data = parameter.data.clone()
+
+    def __exit__(self, kind, value, traceback):
+        if self._modifier is None:
+            return
+        for parameter, view in zip(self._params, self._views):
+            written, parameter.data = parameter.data, view
+            if kind is None:
+                engine_of(parameter).write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every example of outrigger.torch on the ranks of a launcher, in one process a rank. Each checks itself."""
+import runpy
+from pathlib import Path
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "bindings/python/examples/torch").glob("*.py"))
+assert len(EXAMPLES) >= 4, EXAMPLES
+for example in EXAMPLES:
+    runpy.run_path(str(example), run_name="__main__")

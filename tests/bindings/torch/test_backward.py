@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every form of backward that PyTorch users write, against plain PyTorch."""
+import copy
+import unittest
+
+import torch
+from models import adamw, config, engine_of, furthest, net, solo
+from torch.utils.checkpoint import checkpoint
+
+import outrigger.torch
+
+BOUND = 2e-6  # of float32 parameters near 1 after a few steps at lr 1e-2
+
+
+def data(step, outputs=4):
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(8, 6, generator=generator), torch.randn(8, outputs, generator=generator)
+
+
+def run_backward(how, loss, encoder, head):
+    if how == "loss":
+        loss.backward()
+    elif how == "scale":
+        encoder.scale(loss).backward()
+    else:
+        {"engine": head, "first": encoder}[how].backward(loss)
+
+
+class Forms(unittest.TestCase):
+    def test_two_models_under_one_loss(self):
+        first, second = net(1), net(2)
+        engines = engine_of(first, stage=1), engine_of(second, stage=3, gas=1)
+        optimizers = adamw(first), adamw(second)
+        for step in range(4):
+            x, y = data(step)
+            (first(x) * second(y[:, :1] * x)).square().mean().backward()
+            (engines[0](x) * engines[1](y[:, :1] * x)).square().mean().backward()
+            for each in (*optimizers, *engines):
+                each.step()
+                each.zero_grad()
+        self.assertLess(furthest(first, engines[0]), BOUND)
+        self.assertLess(furthest(second, engines[1]), BOUND)
+
+    def test_a_gan(self):
+        """The generator's backward leaves gradients in the discriminator, which its next zero_grad forgets."""
+        models = net(1, outputs=6), net(2, outputs=1)
+        engines = [engine_of(model, stage=2) for model in models]
+        optimizers = [adamw(model) for model in models]
+
+        def train(generator, discriminator, generator_step, discriminator_step, noise, real):
+            discriminator_step.zero_grad()
+            (discriminator(real) - discriminator(generator(noise).detach())).mean().backward()
+            discriminator_step.step()
+            generator_step.zero_grad()
+            discriminator(generator(noise)).mean().backward()
+            generator_step.step()
+
+        for step in range(4):
+            real, noise = data(step, outputs=6)
+            train(*models, *optimizers, noise, real)
+            train(*engines, *engines, noise, real)
+        for model, engine in zip(models, engines):
+            self.assertLess(furthest(model, engine), BOUND)
+            self.assertEqual((engine.global_steps, engine.skipped_steps), (4, 0))
+
+    def test_a_chain_with_other_factors(self):
+        """Accumulation and loss scales of two engines in a chain, each applied once, whichever way backward is called."""
+        fp16 = {"fp16": {"enabled": True, "loss_scale": 256}}
+        for first_gas, second_gas, precision, how in ((2, 2, {}, "loss"), (2, 4, {}, "engine"), (4, 2, {}, "scale"),
+                                                      (2, 2, fp16, "loss"), (2, 2, fp16, "engine"), (2, 2, fp16, "first")):
+            with self.subTest(first=first_gas, second=second_gas, precision=precision, how=how):
+                first, second = net(1, outputs=6), net(2)
+                encoder, head = engine_of(first, stage=2, gas=first_gas), engine_of(second, stage=1, gas=second_gas, **precision)
+                optimizers = adamw(first), adamw(second)
+                for micro in range(8):
+                    x, t = data(micro)
+                    # Half of the gradient comes by another way than through the head.
+                    hidden = first(x)
+                    (torch.nn.functional.mse_loss(second(hidden), t) + hidden.mean()).backward()
+                    hidden = encoder(x)
+                    loss = torch.nn.functional.mse_loss(head(hidden).float(), t) + hidden.mean()
+                    run_backward(how, loss, encoder, head)
+                    for model, engine, optimizer, gas in ((first, encoder, optimizers[0], first_gas),
+                                                          (second, head, optimizers[1], second_gas)):
+                        engine.step()
+                        if (micro + 1) % gas == 0:
+                            for each in model.parameters():
+                                each.grad /= gas
+                            optimizer.step()
+                            optimizer.zero_grad()
+                bound = 2e-3 if precision else BOUND
+                self.assertLess(furthest(first, encoder), bound)
+                self.assertLess(furthest(second, head), bound)
+
+    def test_gradients_of_inputs_are_unscaled(self):
+        model, x = net(), data(0)[0]
+        weight = torch.linspace(-1, 1, 32).view(8, 4)
+        for precision, bound in (({}, 1e-6), ({"fp16": {"enabled": True, "loss_scale": 512}}, 2e-3)):
+            engine = engine_of(model, gas=4, **precision)
+            mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+            model(theirs).backward(weight)
+            engine(mine).backward(weight)
+            self.assertLess((mine.grad - theirs.grad).abs().max().item(), bound)
+
+    def test_two_backwards_before_a_step_add(self):
+        model = net()
+        engine, optimizer = engine_of(model), adamw(model)
+        for step in range(3):
+            x, t = data(step)
+            for each, outer in ((model, optimizer), (engine, engine)):
+                y = each(x)
+                (y * t).mean().backward(retain_graph=True)
+                y.square().mean().backward()
+                outer.step()
+                outer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+
+    def test_checkpointing_of_both_kinds(self):
+        for reentrant in (True, False):
+            class Checkpointed(torch.nn.Module):
+                def __init__(self, inner, reentrant=reentrant):
+                    super().__init__()
+                    self.inner, self.reentrant = inner, reentrant
+
+                def forward(self, x):
+                    return checkpoint(self.inner.c, torch.tanh(checkpoint(self.inner.b, torch.tanh(self.inner.a(x)),
+                                                                          use_reentrant=self.reentrant)), use_reentrant=self.reentrant)
+            with self.subTest(reentrant=reentrant):
+                model = Checkpointed(net())
+                engine, optimizer = engine_of(model, stage=3), adamw(model)
+                for step in range(3):
+                    x, t = data(step)
+                    for each, outer in ((model, optimizer), (engine, engine)):
+                        torch.nn.functional.mse_loss(each(x), t).backward()
+                        outer.step()
+                        outer.zero_grad()
+                self.assertLess(furthest(model, engine), BOUND)
+
+    def test_tied_frozen_and_unused_parameters(self):
+        class Odd(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(0)
+                self.first = torch.nn.Linear(6, 6)
+                self.tied = torch.nn.Linear(6, 6)
+                self.tied.weight = self.first.weight
+                self.frozen = torch.nn.Linear(6, 4).requires_grad_(False)
+                self.unused = torch.nn.Parameter(torch.ones(3))
+
+            def forward(self, x):
+                return self.frozen(torch.tanh(self.tied(torch.tanh(self.first(self.first(x))))))
+        model = Odd()
+        engine = engine_of(model, stage=2)
+        optimizer = adamw(model)
+        for step in range(3):
+            x, t = data(step)
+            for each, outer in ((model, optimizer), (engine, engine)):
+                torch.nn.functional.mse_loss(each(x), t).backward()
+                outer.step()
+                outer.zero_grad()
+        self.assertIs(engine.module.tied.weight, engine.module.first.weight)
+        self.assertLess(furthest(model, engine), BOUND)
+
+    def test_frozen_for_a_while(self):
+        model = net()
+        engine, optimizer = engine_of(model), adamw(model)
+        for step in range(4):
+            x, t = data(step)
+            for each, outer in ((model, optimizer), (engine, engine)):
+                getattr(each, "module", each).b.requires_grad_(step % 2 == 0)
+                torch.nn.functional.mse_loss(each(x), t).backward()
+                outer.step()
+                outer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+
+    def test_containers_of_outputs(self):
+        class Many(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = net()
+
+            def forward(self, x, *, scale):
+                y = self.inner(x["value"][0]) * scale
+                return {"y": y, "more": [y.detach(), (y + 1, "text")], "count": 3}
+        engine = engine_of(Many(), gas=2)
+        result = engine({"value": (data(0)[0],)}, scale=2.0)
+        self.assertEqual((result["count"], result["more"][1][1]), (3, "text"))
+        self.assertFalse(result["more"][0].requires_grad)
+        (result["y"].sum() + result["more"][1][0].sum()).backward()
+        engine.step()
+
+
+class WrongUse(unittest.TestCase):
+    def test_a_gradient_past_the_output(self):
+        engine = engine_of(net(), gas=2)
+        with self.assertRaisesRegex(RuntimeError, "did not come through an output"):
+            engine.module(data(0)[0]).sum().backward()
+
+    def test_what_scale_returned_used_otherwise(self):
+        engine = engine_of(net(), gas=2)
+        for use in (lambda loss: (loss + 1).backward(), lambda loss: torch.autograd.backward(loss),
+                    lambda loss: torch.autograd.grad(loss, list(engine.module.parameters()))):
+            with self.assertRaisesRegex(RuntimeError, "call backward\\(\\) on what engine.scale"):
+                use(engine.scale(engine(data(0)[0]).sum()))
+
+    def test_a_stale_graph(self):
+        """What was computed with the weights before a step cannot go backward after it."""
+        engine = engine_of(net())
+        old = engine(data(0)[0]).sum()
+        engine(data(1)[0]).sum().backward()
+        engine.step()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            old.backward()
+
+    def test_zero_grad_inside_a_window(self):
+        engine = engine_of(net(), gas=2)
+        for micro in range(2):
+            engine(data(micro)[0]).sum().backward()
+            if micro == 1:
+                with self.assertRaisesRegex(RuntimeError, "1 micro-batches of this accumulation window"):
+                    engine.zero_grad()
+            engine.step()
+
+    def test_arguments(self):
+        for options, text in (({}, "needs model="), ({"model": net()}, "no configuration"),
+                              ({"model": net(), "config": 3}, "is a int"),
+                              ({"model": net(), "config": "/nowhere/x.json"}, "nowhere/x.json"),
+                              ({"model": net(), "config": config(), "mpu": object()}, "mpu="),
+                              ({"model": net(), "config": config(), "optimizer": adamw(net())}, "keep one"),
+                              ({"model": net(), "config": {}, "optimizer": torch.optim.SGD(net().parameters(), 1)}, "SGD"),
+                              ({"model": net(), "config": {}, "model_parameters": []}, "empty")):
+            with self.subTest(text=text), self.assertRaisesRegex(Exception, text):
+                outrigger.torch.initialize(**options, comm=solo())
+
+    def test_the_module_works_after_destroy(self):
+        engine = engine_of(net())
+        module = engine.module
+        expected = copy.deepcopy(module)(data(0)[0])
+        engine.destroy()
+        del engine
+        self.assertTrue(torch.equal(module(data(0)[0]), expected))
+
+
+if __name__ == "__main__":
+    unittest.main()
