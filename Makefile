@@ -15,7 +15,7 @@ VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(su
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 
-.PHONY: all setup build demo test fast soak fuzz bench lint format install clean
+.PHONY: all setup frameworks build demo test fast soak fuzz bench lint format install clean
 .NOTPARALLEL:
 all: build
 
@@ -28,8 +28,12 @@ build: setup
 demo: build
 	@$(VENV_PYTHON) scripts/demo/demo.py --build $(BUILD)
 
+# What the adapters are for; big, and only tests of the full tier want them.
+frameworks:
+	@scripts/setup.sh frameworks
+
 # The closing lines of ctest come last.
-test: build
+test: $(if $(SANITIZE),,frameworks) build
 	$(if $(SANITIZE),,@scripts/lint.sh)
 	@scripts/test.sh $(BUILD) $(TIER) "$(SANITIZE)"
 

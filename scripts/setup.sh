@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build, the tests and the demo need and this machine lacks, and says what it does.
 # Never prompts; quick when nothing is missing.
-#   scripts/setup.sh          everything
-#   scripts/setup.sh system   system packages only (the part that needs root)
+#   scripts/setup.sh              everything but frameworks
+#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB)
+#   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -28,6 +29,6 @@ else
   setup_system
   setup_julia_unwind
   setup_python
-  setup_framework torch
+  [[ ${1:-} != frameworks ]] || setup_framework torch
 fi
 finish
