@@ -190,6 +190,69 @@ class Forms(unittest.TestCase):
         engine.step()
 
 
+class Gradients(unittest.TestCase):
+    def train(self, edit, how=lambda engine, loss: loss.backward(), gas=1, **options):
+        """Plain PyTorch and an engine, each with its gradients edited by the same code before the step."""
+        model = net()
+        engine, optimizer = engine_of(model, gas=gas, **options), adamw(model)
+        for step in range(3):
+            for micro in range(gas):
+                x, t = data(10 * step + micro)
+                (torch.nn.functional.mse_loss(model(x), t) / gas).backward()
+                how(engine, torch.nn.functional.mse_loss(engine(x), t))
+                if micro == gas - 1:
+                    self.assertAlmostEqual(float(edit(model)), float(edit(engine.module)), delta=1e-5)
+                engine.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+        self.assertIsNone(engine.module.a.weight.grad)
+
+    def test_clipped_by_the_caller(self):
+        for options in ({}, {"gas": 3}, {"stage": 3}, {"how": lambda engine, loss: engine.backward(loss)}):
+            with self.subTest(**options):
+                self.train(lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05), **options)
+
+    def test_edited_replaced_and_taken_away(self):
+        def edit(model):
+            model.a.weight.grad.mul_(0.5).add_(0.01)
+            model.b.weight.grad = model.b.weight.grad.sign()
+            model.c.bias.grad = torch.zeros(4)
+            return sum(each.grad.square().sum() for each in model.parameters())
+        self.train(edit)
+
+    def test_before_they_are_complete(self):
+        engine = engine_of(net(), gas=2)
+        weight = engine.module.a.weight
+        self.assertIsNone(weight.grad)
+        engine(data(0)[0]).sum().backward()
+        self.assertIsNone(weight.grad)
+        engine.step()
+        engine(data(1)[0]).sum().backward()
+        self.assertEqual(weight.grad.shape, weight.shape)
+        with self.assertRaisesRegex(RuntimeError, "has shape"):
+            weight.grad = torch.zeros(3)
+        with self.assertRaisesRegex(RuntimeError, "summed and shown already"):
+            engine.zero_grad()
+        engine.step()
+
+    def test_zero_grad_forgets_what_backward_has_ended(self):
+        model = net()
+        engine, optimizer = engine_of(model), adamw(model)
+        for step in range(3):
+            x, t = data(step)
+            engine.backward(engine(100 * x).square().sum())
+            engine.zero_grad()
+            self.assertIsNone(engine.module.a.weight.grad)
+            torch.nn.functional.mse_loss(model(x), t).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            engine.backward(torch.nn.functional.mse_loss(engine(x), t))
+            engine.step()
+        self.assertLess(furthest(model, engine), BOUND)
+        self.assertEqual((engine.global_steps, engine.skipped_steps), (3, 0))
+
+
 class WrongUse(unittest.TestCase):
     def test_a_gradient_past_the_output(self):
         engine = engine_of(net(), gas=2)

@@ -11,6 +11,7 @@ from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward
 from .config import Effective
+from .gradients import Gradients, make_live
 from .optimizer import ZeroOptimizer
 from .names import Names
 from .parameters import Parameters, give
@@ -37,6 +38,7 @@ class Engine(Names, Values, torch.nn.Module):
         self._library.commit()
         self.parameters_of.show()
         register(self, self.parameters_of.ids)
+        self.gradients = Gradients(self)
         self.optimizer = ZeroOptimizer(self, groups, defaults, client)
         self.lr_scheduler = None
         self.training_dataloader = None
@@ -105,6 +107,7 @@ class Engine(Names, Values, torch.nn.Module):
             return take
 
         for parameter in self.parameters_of.trainable:
+            make_live(parameter)
             parameter.register_post_accumulate_grad_hook(hook_of(self.parameters_of.ids[parameter]))
 
     def _begin_without_output(self, identity):
@@ -145,7 +148,9 @@ class Engine(Names, Values, torch.nn.Module):
     def step(self, lr_kwargs=None):
         """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
         self.optimizer.send_hyperparameters()
-        if not self._reduced:
+        if self._reduced:
+            self.gradients.write_back()
+        else:
             self.open_pass()
             self.close_pass()
         is_boundary = self.is_gradient_accumulation_boundary()
@@ -153,6 +158,7 @@ class Engine(Names, Values, torch.nn.Module):
         self.micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
         self._gave = self._reduced = False
+        self.gradients.forget()
         self._step_applied = self.report.outcome == lowlevel.STEP_APPLIED
         if not is_boundary:
             return
@@ -168,28 +174,28 @@ class Engine(Names, Values, torch.nn.Module):
 
     def zero_grad(self, set_to_none=True):
         """Forgets the gradients that came since the last step; without any, nothing. All ranks alike."""
-        if self._pass is None and not self._reduced:
+        if not self._gave:
             return
+        if self._reduced:
+            raise RuntimeError("zero_grad: the gradients of this window are summed and shown already (parameter.grad or safe_get_full_grad "
+                               "was read); end it with step(), or do not read them before zero_grad")
         if self._window_steps:
             raise RuntimeError(f"zero_grad: {self._window_steps} micro-batches of this accumulation window are summed already and would "
                                "be lost; call it before the window's first backward, or freeze what should get no gradient")
         self._abandon()
-        if not self._gave:
-            return
-        self._gave = self._reduced = False
+        self._gave = False
         self._library.set_boundary(lowlevel.BOUNDARY_YES)
         self._library.step()
         self._library.set_boundary(self._boundary)
 
     def _abandon(self):
-        """Leaves a window that the next step discards, and a pass in it, without which there is no step."""
+        """Leaves a window that the next step discards: a pass is given up with a gradient in it, if only a zero."""
+        self.open_pass()
+        parameter = self.parameters_of.trainable[0]
         with self._lock:
-            if self._pass is not None:
-                lowlevel.pass_abandon(self._pass)
-                self._pass = None
-        if not self._reduced:
-            self.open_pass()
-            self.close_pass()
+            lowlevel.pass_add_grad(self._pass, self.parameters_of.ids[parameter], torch.zeros(parameter.shape), None)
+            lowlevel.pass_abandon(self._pass)
+            self._pass = None
 
     def is_gradient_accumulation_boundary(self):
         """Whether the next step() ends the window."""

@@ -4,6 +4,7 @@ import torch
 from torch.utils.dlpack import to_dlpack
 
 from .. import lowlevel
+from .gradients import take
 
 def groups_of(model, model_parameters):
     """Parameter groups as an optimizer of PyTorch has them: dictionaries with "params"."""
@@ -53,8 +54,7 @@ def group_name(index):
 
 def give(handle, identity, parameter):
     """Hands a parameter's gradient over: one copy, its conversion fused."""
-    grad = parameter.grad
-    parameter.grad = None
+    grad = take(parameter)
     if grad.requires_grad:
         grad = grad.detach()
     if grad.layout != torch.strided:
