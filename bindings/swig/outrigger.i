@@ -3,6 +3,7 @@
 // tensors, outputs) stands in <language>.i, which defines:
 //   OTR_UNLOCK, OTR_LOCK   around a call, so that other threads of the interpreter run meanwhile
 //   OTR_RAISE(code)        throws OutriggerError(code, text), reading the text on the thread that failed
+//   OTR_CALLBACKS          declares what takes functions of the language
 //   OTR_INTERRUPT(options) sets the interrupt callback of new context options, for the interpreter's Ctrl-C
 // and typemaps for tensors, arrays, texts and every out_ parameter.
 %module(package="outrigger") lowlevel
@@ -133,7 +134,8 @@ OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %exception otr_step_report::~otr_step_report "$action"
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 
-// ---- A callback of the target language would need its lock; over the pass it is two lines there ----
+// ---- Callbacks of the target language need its lock. A backward is two lines over the pass ----
+OTR_CALLBACKS
 %ignore otr_engine_backward;
 %ignore otr_vjp_callback;
 %ignore otr_comm_create_custom;

@@ -2,6 +2,7 @@
 // Python's side of outrigger.i: the GIL, exceptions, buffers; out_ parameters become results.
 %{
 #include "python_buffer.h"
+#include "python_comm.h"
 #include "python_interrupt.h"
 %}
 
@@ -253,3 +254,9 @@ OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
 }
 %typemap(argout) void *all { %append_output(PyBytes_FromStringAndSize((const char *)$1, size$argnum)); }
 %typemap(freearg) void *all { free($1); }
+
+// ---- A communicator of Python's own: python_comm.h says what the object has to have ----
+%define OTR_CALLBACKS
+%rename(comm_create_custom) otr_python_comm_create;
+int32_t otr_python_comm_create(otr_context *context, PyObject *channel, otr_comm **out_comm);
+%enddef

@@ -276,7 +276,8 @@ static PyObject* otr_python_show(const otr_tensor* tensor, PyObject* owner, int 
 
 /* ---- OutriggerError(code, text), which lowlevel.py defines ---- */
 static void otr_python_raise(int32_t code) {
-  if (code == OTR_E_INTERRUPTED && PyErr_Occurred()) return; /* what the signal's handler raised */
+  /* What the signal's handler raised, or a communicator's method. */
+  if ((code == OTR_E_INTERRUPTED || code == OTR_E_HOST) && PyErr_Occurred()) return;
   const char* text = otr_last_error_message(); /* of the thread that called, which is this one */
   PyObject* module = PyImport_ImportModule("outrigger.lowlevel");
   PyObject* error = module ? PyObject_GetAttrString(module, "OutriggerError") : NULL;

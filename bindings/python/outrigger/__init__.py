@@ -111,6 +111,14 @@ class Comm(_Handle):
     def from_env(cls, context, **options):
         return cls(lowlevel.comm_from_env(context.handle, _options(lowlevel.CommOptions, options)))
 
+    @classmethod
+    def custom(cls, context, channel):
+        """A group over the methods of an object: rank and world_size (attributes); all_gather(mine, all),
+        broadcast(data, root), all_to_all(parts, received) on memoryviews that hold during the call; duplicate(), which
+        returns another such object with an order of its own; abort(reason), close(). Several threads call, one at a time
+        for each object. What a method raises ends the group on this rank. Collective."""
+        return cls(lowlevel.comm_create_custom(context.handle, channel))
+
     def duplicate(self):
         """The same ranks with an order of their own, for another thread. Collective."""
         return type(self)(lowlevel.comm_duplicate(self.handle))
