@@ -94,6 +94,8 @@ class Context(_Handle):
 class Comm(_Handle):
     """A group of ranks; made by the class methods. Options: rank, world_size, timeout, job."""
 
+    shares_memory = True  # parameters are one copy for all ranks, and acquiring one is local
+
     @classmethod
     def self_group(cls, context):
         return cls(lowlevel.comm_create_self(context.handle))
@@ -117,11 +119,15 @@ class Comm(_Handle):
         broadcast(data, root), all_to_all(parts, received) on memoryviews that hold during the call; duplicate(), which
         returns another such object with an order of its own; abort(reason), close(). Several threads call, one at a time
         for each object. What a method raises ends the group on this rank. Collective."""
-        return cls(lowlevel.comm_create_custom(context.handle, channel))
+        made = cls(lowlevel.comm_create_custom(context.handle, channel))
+        made.shares_memory = False
+        return made
 
     def duplicate(self):
         """The same ranks with an order of their own, for another thread. Collective."""
-        return type(self)(lowlevel.comm_duplicate(self.handle))
+        made = type(self)(lowlevel.comm_duplicate(self.handle))
+        made.shares_memory = self.shares_memory
+        return made
 
     def split(self, color, key=0):
         """The group of the ranks with the same color, ordered by key; None for color -1. Collective."""

@@ -31,6 +31,9 @@ class Engine(Names, Values, torch.nn.Module):
         self.effective = Effective(self._library.config)
         self.settings = settings
         self.compute_dtype = self.effective.compute_dtype
+        if self.effective("zero_optimization", "stage") == 3 and not comm.shares_memory:
+            raise NotImplementedError("zero_optimization.stage = 3 over ranks that share no memory is not built for PyTorch yet; use "
+                                      "stage 2, or ranks on one host")
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module
