@@ -11,14 +11,16 @@ import time
 import bench_case
 import machine
 import report
-from cases import adam_step, engine_step, reduce_scatter
+from cases import adam_step, engine_step, reduce_scatter, torch_training
 
-CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "adam_step": adam_step}
+CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "adam_step": adam_step,
+         "torch_training": torch_training}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="folder of our benchmark programs")
+    parser.add_argument("--package", type=pathlib.Path, required=True, help="folder of the package outrigger, for Python")
     parser.add_argument("--peer-python", type=pathlib.Path, required=True, help="Python that has the peers")
     parser.add_argument("--peer-missing", default="", help="why the peers cannot run; empty if they can")
     parser.add_argument("--output", type=pathlib.Path, required=True)
@@ -40,6 +42,7 @@ def main():
     described["order_seed"] = seed
     bench = bench_case.Bench(
         programs=options.programs.absolute(),
+        package=options.package.absolute(),
         peer_python=options.peer_python.absolute(),
         peer_missing=options.peer_missing,
         output=options.output.absolute(),

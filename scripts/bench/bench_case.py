@@ -5,6 +5,7 @@ import array
 import contextlib
 import dataclasses
 import math
+import os
 import pathlib
 import socket
 import time
@@ -22,6 +23,7 @@ class Bench:
     """One call of the benchmark."""
 
     programs: pathlib.Path  # folder of our benchmark programs
+    package: pathlib.Path  # folder of our Python package
     peer_python: pathlib.Path
     peer_missing: str  # why no peer can run; empty if they can
     output: pathlib.Path
@@ -112,6 +114,20 @@ def compare(ours, peer, significant_bits, floor=0.0):
         difference = abs(own - other) / 2.0 ** (exponent - significant_bits)
         worst = max(worst, math.inf if math.isnan(difference) else difference)
     return {"largest_difference_ulp": worst, "same": same / len(ours), "samples": len(ours)}
+
+
+def compare_losses(ours, peer, tolerance):
+    """Lists of losses, one for each rank."""
+    pairs = [pair for own, other in zip(ours, peer, strict=True) for pair in zip(own, other, strict=True)]
+    worst = max(abs(a - b) / abs(b) for a, b in pairs)
+    return {"agree": worst <= tolerance, "largest_relative_difference": worst, "ours_losses": ours[0], "peer_losses": peer[0]}
+
+
+def remove_deepspeed_buffers(port):
+    """DeepSpeed never unlinks its shared-memory buffers; these are the ones of the job that just ended."""
+    for path in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{port}_*"):
+        if path.stat().st_uid == os.getuid():
+            path.unlink(missing_ok=True)
 
 
 def row(case, peer, target, timed, rounds=None, peer_side=None, **more):

@@ -4,10 +4,9 @@
 import functools
 import json
 import os
-import pathlib
 
 import measure
-from bench_case import OURS, compare, free_port, memory_speed, read_floats, row
+from bench_case import OURS, compare, free_port, memory_speed, read_floats, remove_deepspeed_buffers, row
 
 MATRICES, SIDE, RANKS = 24, 2048, 2
 TARGET = 4.0
@@ -72,7 +71,7 @@ def _measure(bench, stage, one):
             rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
             return one(rounds, peer, numerics=numerics, memory=memory_speed(rounds), phases=_phases(rounds))
     finally:
-        _remove_deepspeed_buffers(port)
+        remove_deepspeed_buffers(port)
 
 
 def _check(folder, ours, peer):
@@ -93,10 +92,3 @@ def _phases(rounds):
     """Where our time went on rank 0, medians in seconds."""
     facts = [fact[0] for fact in rounds.facts[OURS]]
     return {key: measure.quantile([fact[key] for fact in facts], 0.5) for key in facts[0] if key.endswith("_s")}
-
-
-def _remove_deepspeed_buffers(port):
-    """DeepSpeed never unlinks its shared-memory buffers; these are the ones of the job that just ended."""
-    for path in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{port}_*"):
-        if path.stat().st_uid == os.getuid():
-            path.unlink(missing_ok=True)
