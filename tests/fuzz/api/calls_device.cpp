@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins, and devices with their memory, speeds and faults.
+#include <cmath>
+
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -39,7 +41,7 @@ struct Setting {
 };
 
 void set(Rank& rank, Bytes& bytes, const Setting& setting) {
-  constexpr double kWrong[] = {-1, 1e300, 0.5};
+  constexpr double kWrong[] = {-1, 1e300, NAN};
   otr_context* context = rank.contexts.pick(bytes).handle;
   const int32_t type = draw_type(bytes), id = draw_id(rank, bytes);
   const double value = bytes.one_in(32) ? bytes.pick(kWrong) : bytes.pick(setting.values);

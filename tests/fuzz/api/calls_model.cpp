@@ -34,22 +34,27 @@ bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Where where, const Shap
            Reference& reference) {
   Out<otr_pass*> pass;
   if (CALL(rank, otr_pass_begin, engine, nullptr, 0, nullptr, pass) != OTR_OK) return false;
-  const Sample grad = make_sample(bytes, where, shape, "float32");
-  fill(bytes, where, grad.tensor, false);
+  // Copied on the stream that the gradient is given with, and overwritten there right after.
+  std::vector<uint8_t> values, after;
+  const Sample grad = make_sample(bytes, where, shape, "float32");  // waits for them at its end
+  values = draw_values(bytes, grad.tensor, false);
+  after = draw_values(bytes, grad.tensor, true);
   const Sample out = make_sample(bytes, nullptr, shape, "float32");
   Roomy<otr_call_info> info;
   const otr_call_info* given = draw_stream(bytes, where, info);
+  const bool later =
+      given != nullptr && given->stream == where->stream() && grad.tensor.data != nullptr;
+  later ? where->copy_later(grad.tensor, values) : put(where, grad.tensor, values);
   otr_step_report report = OTR_STEP_REPORT_INIT;
-  const bool done =
-      CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, given) == OTR_OK &&
-      CALL(rank, otr_pass_end, pass.value) == OTR_OK &&
-      CALL(rank, otr_engine_step, engine, &report) == OTR_OK &&
-      CALL(rank, otr_engine_parameter_read, engine, 0, OTR_VALUE_MASTER, &out.tensor) == OTR_OK;
+  bool done = CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, given) == OTR_OK;
+  if (later) where->copy_later(grad.tensor, after);
+  done = done && CALL(rank, otr_pass_end, pass.value) == OTR_OK &&
+         CALL(rank, otr_engine_step, engine, &report) == OTR_OK &&
+         CALL(rank, otr_engine_parameter_read, engine, 0, OTR_VALUE_MASTER, &out.tensor) == OTR_OK;
   GIVE_BACK(rank, otr_pass_destroy, pass.value);
-  const std::vector<uint8_t> given_bytes = get(where, grad.tensor);
-  if (!done || given_bytes.empty()) return false;
+  if (!done) return false;
   steps_done.add(where);
-  reference.step(reinterpret_cast<const float*>(given_bytes.data()));
+  reference.step(reinterpret_cast<const float*>(values.data()));
   const auto* weights = static_cast<const float*>(out.tensor.data);
   for (size_t i = 0; i < reference.w.size(); ++i) {
     if (std::abs(static_cast<double>(weights[i]) - reference.w[i]) > kBound) {

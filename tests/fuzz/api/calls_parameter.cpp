@@ -40,9 +40,11 @@ void acquire(Rank& rank, Bytes& bytes) {
     if (Shape(t.shape, t.shape + t.ndim) != drawn.shapes[i]) broken("acquire gave another shape");
     touch(place.model->where, t);
   }
-  if (status != OTR_OK && count > 0 && !tensors.empty() && tensors[0].data != nullptr &&
-      tensors[0].ndim != static_cast<int32_t>(0xA5A5A5A5)) {
-    broken("acquire failed and left a tensor");
+  for (const otr_tensor& t : tensors) {
+    const bool given_none = t.ndim == static_cast<int32_t>(0xA5A5A5A5);  // a NULL, or count -1
+    if (status != OTR_OK && t.data != nullptr && !given_none) {
+      broken("acquire failed and left a tensor");
+    }
   }
 }
 

@@ -89,6 +89,11 @@ bool Device::copy(const otr_tensor& to, const otr_tensor& from) const {
   return status == OTR_OK;
 }
 
+void Device::copy_later(const otr_tensor& to, const std::vector<uint8_t>& bytes) const {
+  static_cast<void>(table_->copy(opened_, static_cast<uint8_t*>(to.data) + to.byte_offset,
+                                 bytes.data(), bytes.size(), OTR_PLUGIN_HOST_TO_DEVICE, stream_));
+}
+
 void Device::expect_empty() const {
   uint64_t free_bytes = 0, total = 0;
   static_cast<void>(table_->memory_info(opened_, &free_bytes, &total));

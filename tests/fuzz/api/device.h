@@ -33,6 +33,8 @@ class Device {
   void release(void* data) const;
   // to = from, row-major, one of them here; also after the work of stream(). False: it has failed.
   bool copy(const otr_tensor& to, const otr_tensor& from) const;
+  // The same from host memory, in the order of stream(): `bytes` stay until that is done.
+  void copy_later(const otr_tensor& to, const std::vector<uint8_t>& bytes) const;
   // Everything that was allocated was given back.
   void expect_empty() const;
 

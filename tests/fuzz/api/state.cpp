@@ -47,7 +47,9 @@ std::string seen(Rank& rank) {
   std::string text;
   for (const EnginePlace& place : rank.engines.all) {
     if (place.handle == nullptr) continue;
-    if (otr_engine_check(place.handle) != OTR_OK) return "";
+    const int32_t status = otr_engine_check(place.handle);
+    examine("otr_engine_check", status);
+    if (status != OTR_OK) return "";
     const std::string line = seen_of(rank, place);
     if (line.empty()) return "";
     text += line;

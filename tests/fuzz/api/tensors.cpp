@@ -57,7 +57,7 @@ Shape draw_shape(Bytes& bytes) {
   }
 }
 
-void fill(Bytes& bytes, Where where, const otr_tensor& t, bool wild) {
+std::vector<uint8_t> draw_values(Bytes& bytes, const otr_tensor& t, bool wild) {
   int64_t count = 1;
   for (int32_t d = 0; d < t.ndim; ++d) count *= t.shape[d];
   const uint32_t start = bytes.byte(), odd = bytes.byte();
@@ -92,7 +92,11 @@ void fill(Bytes& bytes, Where where, const otr_tensor& t, bool wild) {
       std::memcpy(at, &half, 2);
     }
   }
-  put(where, t, values);
+  return values;
+}
+
+void fill(Bytes& bytes, Where where, const otr_tensor& t, bool wild) {
+  put(where, t, draw_values(bytes, t, wild));
 }
 
 Sample make_sample(Bytes& bytes, Where where, const Shape& shape, const char* dtype) {

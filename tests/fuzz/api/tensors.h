@@ -44,8 +44,10 @@ Sample draw_sample(Bytes& bytes, Where where, const Shape& shape, Use use);
 // header that makes no sense.
 Sample draw_doubtful(Bytes& bytes, Where where, const Shape& shape, Use use);
 
-// Values of a small range that are exact in every dtype; wild: some Inf, NaN and huge ones. The
-// tensor is on the host, or on this device.
+// Values of a small range that are exact in every dtype; wild: some Inf, NaN and huge ones.
+std::vector<uint8_t> draw_values(Bytes& bytes, const otr_tensor& row_major, bool wild);
+
+// Put into the tensor, which is on the host or on this device.
 void fill(Bytes& bytes, Where where, const otr_tensor& row_major, bool wild);
 
 // What the library gave is where it has to be.
