@@ -44,7 +44,11 @@ bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Where where, const Shap
   const otr_call_info* given = draw_stream(bytes, where, info);
   const bool later =
       given != nullptr && given->stream == where->stream() && grad.tensor.data != nullptr;
-  later ? where->copy_later(grad.tensor, values) : put(where, grad.tensor, values);
+  if (later) {
+    where->copy_later(grad.tensor, values);
+  } else {
+    put(where, grad.tensor, values);
+  }
   otr_step_report report = OTR_STEP_REPORT_INIT;
   bool done = CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, given) == OTR_OK;
   if (later) where->copy_later(grad.tensor, after);

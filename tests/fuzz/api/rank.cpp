@@ -5,6 +5,49 @@
 #include <functional>
 
 namespace otr_fuzz {
+namespace {
+
+// False: as it was, all defaults.
+bool draw_fields(Bytes& bytes, Roomy<otr_call_info>& info) {
+  switch (bytes.below(16)) {
+    case 0:
+      return true;
+    case 1:
+    case 2:
+      info.flags = OTR_ACQUIRE_FLOAT32;
+      return true;
+    case 3:
+      info.flags = OTR_PASS_KEEP_DTYPE;
+      return true;
+    case 4:
+    case 5: {
+      constexpr double kScales[] = {1, 2, 0.25, 65536, -1, 1e300, NAN, 0};
+      info.loss_scale = bytes.pick(kScales);
+      info.accumulation = static_cast<int32_t>(bytes.below(4)) - (bytes.one_in(8) ? 2 : 0);
+      info.ranks = static_cast<int32_t>(bytes.below(4));
+      return true;
+    }
+    case 6:
+      switch (bytes.below(4)) {
+        case 0:
+          info.stream = uint64_t{1} << 40;
+          break;
+        case 1:
+          info.mistake_size(bytes);
+          break;
+        case 2:
+          info.reserved[2] = 1;
+          break;
+        default:
+          info.flags = 0x80;
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 Rank::~Rank() {
   if (channels != 0) broken(fmt::format("{} channels were not given back", channels.load()));
@@ -72,50 +115,6 @@ DrawnParameter draw_parameter(Bytes& bytes, const Model& model) {
 Where draw_where(Bytes& bytes, const Model& model) {
   return bytes.one_in(2) ? nullptr : model.where;
 }
-
-namespace {
-
-// False: as it was, all defaults.
-bool draw_fields(Bytes& bytes, Roomy<otr_call_info>& info) {
-  switch (bytes.below(16)) {
-    case 0:
-      return true;
-    case 1:
-    case 2:
-      info.flags = OTR_ACQUIRE_FLOAT32;
-      return true;
-    case 3:
-      info.flags = OTR_PASS_KEEP_DTYPE;
-      return true;
-    case 4:
-    case 5: {
-      constexpr double kScales[] = {1, 2, 0.25, 65536, -1, 1e300, NAN, 0};
-      info.loss_scale = bytes.pick(kScales);
-      info.accumulation = static_cast<int32_t>(bytes.below(4)) - (bytes.one_in(8) ? 2 : 0);
-      info.ranks = static_cast<int32_t>(bytes.below(4));
-      return true;
-    }
-    case 6:
-      switch (bytes.below(4)) {
-        case 0:
-          info.stream = uint64_t{1} << 40;
-          break;
-        case 1:
-          info.mistake_size(bytes);
-          break;
-        case 2:
-          info.reserved[2] = 1;
-          break;
-        default:
-          info.flags = 0x80;
-      }
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 const otr_call_info* draw_call_info(Bytes& bytes, Where where, Roomy<otr_call_info>& info) {
   otr_call_info_init(&info, sizeof(otr_call_info));
