@@ -22,6 +22,7 @@ cmake -S . -B $folder -G Ninja --log-level=WARNING "${options[@]}"
 cmake --build $folder --target otr_fuzz_dictionary otr_fuzz_config otr_fuzz_api otr_api_fuzz
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}
+export OTR_PLUGIN_PATH=$PWD/$folder  # the simulated device's, which otr_api_fuzz builds
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 mkdir -p $folder/corpus/config $folder/corpus/api $folder/findings
 $folder/tests/fuzz/otr_fuzz_dictionary $folder/config.dict

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/gather.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -85,10 +86,24 @@ void Gather::widen(int64_t root) {
 
 void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_->at(ids[i]));
-  for (int64_t i = 0; i < count; ++i) {
-    out[i] = tensor_of(ids[i], as_float32);
-    ++entries_[static_cast<size_t>(model_->at(ids[i]).root)].acquired;
+  int64_t taken = 0;
+  try {
+    while (taken < count) {
+      const int64_t id = ids[taken];
+      ++entries_[static_cast<size_t>(model_->at(id).root)].acquired;
+      ++taken;
+      out[taken - 1] = tensor_of(id, as_float32);
+    }
+  } catch (...) {  // all or none
+    std::fill_n(out, count, otr_tensor{});
+    for (int64_t i = 0; i < taken; ++i) release_one(ids[i]);
+    throw;
   }
+}
+
+void Gather::release_one(int64_t id) {
+  Entry& entry = entries_[static_cast<size_t>(model_->at(id).root)];
+  if (--entry.acquired == 0) entry = {};
 }
 
 void Gather::release(const int64_t* ids, int64_t count) {
@@ -102,11 +117,7 @@ void Gather::release(const int64_t* ids, int64_t count) {
            model_->at(ids[i]).name, ids[i]);
     }
   }
-  for (const auto& [root, times] : wanted) {
-    Entry& entry = entries_[static_cast<size_t>(root)];
-    entry.acquired -= times;
-    if (entry.acquired == 0) entry = {};
-  }
+  for (int64_t i = 0; i < count; ++i) release_one(ids[i]);
 }
 
 void Gather::refresh(int64_t root) {

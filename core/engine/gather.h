@@ -44,6 +44,7 @@ class Gather {
   [[nodiscard]] const std::byte* published(int64_t root);
   void gather(int64_t root);
   void widen(int64_t root);
+  void release_one(int64_t id);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;

@@ -168,7 +168,7 @@ void Pass::end() {
   open_ = false;
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
   const std::shared_ptr<void> closed(nullptr, [this](void*) { --engine_->open_passes_; });
-  sink_->end(false);
+  engine_->on_device([&] { sink_->end(false); });
   try {
     engine_->reducer_->check();
   } catch (...) {
@@ -183,8 +183,8 @@ void Pass::abandon() noexcept {
   open_ = false;
   try {
     sink_->end(true);
-  } catch (const std::exception& error) {
-    engine_->poison(Error(OTR_E_INTERNAL, error.what()));
+  } catch (...) {
+    engine_->poison_with_current();
   }
   --engine_->open_passes_;
 }

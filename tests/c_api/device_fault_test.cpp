@@ -68,6 +68,25 @@ TEST(DeviceEngine, AStepEndsWhatWasAcquiredAfterReduce) {
   }
 }
 
+// All or none: where memory ends at the second copy, the first is not acquired either.
+TEST(DeviceEngine, AnAcquireThatFailsTakesNothing) {
+  DeviceSolo solo(on_stage(1, R"(}, "bf16": {"enabled": true)"));
+  const int64_t ids[] = {solo.engine.add("a", {4}, Values(4, 1)),
+                         solo.engine.add("b", {4}, Values(4, 2))};
+  solo.engine.commit();
+  otr_call_info info;
+  ASSERT_OK(otr_call_info_init(&info, sizeof info));
+  info.flags = OTR_ACQUIRE_FLOAT32;
+  EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_allocation", 2));
+  otr_tensor weights[2];
+  EXPECT_FAILS(OTR_E_OUT_OF_MEMORY,
+               otr_engine_acquire(solo.engine.get(), ids, 2, &info, &weights[0]), "bytes");
+  EXPECT_EQ(weights[0].data, nullptr);
+  EXPECT_FAILS(OTR_E_STATE, otr_engine_release(solo.engine.get(), ids, 1, &info), "not acquired");
+  ASSERT_OK(otr_engine_acquire(solo.engine.get(), ids, 2, &info, &weights[0]));
+  EXPECT_EQ(values_there(solo.context.get(), weights[1]), Values(4, 2));
+}
+
 // All or nothing: an engine whose device fails in the joint update takes the others with it.
 TEST(DeviceFaults, AJointStepPoisonsAll) {
   DeviceSolo solo(on_stage(0));
@@ -121,6 +140,30 @@ TEST(DeviceFaults, ALostDeviceEndsTheEngineCleanly) {
       ASSERT_LT(operation, 1000);
     }
     EXPECT_GE(noticed, 2);  // offloaded: a copy to the host, a copy back
+  }
+}
+
+// A slot is out and another gradient waits for it: taking the slot back is work for the device.
+TEST(DeviceFaults, TheEndOfAPassNoticesALostDevice) {
+  for (const bool abandons : {false, true}) {
+    DeviceSolo solo(R"({"outrigger": {"reduction_order": "boundary"}})");
+    const int64_t id = solo.engine.add("w", {4}, Values(4, 1));
+    solo.engine.commit();
+    const DeviceTensor grad(solo.context.get(), simulated(), Tensor::filled({4}, 1));
+    const Owned<otr_pass> pass = solo.engine.begin();
+    otr_tensor slot;
+    ASSERT_OK(otr_pass_get_slot(pass.get(), id, &slot));
+    ASSERT_OK(otr_pass_add_grad(pass.get(), id, &grad, nullptr));
+    EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_operation", 1));
+    const Tensor here = Tensor::filled({4}, 0);
+    EXPECT_FAILS(OTR_E_DEVICE_FAULT, otr_tensor_copy(solo.context.get(), &here, &grad), "lost");
+    if (abandons) {
+      EXPECT_OK(otr_pass_abandon(pass.get()));
+    } else {
+      EXPECT_FAILS(OTR_E_DEVICE_FAULT, otr_pass_end(pass.get()), "lost");
+    }
+    EXPECT_FAILS(OTR_E_DEVICE_FAULT, otr_engine_check(solo.engine.get()), "lost");
+    EXPECT_FAILS(OTR_E_POISONED, otr_engine_step(solo.engine.get(), nullptr), "lost");
   }
 }
 

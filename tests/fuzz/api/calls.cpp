@@ -6,9 +6,9 @@ namespace {
 
 std::vector<const Call*> by_weight() {
   std::vector<const Call*> rows;
-  for (const auto area : {context_calls(), comm_calls(), custom_calls(), engine_calls(),
-                          query_calls(), parameter_calls(), value_calls(), pass_calls(),
-                          step_calls(), shard_calls(), model_calls()}) {
+  for (const auto area : {context_calls(), comm_calls(), custom_calls(), device_calls(),
+                          engine_calls(), query_calls(), parameter_calls(), value_calls(),
+                          pass_calls(), step_calls(), shard_calls(), model_calls()}) {
     for (const Call& call : area) rows.insert(rows.end(), call.weight, &call);
   }
   return rows;

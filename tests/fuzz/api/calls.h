@@ -23,6 +23,7 @@ struct Call {
 std::span<const Call> context_calls();
 std::span<const Call> comm_calls();
 std::span<const Call> custom_calls();
+std::span<const Call> device_calls();
 std::span<const Call> engine_calls();
 std::span<const Call> query_calls();
 std::span<const Call> parameter_calls();
@@ -31,6 +32,9 @@ std::span<const Call> pass_calls();
 std::span<const Call> step_calls();
 std::span<const Call> shard_calls();
 std::span<const Call> model_calls();
+
+// otr_engine_set_device, on a device of the rank's own or one that ranks share, seldom a wrong one.
+void put_on_device(Rank& rank, Bytes& bytes, EnginePlace& place);
 
 // The row that a number of 16 bits stands for.
 const Call& drawn_call(uint32_t number);

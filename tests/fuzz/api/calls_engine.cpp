@@ -16,6 +16,7 @@ EnginePlace& create_in(Rank& rank, Bytes& bytes) {
     place.handle = out.value;
     place.model->compute = configuration.compute;
   }
+  if (bytes.below(8) < 3) put_on_device(rank, bytes, place);
   return place;
 }
 
@@ -30,7 +31,8 @@ std::string draw_name(Bytes& bytes, const Model& model) {
 void add_to(Rank& rank, Bytes& bytes, EnginePlace& place) {
   const std::string name = draw_name(bytes, *place.model);
   const Shape shape = draw_shape(bytes);
-  Sample initial = draw_doubtful(bytes, shape, Use::declaration);
+  const Where where = draw_where(bytes, *place.model);
+  Sample initial = draw_doubtful(bytes, where, shape, Use::declaration);
   Roomy<otr_param_options> options;
   CALL(rank, otr_param_options_init, &options, sizeof(otr_param_options));
   options.trainable = bytes.one_in(5) ? 0 : 1;

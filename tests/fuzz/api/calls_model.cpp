@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/fuzz/api/calls.h"
+#include "tests/fuzz/api/tally.h"
 
 namespace otr_fuzz {
 namespace {
@@ -29,20 +30,35 @@ struct Reference {
 };
 
 // One step. False: a call failed, on another rank's account maybe.
-bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Sample& grad, const Sample& out,
+bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Where where, const Shape& shape,
            Reference& reference) {
   Out<otr_pass*> pass;
   if (CALL(rank, otr_pass_begin, engine, nullptr, 0, nullptr, pass) != OTR_OK) return false;
-  fill(bytes, grad.tensor, false);
+  // Copied on the stream that the gradient is given with, and overwritten there right after.
+  std::vector<uint8_t> values, after;
+  const Sample grad = make_sample(bytes, where, shape, "float32");  // waits for them at its end
+  values = draw_values(bytes, grad.tensor, false);
+  after = draw_values(bytes, grad.tensor, true);
+  const Sample out = make_sample(bytes, nullptr, shape, "float32");
+  Roomy<otr_call_info> info;
+  const otr_call_info* given = draw_stream(bytes, where, info);
+  const bool later =
+      given != nullptr && given->stream == where->stream() && grad.tensor.data != nullptr;
+  if (later) {
+    where->copy_later(grad.tensor, values);
+  } else {
+    put(where, grad.tensor, values);
+  }
   otr_step_report report = OTR_STEP_REPORT_INIT;
-  const bool done =
-      CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, nullptr) == OTR_OK &&
-      CALL(rank, otr_pass_end, pass.value) == OTR_OK &&
-      CALL(rank, otr_engine_step, engine, &report) == OTR_OK &&
-      CALL(rank, otr_engine_parameter_read, engine, 0, OTR_VALUE_MASTER, &out.tensor) == OTR_OK;
+  bool done = CALL(rank, otr_pass_add_grad, pass.value, 0, &grad.tensor, given) == OTR_OK;
+  if (later) where->copy_later(grad.tensor, after);
+  done = done && CALL(rank, otr_pass_end, pass.value) == OTR_OK &&
+         CALL(rank, otr_engine_step, engine, &report) == OTR_OK &&
+         CALL(rank, otr_engine_parameter_read, engine, 0, OTR_VALUE_MASTER, &out.tensor) == OTR_OK;
   GIVE_BACK(rank, otr_pass_destroy, pass.value);
   if (!done) return false;
-  reference.step(static_cast<const float*>(grad.tensor.data));
+  steps_done.add(where);
+  reference.step(reinterpret_cast<const float*>(values.data()));
   const auto* weights = static_cast<const float*>(out.tensor.data);
   for (size_t i = 0; i < reference.w.size(); ++i) {
     if (std::abs(static_cast<double>(weights[i]) - reference.w[i]) > kBound) {
@@ -55,20 +71,22 @@ bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Sample& grad, const Sam
 
 void train_and_compare(Rank& rank, Bytes& bytes) {
   otr_comm* comm = rank.comms.pick(bytes).handle;
+  const uint32_t stage = bytes.below(4);
+  const bool offloads = bytes.one_in(2) && stage > 0, on_device = bytes.one_in(2);
   const std::string text = fmt::format(
       R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}}, )"
-      R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256}}}})",
-      kLr, kDecay, bytes.below(4));
+      R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256{}}}}})",
+      kLr, kDecay, stage, offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
   const Shape shape = {1 + static_cast<int64_t>(bytes.below(600))};
   const uint32_t steps = 1 + bytes.below(4);
-  Sample initial = make_sample(bytes, shape, "float32"), grad = initial;
-  fill(bytes, initial.tensor, false);
-  grad.memory = std::make_shared<std::vector<uint8_t>>(*initial.memory);
-  grad.tensor.data = grad.memory->data();
-  const Sample out = make_sample(bytes, shape, "float32");
+  const Sample initial = make_sample(bytes, nullptr, shape, "float32");
+  fill(bytes, nullptr, initial.tensor, false);
+  EnginePlace place;
   Out<otr_engine*> engine;
   Out<int64_t> id;
   if (CALL(rank, otr_engine_create, comm, text.c_str(), engine) != OTR_OK) return;
+  place.handle = engine.value;
+  if (on_device) put_on_device(rank, bytes, place);
   const auto* first = static_cast<const float*>(initial.tensor.data);
   const auto count = static_cast<size_t>(shape[0]);
   Reference reference{
@@ -77,9 +95,9 @@ void train_and_compare(Rank& rank, Bytes& bytes) {
                     id) == OTR_OK &&
                CALL(rank, otr_engine_commit, engine.value) == OTR_OK;
   for (uint32_t i = 0; i < steps && going; ++i) {
-    going = train(rank, bytes, engine.value, grad, out, reference);
+    going = train(rank, bytes, place.handle, place.model->where, shape, reference);
   }
-  GIVE_BACK(rank, otr_engine_destroy, engine.value);
+  rank.drop(place);
 }
 
 constexpr Call kCalls[] = {{"train and compare", Scope::collective, 3, train_and_compare}};

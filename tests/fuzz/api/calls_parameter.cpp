@@ -29,7 +29,7 @@ void acquire(Rank& rank, Bytes& bytes) {
   const Ids drawn = draw_ids(bytes, *place.model);
   const int64_t count = draw_count(bytes, drawn);
   Roomy<otr_call_info> info;
-  const otr_call_info* given = draw_call_info(bytes, info);
+  const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   std::vector<otr_tensor> tensors(drawn.ids.size());
   for (otr_tensor& t : tensors) std::memset(static_cast<void*>(&t), 0xA5, sizeof t);
   const int32_t status =
@@ -38,11 +38,13 @@ void acquire(Rank& rank, Bytes& bytes) {
   for (size_t i = 0; i < tensors.size() && status == OTR_OK && count > 0; ++i) {
     const otr_tensor& t = tensors[i];
     if (Shape(t.shape, t.shape + t.ndim) != drawn.shapes[i]) broken("acquire gave another shape");
-    touch(t);
+    touch(place.model->where, t);
   }
-  if (status != OTR_OK && count > 0 && !tensors.empty() && tensors[0].data != nullptr &&
-      tensors[0].ndim != static_cast<int32_t>(0xA5A5A5A5)) {
-    broken("acquire failed and left a tensor");
+  for (const otr_tensor& t : tensors) {
+    const bool given_none = t.ndim == static_cast<int32_t>(0xA5A5A5A5);  // a NULL, or count -1
+    if (status != OTR_OK && t.data != nullptr && !given_none) {
+      broken("acquire failed and left a tensor");
+    }
   }
 }
 
@@ -50,7 +52,7 @@ void release(Rank& rank, Bytes& bytes) {
   EnginePlace& place = rank.engines.pick(bytes);
   const Ids drawn = draw_ids(bytes, *place.model);
   Roomy<otr_call_info> info;
-  const otr_call_info* given = draw_call_info(bytes, info);
+  const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   CALL(rank, otr_engine_release, place.handle, drawn.ids.data(), draw_count(bytes, drawn), given);
 }
 
@@ -58,7 +60,7 @@ void prefetch(Rank& rank, Bytes& bytes) {
   EnginePlace& place = rank.engines.pick(bytes);
   const Ids drawn = draw_ids(bytes, *place.model);
   Roomy<otr_call_info> info;
-  const otr_call_info* given = draw_call_info(bytes, info);
+  const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   CALL(rank, otr_engine_prefetch, place.handle, drawn.ids.data(), draw_count(bytes, drawn), given);
 }
 

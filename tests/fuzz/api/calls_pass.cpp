@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/fuzz/api/calls.h"
+#include "tests/fuzz/api/tally.h"
 
 namespace otr_fuzz {
 namespace {
@@ -13,10 +14,10 @@ struct Outputs {
   std::vector<Shape> shapes;
 };
 
-Outputs draw_outputs(Bytes& bytes) {
+Outputs draw_outputs(Bytes& bytes, Where where) {
   Outputs drawn;
   for (uint32_t left = bytes.below(8) % 4; left > 0; --left) {
-    drawn.samples.push_back(draw_doubtful(bytes, draw_shape(bytes), Use::declaration));
+    drawn.samples.push_back(draw_doubtful(bytes, where, draw_shape(bytes), Use::declaration));
     const otr_tensor& t = drawn.samples.back().tensor;
     drawn.tensors.push_back(t);
     const bool whole = t.ndim >= 0 && t.ndim <= 64 && (t.ndim == 0 || t.shape != nullptr);
@@ -29,9 +30,10 @@ void begin(Rank& rank, Bytes& bytes) {
   PassPlace& place = rank.passes.vacant(bytes);
   if (place.handle != nullptr) rank.drop(place);
   const EnginePlace& engine = rank.engines.pick(bytes);
-  const Outputs outputs = draw_outputs(bytes);
+  const Where where = engine.model->where;
+  const Outputs outputs = draw_outputs(bytes, where);
   Roomy<otr_call_info> info;
-  const otr_call_info* given = draw_call_info(bytes, info);
+  const otr_call_info* given = draw_call_info(bytes, where, info);
   const auto count = static_cast<int64_t>(outputs.tensors.size()) - (bytes.one_in(64) ? 4 : 0);
   Out<otr_pass*> out(bytes);
   if (CALL(rank, otr_pass_begin, engine.handle,
@@ -52,8 +54,8 @@ void output_grad(Rank& rank, Bytes& bytes) {
   if (Shape(t.shape, t.shape + t.ndim) != place.outputs.at(static_cast<size_t>(index))) {
     broken("an output's gradient has another shape");
   }
-  touch(t);
-  fill(bytes, t, false);  // the host may overwrite it
+  touch(place.model->where, t);
+  fill(bytes, place.model->where, t, false);  // the host may overwrite it
 }
 
 void queries(Rank& rank, Bytes& bytes) {
@@ -73,8 +75,8 @@ void queries(Rank& rank, Bytes& bytes) {
 void unscale(Rank& rank, Bytes& bytes) {
   const PassPlace& place = rank.passes.pick(bytes);
   const Shape shape = draw_shape(bytes);
-  const Sample grad = draw_doubtful(bytes, shape, Use::output);
-  const Sample other = draw_doubtful(bytes, shape, Use::output);
+  const Sample grad = draw_doubtful(bytes, place.model->where, shape, Use::output);
+  const Sample other = draw_doubtful(bytes, place.model->where, shape, Use::output);
   const bool same = bytes.one_in(4);
   CALL(rank, otr_pass_unscale, place.handle, &grad.tensor, same ? &grad.tensor : &other.tensor);
 }
@@ -90,7 +92,8 @@ void slot(Rank& rank, Bytes& bytes) {
       t.dtype.code != dtype.code) {
     broken(fmt::format("the slot of parameter {} has another form", p.id));
   }
-  fill(bytes, t, bytes.one_in(32));
+  expect_at(place.model->where, t);
+  fill(bytes, place.model->where, t, bytes.one_in(32));
   place.slots.push_back({p.id, t});
 }
 
@@ -99,9 +102,9 @@ void add_grad(Rank& rank, Bytes& bytes) {
   PassPlace& place = rank.passes.pick(bytes);
   const DrawnParameter p = draw_parameter(bytes, *place.model);
   Roomy<otr_call_info> info;
-  const otr_call_info* given = draw_call_info(bytes, info);
+  const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   const bool hands_slot = !bytes.one_in(3), wrong = bytes.one_in(16);
-  const Sample sample = draw_doubtful(bytes, p.shape, Use::source);
+  const Sample sample = draw_doubtful(bytes, place.model->where, p.shape, Use::source);
   if (hands_slot && !place.slots.empty()) {
     const PassPlace::Slot last = place.slots.back();
     if (CALL(rank, otr_pass_add_grad, place.handle, wrong ? p.id : last.id, &last.tensor, given) ==
@@ -120,8 +123,8 @@ void add_from_two_threads(Rank& rank, Bytes& bytes) {
   PassPlace& place = rank.passes.pick(bytes);
   const DrawnParameter p = draw_parameter(bytes, *place.model);
   const DrawnParameter q = draw_parameter(bytes, *place.model);
-  const Sample first = draw_sample(bytes, p.shape, Use::source);
-  const Sample second = draw_sample(bytes, q.shape, Use::source);
+  const Sample first = draw_sample(bytes, place.model->where, p.shape, Use::source);
+  const Sample second = draw_sample(bytes, place.model->where, q.shape, Use::source);
   std::thread helper([&] {
     Out<double> scale;
     CALL(rank, otr_pass_add_grad, place.handle, p.id, &first.tensor, nullptr);
@@ -129,7 +132,7 @@ void add_from_two_threads(Rank& rank, Bytes& bytes) {
   });
   Out<otr_tensor> own;
   if (CALL(rank, otr_pass_get_slot, place.handle, q.id, own) == OTR_OK) {
-    fill(bytes, own.value, false);
+    fill(bytes, place.model->where, own.value, false);
     CALL(rank, otr_pass_add_grad, place.handle, q.id, &own.value, nullptr);
   }
   CALL(rank, otr_pass_add_grad, place.handle, q.id, &second.tensor, nullptr);
@@ -140,7 +143,9 @@ void add_from_two_threads(Rank& rank, Bytes& bytes) {
 
 void end(Rank& rank, Bytes& bytes) {
   PassPlace& place = rank.passes.pick(bytes);
-  if (CALL(rank, otr_pass_end, place.handle) == OTR_OK) place.slots.clear();
+  if (CALL(rank, otr_pass_end, place.handle) != OTR_OK) return;
+  passes_ended.add(place.model->where);
+  place.slots.clear();
 }
 
 void abandon(Rank& rank, Bytes& bytes) {
@@ -158,9 +163,9 @@ struct Backward {
 
 int32_t vjp(otr_pass* pass, const otr_tensor* output_grads, int64_t count, void* user_data) {
   auto& [rank, bytes, model] = *static_cast<Backward*>(user_data);
-  for (int64_t i = 0; i < count; ++i) touch(output_grads[i]);
+  for (int64_t i = 0; i < count; ++i) touch(model.where, output_grads[i]);
   for (size_t id = 0; id < model.parameters.size(); ++id) {
-    const Sample grad = draw_doubtful(bytes, model.parameters[id].shape, Use::source);
+    const Sample grad = draw_doubtful(bytes, model.where, model.parameters[id].shape, Use::source);
     CALL(rank, otr_pass_add_grad, pass, static_cast<int64_t>(id), &grad.tensor, nullptr);
   }
   return bytes.one_in(8) ? 5 : 0;
@@ -168,12 +173,16 @@ int32_t vjp(otr_pass* pass, const otr_tensor* output_grads, int64_t count, void*
 
 void backward(Rank& rank, Bytes& bytes) {
   const EnginePlace& engine = rank.engines.pick(bytes);
-  const Outputs outputs = draw_outputs(bytes);
+  const Outputs outputs = draw_outputs(bytes, engine.model->where);
   const std::shared_ptr<Model> model = engine.model;
   Backward host{rank, bytes, *model};
-  CALL(rank, otr_engine_backward, engine.handle, outputs.tensors.data(),
-       static_cast<int64_t>(outputs.tensors.size()), nullptr, bytes.one_in(32) ? nullptr : vjp,
-       static_cast<void*>(&host));
+  Roomy<otr_call_info> info;
+  const otr_call_info* given = draw_stream(bytes, model->where, info);
+  if (CALL(rank, otr_engine_backward, engine.handle, outputs.tensors.data(),
+           static_cast<int64_t>(outputs.tensors.size()), given, bytes.one_in(32) ? nullptr : vjp,
+           static_cast<void*>(&host)) == OTR_OK) {
+    passes_ended.add(model->where);
+  }
 }
 
 constexpr Call kCalls[] = {{"pass begin", Scope::local, 9, begin},

@@ -11,13 +11,13 @@ void wrap(Rank& rank, Bytes& bytes) {
   if (place.handle != nullptr) rank.drop(place);
   const Shape shape = {bytes.one_in(16) ? 0 : static_cast<int64_t>(bytes.below(700))};
   ShardPlace made;
-  made.weights = make_sample(bytes, shape, kDtypes[bytes.below(3)]);
-  made.grads = bytes.one_in(8) ? draw_doubtful(bytes, shape, Use::source)
-                               : make_sample(bytes, shape, kDtypes[bytes.below(3)]);
+  made.weights = make_sample(bytes, nullptr, shape, kDtypes[bytes.below(3)]);
+  made.grads = bytes.one_in(8) ? draw_doubtful(bytes, nullptr, shape, Use::source)
+                               : make_sample(bytes, nullptr, shape, kDtypes[bytes.below(3)]);
   Roomy<otr_shard_options> options;
   CALL(rank, otr_shard_options_init, &options, sizeof(otr_shard_options));
   if (bytes.one_in(3)) {
-    made.published = draw_doubtful(bytes, shape, Use::output);
+    made.published = draw_doubtful(bytes, nullptr, shape, Use::output);
     options.published = &made.published.tensor;
   }
   if (bytes.one_in(4)) options.name = "named";
@@ -39,7 +39,7 @@ void state(Rank& rank, Bytes& bytes) {
   const auto value = static_cast<int32_t>(bytes.below(6));
   Out<otr_tensor> out(bytes);
   Out<int64_t> size(bytes);
-  if (CALL(rank, otr_shard_state, shard, value, out) == OTR_OK) touch(out.value);
+  if (CALL(rank, otr_shard_state, shard, value, out) == OTR_OK) touch(nullptr, out.value);
   CALL(rank, otr_shard_state_bytes, shard, size);
 }
 
@@ -69,7 +69,7 @@ void step(Rank& rank, Bytes& bytes) {
     shards.push_back(place.handle);
     if (place.handle == nullptr) continue;
     Sample& grads = place.grads;
-    if (grads.tensor.strides == nullptr) fill(bytes, grads.tensor, bytes.one_in(16));
+    if (grads.tensor.strides == nullptr) fill(bytes, nullptr, grads.tensor, bytes.one_in(16));
   }
   otr_step_report report = OTR_STEP_REPORT_INIT;
   const auto count = static_cast<int64_t>(shards.size()) - (bytes.one_in(64) ? 4 : 0);

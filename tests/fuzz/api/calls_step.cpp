@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/fuzz/api/calls.h"
+#include "tests/fuzz/api/tally.h"
 
 namespace otr_fuzz {
 namespace {
@@ -61,16 +62,16 @@ class Beside {
   std::optional<std::thread> thread_;
 };
 
-void step_engine(Rank& rank, Bytes& bytes, otr_engine* engine) {
+void step_engine(Rank& rank, Bytes& bytes, const EnginePlace& place) {
   otr_step_report report = draw_report(bytes);
   const bool null = bytes.one_in(8);
-  const Beside beside(rank, bytes, engine);
-  if (CALL(rank, otr_engine_step, engine, null ? nullptr : &report) == OTR_OK && !null) {
-    expect_sensible(report);
-  }
+  const Beside beside(rank, bytes, place.handle);
+  if (CALL(rank, otr_engine_step, place.handle, null ? nullptr : &report) != OTR_OK) return;
+  steps_done.add(place.model->where);
+  if (!null) expect_sensible(report);
 }
 
-void step(Rank& rank, Bytes& bytes) { step_engine(rank, bytes, rank.engines.pick(bytes).handle); }
+void step(Rank& rank, Bytes& bytes) { step_engine(rank, bytes, rank.engines.pick(bytes)); }
 
 // The step beside the rank: asked for at once, after a while, or given up with its engine.
 void pending_step(Rank& rank, Bytes& bytes) {
@@ -113,25 +114,27 @@ void micro_batch(Rank& rank, Bytes& bytes) {
   const std::shared_ptr<Model> model = place.model;
   const bool wild = bytes.one_in(16);
   const uint32_t missing = bytes.one_in(4) ? bytes.byte() : 0;
-  const Sample loss = make_sample(bytes, {}, "float32");
+  const Sample loss = make_sample(bytes, model->where, {}, "float32");
+  Roomy<otr_call_info> info;
+  const otr_call_info* given = draw_stream(bytes, model->where, info);
   Out<otr_pass*> pass;
-  if (CALL(rank, otr_pass_begin, place.handle, &loss.tensor, 1, nullptr, pass) == OTR_OK) {
+  if (CALL(rank, otr_pass_begin, place.handle, &loss.tensor, 1, given, pass) == OTR_OK) {
     for (size_t i = model->parameters.size(); i-- > 0;) {
       if ((missing >> (i % 8) & 1) != 0) continue;
       const auto id = static_cast<int64_t>(i);
-      const Sample grad = make_sample(bytes, model->parameters[i].shape, "float32");
-      fill(bytes, grad.tensor, wild);
+      const Sample grad = make_sample(bytes, model->where, model->parameters[i].shape, "float32");
+      fill(bytes, model->where, grad.tensor, wild);
       Out<otr_tensor> slot;
       if (bytes.one_in(2) && CALL(rank, otr_pass_get_slot, pass.value, id, slot) == OTR_OK) {
-        fill(bytes, slot.value, wild);
-        CALL(rank, otr_pass_add_grad, pass.value, id, &slot.value, nullptr);
+        fill(bytes, model->where, slot.value, wild);
+        CALL(rank, otr_pass_add_grad, pass.value, id, &slot.value, given);
       } else {
-        CALL(rank, otr_pass_add_grad, pass.value, id, &grad.tensor, nullptr);
+        CALL(rank, otr_pass_add_grad, pass.value, id, &grad.tensor, given);
       }
     }
-    CALL(rank, otr_pass_end, pass.value);
+    if (CALL(rank, otr_pass_end, pass.value) == OTR_OK) passes_ended.add(model->where);
   }
-  step_engine(rank, bytes, place.handle);
+  step_engine(rank, bytes, place);
   GIVE_BACK(rank, otr_pass_destroy, pass.value);
 }
 

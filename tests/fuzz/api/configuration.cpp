@@ -64,8 +64,12 @@ Configuration draw_configuration(Bytes& bytes) {
   text += fmt::format(R"("optimizer": {{"type": {}}}, )", bytes.pick(kRules));
   text += fmt::format(R"("gradient_clipping": {}, )", bytes.pick(kClips));
   text += fmt::format(R"("gradient_accumulation_steps": {}, )", 1 + bytes.below(4) % 3);
-  text += fmt::format(R"("zero_optimization": {{"stage": {}, "reduce_bucket_size": {}}}, )", stage,
-                      bytes.pick(kBuckets));
+  // Legal from stage 1 on; on a device some precisions need it.
+  const uint32_t offload = bytes.below(8);
+  const bool offloads = offload < 3 && (stage > 0 || offload == 0);
+  text += fmt::format(R"("zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}}, )",
+                      stage, bytes.pick(kBuckets),
+                      offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
   const uint32_t order = bytes.below(3);
   const char* separator = "";
   text += R"("outrigger": {)";

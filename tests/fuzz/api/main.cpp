@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/fuzz/api/program.h"
+#include "tests/fuzz/api/tally.h"
 
 namespace {
 
@@ -99,5 +100,11 @@ int main(int argc, char** argv) {
   }
   std::printf("%llu programs from seed %llu on: %s\n", 0ULL + done, 0ULL + options.seed,
               options.write.empty() ? "nothing found" : "written");
+  const auto print = [](const char* what, const otr_fuzz::Tally& tally) {
+    std::printf("%s: %lld, %lld of them on a device\n", what, 0LL + tally.all,
+                0LL + tally.on_device);
+  };
+  print("passes that ended", otr_fuzz::passes_ended);
+  print("steps that succeeded", otr_fuzz::steps_done);
   return 0;
 }

@@ -22,12 +22,21 @@ struct Head {
                                  : 3),
         diverges(bytes[1] % 4 == 0),
         with_objects(bytes[2] % 8 != 0),
+        with_plugin(bytes[2] / 8 % 4 != 0),
         ending(bytes.subspan(3, 1)) {}
   int32_t world;
   bool diverges;      // whether a rank may leave the common order
   bool with_objects;  // whether ranks begin with a context, and with a group of one if alone
+  bool with_plugin;   // whether the first context has the simulated device
   std::span<const uint8_t> ending;
 };
+
+otr_context* make_context(Rank& rank, const Head& head) {
+  otr_context* context = nullptr;
+  CALL(rank, otr_context_create, nullptr, &context);
+  if (head.with_plugin) CALL(rank, otr_context_load_plugin, context, "simulated");
+  return context;
+}
 
 void end_first_group(Rank& rank) {
   for (const CommPlace& place : rank.comms.all) {
@@ -63,7 +72,7 @@ void run_record(Rank& rank, const Head& head, std::span<const uint8_t> record) {
 
 void run_rank(Rank& rank, const Head& head, std::span<const uint8_t> records) {
   if (head.with_objects) {
-    CALL(rank, otr_context_create, nullptr, &rank.contexts.all[0].handle);
+    rank.contexts.all[0].handle = make_context(rank, head);
     if (head.world == 1) {
       CALL(rank, otr_comm_create_self, rank.contexts.all[0].handle, &rank.comms.all[0].handle);
     }
@@ -79,11 +88,10 @@ void run_rank(Rank& rank, const Head& head, std::span<const uint8_t> records) {
 using Ranks = std::vector<std::unique_ptr<Rank>>;
 
 // Two groups of all ranks; the context they came from is gone before a rank begins.
-void form_groups(Ranks& ranks, double timeout) {
+void form_groups(Ranks& ranks, const Head& head, double timeout) {
   Rank& first = *ranks[0];
   const auto world = static_cast<int32_t>(ranks.size());
-  otr_context* context = nullptr;
-  CALL(first, otr_context_create, nullptr, &context);
+  otr_context* context = make_context(first, head);
   otr_comm_options options;
   CALL(first, otr_comm_options_init, &options, sizeof options);
   options.timeout = timeout;
@@ -104,20 +112,22 @@ void run_program(std::span<const uint8_t> bytes, double timeout, bool prints) {
   const Deadline deadline(kMostSeconds);
   const Holdings before = holdings();
   {
+    Devices devices;
     Ranks ranks;
     for (int32_t r = 0; r < head.world; ++r) {
-      ranks.push_back(std::make_unique<Rank>(r, head.world, timeout));
+      ranks.push_back(std::make_unique<Rank>(r, head.world, timeout, devices));
     }
     if (head.world == 1) {
       run_rank(*ranks[0], head, records);
     } else {
-      form_groups(ranks, timeout);
+      form_groups(ranks, head, timeout);
       std::vector<std::thread> threads;
       for (auto& rank : ranks) {
         threads.emplace_back([&rank, &head, records] { run_rank(*rank, head, records); });
       }
       for (std::thread& thread : threads) thread.join();
     }
+    devices.close();
     expect_back_to(before);
     for (const auto& rank : ranks) {
       if (prints) rank->trace.print();

@@ -25,6 +25,7 @@ struct Parameter {
 // What stays known of an engine when its handle is gone and its passes live on.
 struct Model {
   const char* compute = "float32";
+  Where where = nullptr;  // the engine's device
   std::vector<Parameter> parameters;
   int64_t passes = 0;  // not destroyed yet
 };
@@ -57,6 +58,11 @@ struct ShardPlace {
 struct OptimizerPlace {
   otr_optimizer* handle = nullptr;
 };
+// Memory that the host got of otr_device_allocate.
+struct MemoryPlace {
+  void* handle = nullptr;
+  Where where = nullptr;
+};
 
 // Draws take the same bytes whatever is in the places, so that ranks stay in step.
 template <typename Place, size_t kCount>
@@ -86,8 +92,12 @@ class Places {
 };
 
 struct Rank {
-  Rank(int32_t its_number, int32_t world_size, double seconds)
-      : number(its_number), world(world_size), timeout(seconds), trace(its_number) {}
+  Rank(int32_t its_number, int32_t world_size, double seconds, Devices& all_devices)
+      : number(its_number),
+        world(world_size),
+        timeout(seconds),
+        devices(all_devices),
+        trace(its_number) {}
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -98,11 +108,13 @@ struct Rank {
   void drop(PassPlace& place);
   void drop(ShardPlace& place);
   void drop(OptimizerPlace& place);
+  void drop(MemoryPlace& place);
   // Gives everything back, in an order that is drawn.
   void drop_all(Bytes& bytes);
 
   int32_t number, world;
   double timeout;
+  Devices& devices;
   Trace trace;
   std::atomic<int64_t> channels{0};  // of custom communicators, not given back
   Places<ContextPlace, 2> contexts;
@@ -111,6 +123,7 @@ struct Rank {
   Places<PassPlace, 4> passes;
   Places<ShardPlace, 3> shards;
   Places<OptimizerPlace, 2> optimizers;
+  Places<MemoryPlace, 2> memories;
 };
 
 // A parameter's id, now and then one that there is not; and the shape that it has.
@@ -120,7 +133,14 @@ struct DrawnParameter {
 };
 DrawnParameter draw_parameter(Bytes& bytes, const Model& model);
 
-// NULL, a good one, or one with a flag, a tag, a stream or a size that may be wrong.
-const otr_call_info* draw_call_info(Bytes& bytes, Roomy<otr_call_info>& info);
+// NULL, a good one, or one with a flag, a tag, a stream or a size that may be wrong. On a device,
+// often with a stream there.
+const otr_call_info* draw_call_info(Bytes& bytes, Where where, Roomy<otr_call_info>& info);
+
+// NULL, or only a stream of the device.
+const otr_call_info* draw_stream(Bytes& bytes, Where where, Roomy<otr_call_info>& info);
+
+// Where a value is read to or written from: both memories are right.
+Where draw_where(Bytes& bytes, const Model& model);
 
 }  // namespace otr_fuzz

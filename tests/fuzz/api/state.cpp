@@ -25,7 +25,10 @@ std::string seen_of(Rank& rank, const EnginePlace& place) {
     std::vector<float> values(static_cast<size_t>(count.value));
     otr_tensor out;
     otr_tensor_init(values.data(), "float32", 1, &count.value, &out);
-    if (otr_engine_local_read(place.handle, 0, OTR_VALUE_MASTER, &out) == OTR_OK) {
+    const int32_t status = otr_engine_local_read(place.handle, 0, OTR_VALUE_MASTER, &out);
+    // On a device that another rank or call has made fail.
+    if (status == OTR_E_DEVICE_FAULT || status == OTR_E_OUT_OF_MEMORY) return "";
+    if (status == OTR_OK) {
       for (const float value : values) line += fmt::format(" {}", value);
     }
   }
@@ -44,8 +47,12 @@ std::string seen(Rank& rank) {
   std::string text;
   for (const EnginePlace& place : rank.engines.all) {
     if (place.handle == nullptr) continue;
-    if (otr_engine_check(place.handle) != OTR_OK) return "";
-    text += seen_of(rank, place);
+    const int32_t status = otr_engine_check(place.handle);
+    examine("otr_engine_check", status);
+    if (status != OTR_OK) return "";
+    const std::string line = seen_of(rank, place);
+    if (line.empty()) return "";
+    text += line;
   }
   return text;
 }

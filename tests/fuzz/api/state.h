@@ -8,7 +8,8 @@
 
 namespace otr_fuzz {
 
-// One line an engine. Empty where background work failed meanwhile, which changes what is seen.
+// One line an engine. Empty where background work or a device failed meanwhile, which changes
+// what is seen.
 [[nodiscard]] std::string seen(Rank& rank);
 
 // What a process holds from the system: descriptors, threads, shared mappings.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/api/tensors.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string_view>
+
+#include "tests/fuzz/api/trace.h"
 
 namespace otr_fuzz {
 
@@ -53,12 +57,13 @@ Shape draw_shape(Bytes& bytes) {
   }
 }
 
-void fill(Bytes& bytes, const otr_tensor& t, bool wild) {
+std::vector<uint8_t> draw_values(Bytes& bytes, const otr_tensor& t, bool wild) {
   int64_t count = 1;
   for (int32_t d = 0; d < t.ndim; ++d) count *= t.shape[d];
   const uint32_t start = bytes.byte(), odd = bytes.byte();
   const bool bfloat = t.dtype.code == OTR_DTYPE_BFLOAT;
-  auto* at = static_cast<uint8_t*>(t.data) + t.byte_offset;
+  std::vector<uint8_t> values(static_cast<size_t>(count) * (t.dtype.bits / 8U));
+  uint8_t* at = values.data();
   for (int64_t i = 0; i < count; ++i, at += t.dtype.bits / 8) {
     const uint32_t step = (start + static_cast<uint32_t>(i) * 7) % 17;
     double value = (static_cast<double>(step) - 8) / 8;
@@ -87,30 +92,37 @@ void fill(Bytes& bytes, const otr_tensor& t, bool wild) {
       std::memcpy(at, &half, 2);
     }
   }
+  return values;
 }
 
-Sample make_sample(Bytes& bytes, const Shape& shape, const char* dtype) {
+void fill(Bytes& bytes, Where where, const otr_tensor& t, bool wild) {
+  put(where, t, draw_values(bytes, t, wild));
+}
+
+Sample make_sample(Bytes& bytes, Where where, const Shape& shape, const char* dtype) {
   Sample s;
   s.shape = std::make_shared<Shape>(shape);
   s.tensor.dtype = dtype_named(dtype);
-  s.memory = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(count_of(shape)) *
-                                                    (s.tensor.dtype.bits / 8U));
+  s.memory = std::make_shared<Memory>(
+      where, static_cast<size_t>(count_of(shape)) * (s.tensor.dtype.bits / 8U));
   s.tensor.data = s.memory->data();
-  s.tensor.device = {OTR_DEVICE_CPU, 0};
+  s.tensor.device = where == nullptr ? otr_device{OTR_DEVICE_CPU, 0} : where->id();
   s.tensor.ndim = static_cast<int32_t>(shape.size());
   s.tensor.shape = shape.empty() ? nullptr : s.shape->data();
-  fill(bytes, s.tensor, bytes.one_in(16));
+  fill(bytes, where, s.tensor, bytes.one_in(16));
   return s;
 }
 
-Sample draw_sample(Bytes& bytes, const Shape& shape, Use use) {
+Sample draw_sample(Bytes& bytes, Where where, const Shape& shape, Use use) {
   const char* dtype = bytes.one_in(2) ? kDtypes[0] : bytes.pick(kDtypes);
   const uint32_t form = bytes.below(8);
-  if (form < 4 || shape.empty() || count_of(shape) == 0) return make_sample(bytes, shape, dtype);
+  if (form < 4 || shape.empty() || count_of(shape) == 0) {
+    return make_sample(bytes, where, shape, dtype);
+  }
   // Memory for every second element of each dimension, so that strides have room.
   Shape roomy = shape;
   for (int64_t& extent : roomy) extent *= shape.size() < 4 ? 2 : 1;
-  Sample s = make_sample(bytes, roomy, dtype);
+  Sample s = make_sample(bytes, where, roomy, dtype);
   s.strides = std::make_shared<Shape>(shape.size());
   s.shape = std::make_shared<Shape>(shape);
   s.tensor.shape = s.shape->data();
@@ -129,11 +141,12 @@ Sample draw_sample(Bytes& bytes, const Shape& shape, Use use) {
   return s;
 }
 
-Sample draw_doubtful(Bytes& bytes, const Shape& shape, Use use) {
-  if (!bytes.one_in(10)) return draw_sample(bytes, shape, use);
-  const uint32_t fault = bytes.below(12);
-  if (fault == 0) return draw_sample(bytes, draw_shape(bytes), use);
-  Sample s = draw_sample(bytes, shape, use);
+Sample draw_doubtful(Bytes& bytes, Where where, const Shape& shape, Use use) {
+  if (!bytes.one_in(10)) return draw_sample(bytes, where, shape, use);
+  const uint32_t fault = bytes.below(13);
+  if (fault == 0) return draw_sample(bytes, where, draw_shape(bytes), use);
+  if (fault == 12) return draw_sample(bytes, nullptr, shape, use);  // not on the device
+  Sample s = draw_sample(bytes, where, shape, use);
   switch (fault) {
     case 1:
       s.tensor.dtype.code = OTR_DTYPE_INT;
@@ -144,9 +157,11 @@ Sample draw_doubtful(Bytes& bytes, const Shape& shape, Use use) {
     case 3:
       s.tensor.dtype.bits = 8;
       break;
-    case 4:
-      s.tensor.device.device_type = bytes.one_in(2) ? OTR_DEVICE_CUDA : OTR_DEVICE_CUDA_HOST;
+    case 4: {
+      constexpr int32_t kTypes[] = {OTR_DEVICE_CUDA, OTR_DEVICE_CUDA_HOST, OTR_DEVICE_EXTENSION};
+      s.tensor.device.device_type = bytes.pick(kTypes);
       break;
+    }
     case 5:
       s.tensor.data = nullptr;
       break;
@@ -162,7 +177,7 @@ Sample draw_doubtful(Bytes& bytes, const Shape& shape, Use use) {
       if (use == Use::declaration) s.tensor.data = nullptr;  // there is no memory for so many
       break;
     case 9:  // not at a multiple of its size: legal
-      s.memory->resize(s.memory->size() + 8);
+      s.memory = std::make_shared<Memory>(where, s.memory->size() + 8);
       s.tensor.data = s.memory->data();
       s.tensor.byte_offset += 1;
       break;
@@ -175,11 +190,18 @@ Sample draw_doubtful(Bytes& bytes, const Shape& shape, Use use) {
   return s;
 }
 
-uint64_t touch(const otr_tensor& t) {
-  uint64_t sum = 0, bytes = t.dtype.bits / 8U;
-  for (int32_t d = 0; d < t.ndim; ++d) bytes *= static_cast<uint64_t>(t.shape[d]);
-  const auto* at = static_cast<const uint8_t*>(t.data);
-  for (uint64_t i = 0; i < bytes; ++i) sum += at[t.byte_offset + i];
+void expect_at(Where where, const otr_tensor& t) {
+  const otr_device due = where == nullptr ? otr_device{OTR_DEVICE_CPU, 0} : where->id();
+  if (t.device.device_type != due.device_type || t.device.device_id != due.device_id) {
+    broken(fmt::format("the library gave a tensor on device {} of type {}", t.device.device_id,
+                       t.device.device_type));
+  }
+}
+
+uint64_t touch(Where where, const otr_tensor& t) {
+  expect_at(where, t);
+  uint64_t sum = 0;
+  for (const uint8_t byte : get(where, t)) sum += byte;
   return sum;
 }
 
