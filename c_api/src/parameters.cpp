@@ -57,6 +57,7 @@ int32_t otr_engine_acquire(otr_engine* engine, const int64_t* ids, int64_t count
     required_count(count, ids, "ids");
     required_count(count, out_tensors, "out_tensors");
     const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
+    const Interruptible scope(e->context());
     e->acquire(ids, count, (read.flags & OTR_ACQUIRE_FLOAT32) != 0, read.stream, out_tensors);
   });
 }

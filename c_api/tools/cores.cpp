@@ -10,6 +10,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "fault.h"
+
 namespace outrigger::tools {
 
 Cores available_cores() {
@@ -33,8 +35,8 @@ int parse_number(std::string_view text, std::string_view whole) {
   const char* const end = begin + text.size();
   const auto [stop, fault] = std::from_chars(begin, end, number);
   if (fault != std::errc() || stop != end || number < 0) {
-    throw std::invalid_argument(fmt::format(
-        "--cores '{}': '{}' is not a core number; write a list such as 0-3,8", whole, text));
+    throw Misuse(fmt::format("--cores '{}': '{}' is not a core number; write a list such as 0-3,8",
+                             whole, text));
   }
   return number;
 }
@@ -51,7 +53,10 @@ Cores parse_cores(std::string_view text) {
     const int first = parse_number(part.substr(0, dash), text);
     const int last = dash == part.npos ? first : parse_number(part.substr(dash + 1), text);
     if (last < first || last >= CPU_SETSIZE) {
-      throw std::invalid_argument(fmt::format("--cores '{}': '{}' is no range", text, part));
+      throw Misuse(
+          fmt::format("--cores '{}': '{}' is no range of cores from 0 to {}; write a list "
+                      "such as 0-3,8",
+                      text, part, CPU_SETSIZE - 1));
     }
     for (int core = first; core <= last; core++) cores.push_back(core);
     begin = end + 1;
@@ -60,9 +65,8 @@ Cores parse_cores(std::string_view text) {
   cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   for (const int core : cores) {
     if (!std::binary_search(available.begin(), available.end(), core)) {
-      throw std::invalid_argument(
-          fmt::format("--cores '{}': core {} is not among those this command may use ({})", text,
-                      core, format_cores(available)));
+      throw Misuse(fmt::format("--cores '{}': core {} is not among those this command may use ({})",
+                               text, core, format_cores(available)));
     }
   }
   return cores;

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "findings.h"
 #include "machine_text.h"
+#include "number.h"
 #include "self_test.h"
 
 namespace outrigger::tools {
@@ -46,7 +47,7 @@ Command add_doctor(CLI::App& app, bool& json) {
   CLI::App* doctor = app.add_subcommand(
       "doctor", "Tell what this machine offers and what is wrong with it; train in two processes");
   doctor->add_option("--timeout", *limit, "Seconds that the two processes may take")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(number_in(0.001, 3600, "seconds"))
       ->capture_default_str();
   doctor->add_flag("--json", json, "As one JSON document, which estimate --machine reads");
   doctor->footer("The exit code is 1 where a problem was found; advice is none.");

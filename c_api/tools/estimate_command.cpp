@@ -11,6 +11,7 @@
 #include "fault.h"
 #include "files.h"
 #include "model.h"
+#include "number.h"
 
 namespace outrigger::tools {
 namespace {
@@ -33,6 +34,8 @@ struct Host {
 struct Written {
   std::string file, change, reason;
 };
+
+constexpr uint64_t kMostHostBytes = uint64_t{1} << 60;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
 
@@ -70,6 +73,12 @@ Host host_of(const Request& request) {
   if (!bytes) {
     fail(OTR_E_UNSUPPORTED, "{} does not tell its free memory ({}); give it with --host-gib",
          here ? "this machine" : request.machine, reason_at(machine, path));
+  }
+  if (*bytes > kMostHostBytes) {
+    fail(OTR_E_ARGUMENT,
+         "{} has usable_bytes {}; legal is 0 to 2^60: write it anew there with "
+         "outrigger doctor --json, or give --host-gib",
+         request.machine, *bytes);
   }
   return {static_cast<int64_t>(*bytes),
           here ? "free here" : fmt::format("free by {}", request.machine)};
@@ -217,10 +226,11 @@ Command add_estimate(CLI::App& app, bool& json) {
   command->add_option("--hosts", request->hosts, "Number of hosts (default: 1)")->check(count);
   command->add_option("--ranks-per-host", request->ranks_per_host, "Default: world / hosts")
       ->check(count);
-  CLI::Option* given = command
-                           ->add_option("--host-gib", request->host_gib,
-                                        "A host's memory (default: what is free here)")
-                           ->check(CLI::PositiveNumber);
+  CLI::Option* given =
+      command
+          ->add_option("--host-gib", request->host_gib,
+                       "A host's memory (default: what is free here)")
+          ->check(number_in(0.001, kMostHostBytes / 0x1p30, "a host's memory in GiB"));
   command
       ->add_option("--machine", request->machine,
                    "A host's memory as outrigger doctor --json wrote it there")

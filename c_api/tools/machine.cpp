@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include <array>
+#include <utility>
 
 #include "fault.h"
 #include "files.h"
@@ -23,7 +24,10 @@ Json machine_here() {
 
 Json machine_in(const std::string& file) {
   Json json = Json::parse(read_file(file), nullptr, false);
-  if (json.is_object() && json.contains("machine")) json = Json(json["machine"]);
+  if (json.is_object() && json.contains("machine")) {
+    Json machine = std::move(json["machine"]);  // a copy takes as much stack as the file is deep
+    json = std::move(machine);
+  }
   if (!json.is_object() || !json.contains("memory") || !json["memory"].is_object()) {
     fail(OTR_E_ARGUMENT,
          "{} describes no machine; write it there with outrigger doctor --json > FILE", file);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,10 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (wants_json && error.get_exit_code() != 0) return tell(Misuse(error.what()), true, 2);
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    const Fault fault(OTR_E_OUT_OF_MEMORY,
+                      "memory ran out; the input asks for more than this process may have");
+    return tell(fault, json || wants_json, chosen == nullptr ? 1 : chosen->fault_code);
   } catch (const std::exception& error) {
     return tell(error, json || wants_json, chosen == nullptr ? 1 : chosen->fault_code);
   }

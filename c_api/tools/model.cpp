@@ -52,7 +52,15 @@ std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
 }
 
 int64_t Model::host_bytes() const {
-  return estimate(OTR_LAYOUT_OUTRIGGER).back().peak_bytes * placement_.ranks_per_host;
+  const int64_t of_rank = estimate(OTR_LAYOUT_OUTRIGGER).back().peak_bytes;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(of_rank, int64_t{placement_.ranks_per_host}, &bytes)) {
+    fail(OTR_E_ARGUMENT,
+         "{} ranks of {} bytes each need more than 2^63 bytes of a host: place fewer ranks on one "
+         "with --hosts",
+         placement_.ranks_per_host, of_rank);
+  }
+  return bytes;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "cores.h"
 #include "fault.h"
 #include "launch.h"
+#include "number.h"
 #include "say.h"
 
 namespace outrigger::tools {
@@ -50,7 +51,7 @@ Command add_run(CLI::App& app, bool& json) {
   run->add_flag("!--no-bind", options.bind, "Do not bind workers to their share of the cores");
   run->add_option("--grace", options.grace_seconds,
                   "Seconds that the others have to end by themselves after one failed")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_in(0, 3600, "seconds"))
       ->capture_default_str();
   run->add_flag("-v,--verbose", options.verbose, "Tell process number and cores of each worker");
   run->add_flag("--json", json,

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fault.h"
@@ -19,36 +21,82 @@ using Json = nlohmann::ordered_json;
   throw Fault(OTR_E_ARGUMENT, fmt::format("{}: {}", file, what));
 }
 
+std::string shortened(const Json& value) {
+  constexpr size_t kMost = 100;
+  // Writing a nested value takes as much stack as it is deep.
+  const auto flat = [](const Json& part) { return part.is_primitive(); };
+  if (!value.is_primitive() && !std::all_of(value.begin(), value.end(), flat)) {
+    return fmt::format("a nested {}", value.type_name());
+  }
+  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
+}
+
 Json parse(const std::string& file, const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) fail(file, "this is no JSON object");
   return json;
 }
 
-std::vector<int64_t> extents_of(const std::string& file, const std::string& name,
-                                const Json& list) {
-  std::vector<int64_t> shape;
-  for (const Json& extent : list) {
-    if (!list.is_array() || !extent.is_number_unsigned()) {
-      fail(file, fmt::format("the shape of \"{}\" is {}; it is a list of numbers from 0", name,
-                             list.dump()));
-    }
-    shape.push_back(extent.get<int64_t>());
-  }
-  return shape;
+// Beyond it a model has more elements than the library takes.
+constexpr int64_t kMostExtent = int64_t{1} << 56, kMostDimensions = 64;
+
+bool is_number_to(const Json& value, int64_t most) {
+  return value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(most);
 }
 
-// 8 bytes of length, then that much JSON: {"name": {"dtype": …, "shape": […], …}, "__metadata__":
-// …}
+std::vector<int64_t> extents_of(const std::string& file, const std::string& name,
+                                const Json& list) {
+  const auto legal = [](const Json& extent) { return is_number_to(extent, kMostExtent); };
+  if (!list.is_array() || list.size() > kMostDimensions ||
+      !std::all_of(list.begin(), list.end(), legal)) {
+    fail(file, fmt::format("the shape of \"{}\" is {}; it is a list of up to {} numbers from 0 to "
+                           "2^56",
+                           name, shortened(list), kMostDimensions));
+  }
+  return list.get<std::vector<int64_t>>();
+}
+
+// Where the entry's data end, counted from the end of the header.
+uint64_t end_of(const std::string& file, const std::string& name, const Json& entry) {
+  static const Json kNone;
+  const auto found = entry.find("data_offsets");
+  const Json& offsets = found == entry.end() ? kNone : *found;
+  const auto legal = [](const Json& offset) {
+    return is_number_to(offset, std::numeric_limits<int64_t>::max() / 2);
+  };
+  if (!offsets.is_array() || offsets.size() != 2 || !legal(offsets[0]) || !legal(offsets[1]) ||
+      offsets[0].get<uint64_t>() > offsets[1].get<uint64_t>()) {
+    fail(file, fmt::format("the data_offsets of \"{}\" are {}; they are two numbers, the first not "
+                           "above the second",
+                           name, shortened(offsets)));
+  }
+  return offsets[1].get<uint64_t>();
+}
+
+// 8 bytes of length, then that much JSON: {"name": {"dtype": …, "shape": […], "data_offsets":
+// [begin, end]}, "__metadata__": …}, then the data.
 std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream& in) {
   constexpr uint64_t kMost = 100 << 20;  // the format's own limit
+  std::error_code unknown;
+  const uint64_t actual = std::filesystem::file_size(file, unknown);
+  if (unknown) fail(file, fmt::format("its size is not known: {}", unknown.message()));
   uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), sizeof length);
-  if (!in || length > kMost) fail(file, "this is no safetensors file: its header has no length");
+  if (!in || length > kMost) {
+    fail(file, "this is no safetensors file: its header has no length up to 100 MiB");
+  }
+  if (actual < sizeof length + length) {
+    fail(file,
+         fmt::format("the file ends within its header: that ends after {} bytes, the file has "
+                     "{}; fetch it anew",
+                     sizeof length + length, actual));
+  }
   std::string text(length, '\0');
   in.read(text.data(), static_cast<std::streamsize>(length));
-  if (!in) fail(file, fmt::format("the file ends within its header of {} bytes", length));
+  if (!in) fail(file, "its header cannot be read");
   std::vector<NamedShape> shapes;
+  uint64_t end = 0;
   const Json header = parse(file, text);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -56,6 +104,13 @@ std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream&
       fail(file, fmt::format("the entry \"{}\" has no shape", name));
     }
     shapes.push_back({name, extents_of(file, name, entry.at("shape"))});
+    end = std::max(end, end_of(file, name, entry));
+  }
+  const uint64_t expected = sizeof length + length + end;
+  if (actual != expected) {
+    fail(file, fmt::format("its header promises a file of {} bytes, and it has {}: it was cut or "
+                           "damaged; fetch it anew",
+                           expected, actual));
   }
   return shapes;
 }
@@ -64,12 +119,16 @@ std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream&
 class Config {
  public:
   Config(const std::string& file, const Json& json) : file_(file), json_(json) {}
-  [[nodiscard]] int64_t number(const char* key) const {
-    if (!json_.contains(key) || !json_[key].is_number_unsigned()) {
-      fail(file_, fmt::format("\"{}\" is missing or no number", key));
+  [[nodiscard]] int64_t number(const char* key, int64_t most = kMostNumber) const {
+    if (!json_.contains(key)) fail(file_, fmt::format("\"{}\" is missing", key));
+    const Json& value = json_[key];
+    if (!is_number_to(value, most) || value.get<int64_t>() == 0) {
+      fail(file_, fmt::format("\"{}\" is {}; legal is a number from 1 to {}", key, shortened(value),
+                              most));
     }
-    return json_[key].get<int64_t>();
+    return value.get<int64_t>();
   }
+  [[nodiscard]] int64_t layers(const char* key) const { return number(key, 1 << 14); }
   [[nodiscard]] int64_t number_or(const char* key, int64_t otherwise) const {
     return json_.contains(key) && !json_[key].is_null() ? number(key) : otherwise;
   }
@@ -78,15 +137,17 @@ class Config {
   }
 
  private:
+  static constexpr int64_t kMostNumber = int64_t{1} << 31;  // a product of two is no overflow
   const std::string& file_;
   const Json& json_;
 };
 
 std::vector<NamedShape> gpt2(const Config& c) {
   const int64_t h = c.number("n_embd"), inner = c.number_or("n_inner", 4 * h);
+  const int64_t layers = c.layers("n_layer");
   std::vector<NamedShape> shapes{{"wte.weight", {c.number("vocab_size"), h}},
                                  {"wpe.weight", {c.number("n_positions"), h}}};
-  for (int64_t layer = 0; layer < c.number("n_layer"); ++layer) {
+  for (int64_t layer = 0; layer < layers; ++layer) {
     const std::string at = fmt::format("h.{}.", layer);
     const std::vector<NamedShape> block{{"ln_1.weight", {h}},
                                         {"ln_1.bias", {h}},
@@ -111,9 +172,9 @@ std::vector<NamedShape> llama(const Config& c, bool attention_bias) {
   const int64_t h = c.number("hidden_size"), inner = c.number("intermediate_size");
   const int64_t heads = c.number("num_attention_heads"), vocab = c.number("vocab_size");
   const int64_t keys = c.number_or("num_key_value_heads", heads);
-  const int64_t width = c.number_or("head_dim", h / std::max<int64_t>(1, heads));
+  const int64_t width = c.number_or("head_dim", h / heads), layers = c.layers("num_hidden_layers");
   std::vector<NamedShape> shapes{{"embed_tokens.weight", {vocab, h}}};
-  for (int64_t layer = 0; layer < c.number("num_hidden_layers"); ++layer) {
+  for (int64_t layer = 0; layer < layers; ++layer) {
     const std::string at = fmt::format("layers.{}.", layer);
     std::vector<NamedShape> block{{"self_attn.q_proj.weight", {heads * width, h}},
                                   {"self_attn.k_proj.weight", {keys * width, h}},
@@ -159,7 +220,7 @@ std::vector<NamedShape> read_shapes(const std::string& file) {
   for (const auto& [name, shape] : json.items()) {
     if (!shape.is_array()) {
       fail(file, fmt::format("\"{}\" is {}; a file of shapes is {{\"name\": [extents], …}}", name,
-                             shape.dump()));
+                             shortened(shape)));
     }
     shapes.push_back({name, extents_of(file, name, shape)});
   }

@@ -170,7 +170,7 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
     return;
   }
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));
-  collective("otr_engine_acquire", Again::never,
+  collective("otr_engine_acquire", Again::always,
              [&] { gather_->acquire(ids, count, as_float32, out); });
 }
 

@@ -15,9 +15,10 @@ using kernels::Format;
 void gather_pieces(comm::Communicator& comm, device::Device& device,
                    const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::byte* whole, std::string_view label) {
+                   std::byte* whole, std::string_view label, size_t& done) {
   std::vector<std::byte> bounce;  // of a device's memory, which ranks do not exchange directly
-  for (const auto& [rank, piece] : owners) {
+  for (; done < owners.size(); ++done) {
+    const auto& [rank, piece] = owners[done];
     std::byte* part = whole + static_cast<size_t>(piece.first) * element_bytes;
     const size_t bytes = static_cast<size_t>(piece.count) * element_bytes;
     std::byte* on_host = part;
@@ -45,20 +46,22 @@ const std::byte* Gather::published(int64_t root) {
   const std::byte* whole = storage_->whole(root);
   const int64_t count = model_->at(root).count;
   if (whole != nullptr || count == 0) return whole;
-  memory::Block& gathered = entries_[static_cast<size_t>(root)].gathered;
-  if (!gathered) {
+  Entry& entry = entries_[static_cast<size_t>(root)];
+  if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size, device_);
-    gather(root);
+    entry.gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size, device_);
   }
-  return gathered.data();
+  if (!entry.whole) gather(root);
+  return entry.gathered.data();
 }
 
 void Gather::gather(int64_t root) {
+  Entry& entry = entries_[static_cast<size_t>(root)];
   gather_pieces(
       *comm_, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
       [this](const layout::Piece& piece) { return storage_->published(piece); },
-      entries_[static_cast<size_t>(root)].gathered.data(), "acquire a parameter");
+      entry.gathered.data(), "acquire a parameter", entry.pieces);
+  entry.whole = true;
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -86,24 +89,36 @@ void Gather::widen(int64_t root) {
 
 void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_->at(ids[i]));
-  int64_t taken = 0;
+  if (!begun_.empty() && !std::equal(ids, ids + count, begun_.begin(), begun_.end())) {
+    fail(OTR_E_STATE,
+         "otr_engine_acquire was interrupted while it waited for other ranks, and is called with "
+         "other ids: make it again with the same ones first");
+  }
   try {
-    while (taken < count) {
-      const int64_t id = ids[taken];
-      ++entries_[static_cast<size_t>(model_->at(id).root)].acquired;
-      ++taken;
-      out[taken - 1] = tensor_of(id, as_float32);
-    }
-  } catch (...) {  // all or none
+    for (int64_t i = 0; i < count; ++i) out[i] = tensor_of(ids[i], as_float32);
+  } catch (const std::exception& failure) {
     std::fill_n(out, count, otr_tensor{});
-    for (int64_t i = 0; i < taken; ++i) release_one(ids[i]);
+    const auto* error = dynamic_cast<const Error*>(&failure);
+    if (error != nullptr && error->status() == OTR_E_INTERRUPTED) {
+      begun_.assign(ids, ids + count);
+    } else {
+      give_up(ids, count);
+    }
     throw;
+  }
+  begun_.clear();
+  for (int64_t i = 0; i < count; ++i) {
+    ++entries_[static_cast<size_t>(model_->at(ids[i]).root)].acquired;
   }
 }
 
-void Gather::release_one(int64_t id) {
-  Entry& entry = entries_[static_cast<size_t>(model_->at(id).root)];
-  if (--entry.acquired == 0) entry = {};
+// What was made for an acquire that failed.
+void Gather::give_up(const int64_t* ids, int64_t count) {
+  begun_.clear();
+  for (int64_t i = 0; i < count; ++i) {
+    Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
+    if (entry.acquired == 0) entry = {};
+  }
 }
 
 void Gather::release(const int64_t* ids, int64_t count) {
@@ -121,12 +136,17 @@ void Gather::release(const int64_t* ids, int64_t count) {
 }
 
 void Gather::refresh(int64_t root) {
-  if (entries_[static_cast<size_t>(root)].gathered) gather(root);
-  if (entries_[static_cast<size_t>(root)].widened) widen(root);
+  Entry& entry = entries_[static_cast<size_t>(root)];
+  if (entry.whole) {
+    entry.pieces = 0;
+    gather(root);
+  }
+  if (entry.widened) widen(root);
 }
 
 void Gather::end_all() {
   for (Entry& entry : entries_) entry = {};
+  begun_.clear();
 }
 
 }  // namespace outrigger::engine

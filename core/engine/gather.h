@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters for the host. Where this rank has the whole published parameter, acquiring it is a
 // pointer; at stage 3 of ranks that share no memory it is gathered from its owners, which all ranks
-// do in the same order. Gathered parameters and float32 copies live until their release.
+// do in the same order. Gathered parameters and float32 copies live until their release. What an
+// interrupted acquire has gathered stays for the same call made again, which all ranks then go on
+// with alike.
 #pragma once
 
 #include <functional>
@@ -14,19 +16,21 @@
 
 namespace outrigger::engine {
 
-// A whole parameter of `element_bytes` an element, from its owners' pieces, all on `device`.
+// A whole parameter of `element_bytes` an element, from its owners' pieces, all on `device`. done:
+// how many owners' pieces are there; called again after an interrupt, it goes on with the next.
 // Collective.
 void gather_pieces(comm::Communicator& comm, device::Device& device,
                    const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::byte* whole, std::string_view label);
+                   std::byte* whole, std::string_view label, size_t& done);
 
 class Gather {
  public:
   Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
          comm::Communicator& comm, memory::Ledger& ledger, device::Device& device);
 
-  // Both: all or none of the ids. Tensors refer to the model's shapes.
+  // Both: all or none of the ids. Tensors refer to the model's shapes. An interrupted acquire is
+  // called again with the same ids; with others it throws OTR_E_STATE.
   void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
   void release(const int64_t* ids, int64_t count);
   // The root's published value was written: float32 copies of it follow.
@@ -38,13 +42,15 @@ class Gather {
   struct Entry {
     int64_t acquired = 0;
     memory::Block gathered;  // compute dtype, where this rank has a part only
+    size_t pieces = 0;       // owners whose part of it is there
+    bool whole = false;      // all are
     memory::Block widened;   // float32
   };
   // The whole parameter as published, gathered if need be.
   [[nodiscard]] const std::byte* published(int64_t root);
+  void give_up(const int64_t* ids, int64_t count);
   void gather(int64_t root);
   void widen(int64_t root);
-  void release_one(int64_t id);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;
@@ -54,6 +60,7 @@ class Gather {
   memory::Ledger* ledger_;
   device::Device* device_;
   std::vector<Entry> entries_;  // by root
+  std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
 };
 
 }  // namespace outrigger::engine

@@ -111,9 +111,9 @@ void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
     fail(OTR_E_SHAPE, "the scaled gradient has shape {}, the output tensor {}: they must be equal",
          tensor::text_of(source.shape), tensor::text_of(target.shape));
   }
-  const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4,
-                             &front());
   engine_->on_device([&] {
+    const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4,
+                               &front());
     front().read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_),
                  stream_);
     front().write(target, values.data(), kernels::Format::float32, stream_);

@@ -96,8 +96,10 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   if (here == nullptr) {
     collective("otr_engine_parameter_read", Again::at_first, [&] {
       whole = Block(ledger_, Purpose::windows, bytes, place.device);
+      size_t done = 0;
       gather_pieces(*control_, *place.device, layout_->owners(model_, root.root),
-                    kernels::size_of(place.format), place.at, whole.data(), "read a parameter");
+                    kernels::size_of(place.format), place.at, whole.data(), "read a parameter",
+                    done);
     });
     from = whole.data();
   }

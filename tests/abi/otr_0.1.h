@@ -27,17 +27,20 @@
  *
  * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the
  * communicator, in the same order. It may wait for other ranks, at most for the communicator's
- * timeout. After a failed collective call an engine is poisoned: it then answers only queries and
- * destroy.
+ * timeout. A call that is refused for its arguments, or because it does not fit its handle's state,
+ * has not begun: it changed nothing here and told nobody, and the other ranks wait until this one
+ * makes the call as it should be, or calls otr_engine_abort or otr_comm_abort, or their timeout is
+ * over. After a collective call that failed later an engine is poisoned: it then answers only
+ * queries and destroy. otr_engine_check tells the two apart.
  *
  * INTERRUPTION.  While a call waits for other ranks it asks the context's interrupt callback, and
  * returns OTR_E_INTERRUPTED once that says so; the text names the operation and the ranks. A call
  * that was interrupted while ranks had still to come to it is made again, with the same arguments,
- * and goes on where it was (otr_engine_step, otr_engine_reduce and otr_step_many anywhere before
- * the update); until then other collective calls on the handle return OTR_E_STATE. Interrupted in
- * the middle of moving data or of the update, or while a group is being made, it is lost: the text
- * says so, and group or engine cannot go on. A custom communicator's own functions are not
- * interrupted. docs/waiting.md has more.
+ * and goes on where it was (otr_engine_acquire anywhere; otr_engine_step, otr_engine_reduce and
+ * otr_step_many anywhere before the update); until then other collective calls on the handle return
+ * OTR_E_STATE. Interrupted in the middle of moving data or of the update, or while a group is being
+ * made, it is lost: the text says so, and group or engine cannot go on. A custom communicator's own
+ * functions are not interrupted. docs/waiting.md has more.
  *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */
@@ -523,11 +526,14 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever
  * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
  * ranks share memory or have copies: a tensor in the published format is then a pointer and costs
- * nothing. Collective at stage 3 over a custom communicator and on a device. Since: 0.1 */
+ * nothing. Collective at stage 3 over a custom communicator and on a device: interrupted there,
+ * nothing is acquired, and the call goes on with what it still lacks when it is made again with the
+ * same ids. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
 /* Ends one acquire of each id; float32 copies are freed with the last. Local.
+ * Where acquire is collective, every rank releases an id before or after the same acquires.
  * OTR_E_STATE: an id that is not acquired. Since: 0.1 */
 OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info) OTR_NOEXCEPT;
@@ -700,18 +706,20 @@ OTR_API int32_t otr_pass_unscale(const otr_pass *pass, const otr_tensor *grad,
 OTR_API int32_t otr_pass_get_seed_overflow(const otr_pass *pass, int64_t *out_index) OTR_NOEXCEPT;
 
 /* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
- * by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
- * is the library's again from then on, and no view of it may be used. One at a time for each
- * parameter. Asking never waits: where the gradient's own place is taken, the place is scratch. Any
- * thread. Since: 0.1 */
+ * by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
+ * abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
+ * view of it may be used, and whoever still writes into it overwrites other gradients. It is the
+ * caller's to see that all writers are done before, on threads and on streams (but for the stream
+ * that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
+ * waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
 /* Adds a gradient, from the scaled output gradients, to a parameter: the slot that
  * otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
  * shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
  * the call. info: with a tag, the gradient is multiplied by what it lacks first. Contributions add,
- * in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended;
- * OTR_E_SHAPE: another shape. Since: 0.1 */
+ * in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended or was
+ * abandoned; the gradient's memory is then not touched. OTR_E_SHAPE: another shape. Since: 0.1 */
 OTR_API int32_t otr_pass_add_grad(otr_pass *pass, int64_t id, const otr_tensor *grad,
                                   const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -721,11 +729,13 @@ OTR_API int32_t otr_pass_end(otr_pass *pass) OTR_NOEXCEPT;
 
 /* Gives the pass up, for a host that cannot complete it: the next step discards the accumulation
  * window on all ranks, unless nothing was added to it, and says so. Its slots are the library's
- * again; output gradients stay until destroy. After the pass ended: nothing. Local. Since: 0.1 */
+ * again, so nobody may be writing into one (otr_pass_get_slot); output gradients stay until
+ * destroy. After the pass ended: nothing. Local. Since: 0.1 */
 OTR_API int32_t otr_pass_abandon(otr_pass *pass) OTR_NOEXCEPT;
 
 /* A pass that was not ended is abandoned: the next step discards the accumulation window on all
- * ranks, unless nothing was added to it, and says so. Local. Since: 0.1 */
+ * ranks, unless nothing was added to it, and says so. Nobody may be writing into a slot of the
+ * pass, or using its output gradients. Local. Since: 0.1 */
 OTR_API void otr_pass_destroy(otr_pass *pass) OTR_NOEXCEPT;
 
 /* The host's backward: computes gradients from the `count` scaled output gradients and hands them

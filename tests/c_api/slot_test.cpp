@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots: places of the library into which the host writes a gradient.
+#include <sys/mman.h>
+
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -136,6 +138,30 @@ TEST_P(Slot, TensorWhileTheSlotIsOutAndNeverComesBack) {
   add(0, 2);
   add(0, 4);
   expect_sum(6);
+}
+
+// Its memory is the library's again: the call says so, and touches neither it nor what is there
+// now.
+TEST_P(Slot, HandedInAfterItsPassEnded) {
+  void* const no_memory = mmap(nullptr, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(no_memory, MAP_FAILED);
+  for (const bool abandoned : {false, true}) {
+    pass_ = solo_.engine.begin();
+    otr_tensor t = slot(0);
+    fill(t, NAN);
+    add(1, 1);
+    EXPECT_OK(abandoned ? otr_pass_abandon(pass_.get()) : otr_pass_end(pass_.get()));
+    EXPECT_FAILS(OTR_E_STATE, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), "the pass has ended");
+    t.data = no_memory;
+    EXPECT_FAILS(OTR_E_STATE, otr_pass_add_grad(pass_.get(), 0, &t, nullptr), "the pass has ended");
+    EXPECT_FAILS(OTR_E_STATE, otr_pass_get_slot(pass_.get(), 0, &t), "the pass has ended");
+    const auto report = solo_.engine.step();
+    EXPECT_EQ(report.outcome, abandoned ? OTR_STEP_SKIPPED : OTR_STEP_APPLIED);
+    if (!abandoned) {
+      EXPECT_EQ(report.grad_norm, std::sqrt(static_cast<double>(kCount)));
+    }
+  }
+  munmap(no_memory, 1 << 16);
 }
 
 TEST_P(Slot, IsRefusedForUnknownParameters) {

@@ -2,60 +2,13 @@
 // outrigger estimate: models it reads, machines it is told of, configurations it writes.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "process.h"
+#include "estimate_support.h"
 
 namespace outrigger::testing {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-const std::string kTool = OTR_TOOL;
-
-class Estimate : public ::testing::Test {
- protected:
-  // A thousand million parameters in 64 tensors.
-  [[nodiscard]] std::string shapes() const {
-    std::string text = "{";
-    for (int i = 0; i < 64; ++i) {
-      text += (i == 0 ? "\"w" : ", \"w") + std::to_string(i) + "\": [16384, 1024]";
-    }
-    return folder_.write("shapes.json", text + "}");
-  }
-  static Result estimate(std::vector<std::string> words) {
-    words.insert(words.begin(), {kTool, "estimate"});
-    return run(words);
-  }
-  static Json json_of(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const Result result = estimate(words);
-    EXPECT_LE(result.code, 1) << result.out << result.err;
-    return Json::parse(result.out, nullptr, false);
-  }
-  // Code 2, the parts in one line of standard error, and the same as JSON.
-  static void expect_fault(const std::vector<std::string>& words,
-                           const std::vector<std::string>& parts) {
-    const Result result = estimate(words);
-    EXPECT_EQ(result.code, 2) << result.out << result.err;
-    std::vector<std::string> as_json = words;
-    as_json.emplace_back("--json");
-    const Result json = estimate(as_json);
-    EXPECT_EQ(json.code, 2);
-    const Json error = Json::parse(json.out, nullptr, false);
-    ASSERT_TRUE(error.contains("error")) << json.out << json.err;
-    EXPECT_EQ(error["error"]["status"].get<std::string>().rfind("OTR_E_", 0), 0U);
-    for (const std::string& part : parts) {
-      EXPECT_NE(result.err.find(part), std::string::npos) << part << " is not in " << result.err;
-      EXPECT_NE(error["error"]["message"].get<std::string>().find(part), std::string::npos)
-          << error;
-    }
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(Estimate, CountsTheParametersOfKnownModels) {
   // GPT-2 small has 124,439,808 parameters, Llama 2 7B 6,738,415,616, as their model cards say.
@@ -72,11 +25,8 @@ TEST_F(Estimate, CountsTheParametersOfKnownModels) {
 TEST_F(Estimate, ReadsASafetensorsHeader) {
   const std::string header =
       R"({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [3, 5], "data_offsets": [0, 60]}})";
-  std::string length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  const std::string good = folder_.write("model.safetensors", length + header);
+  const std::string good = folder_.write("model.safetensors", safetensors(header, 60));
   EXPECT_NE(estimate({good}).out.find("1 tensors, 15 parameters"), std::string::npos);
-  expect_fault({folder_.write("cut.safetensors", length + "{}")}, {"cut.safetensors"});
   expect_fault({folder_.write("t5.json", R"({"model_type": "t5"})")}, {"\"t5\""});
 }
 

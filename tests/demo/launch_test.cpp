@@ -188,7 +188,7 @@ TEST(Launch, NamesWhatIsWrongWithItsCall) {
   EXPECT_EQ(missing.code, 1);
   EXPECT_EQ(count(missing.err, "cannot start 'no-such-program'"), 1) << missing.err;
   const Result cores = run({kTool, "run", "--cores", "0-x", "--", "true"});
-  EXPECT_EQ(cores.code, 1);
+  EXPECT_EQ(cores.code, 2);
   EXPECT_EQ(count(cores.err, "'x' is not a core number"), 1) << cores.err;
   EXPECT_EQ(run({kTool, "run", "-n", "0", "--", "true"}).code, 2);
   EXPECT_EQ(run({kTool, "run", "-n", "2"}).code, 2);

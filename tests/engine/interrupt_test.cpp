@@ -21,6 +21,7 @@ struct Plan {
   std::thread::id host = std::this_thread::get_id();
   bool ready = true;  // false: nothing yet
   std::string only;   // a label; empty: all but the update's
+  bool shares_memory = true;
   int interrupts = 0;
 };
 
@@ -33,6 +34,7 @@ class Interrupted final : public comm::Communicator {
   int32_t rank() const override { return comm_->rank(); }
   int32_t size() const override { return comm_->size(); }
   std::string_view provider() const override { return comm_->provider(); }
+  bool shares_memory() const override { return plan_.shares_memory; }
   std::unique_ptr<comm::Communicator> duplicate(std::string_view name) override {
     meet(name);
     return std::make_unique<Interrupted>(comm_->duplicate(name), plan_);
@@ -210,6 +212,42 @@ void expect_status(int32_t expected, const std::function<void()>& call) {
     ADD_FAILURE() << "it went on";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), expected) << error.what();
+  }
+}
+
+// Where a parameter is gathered when it is acquired; each id is a wait.
+TEST(Interrupted, AnAcquireGoesOnWithWhatItLacks) {
+  for (const bool as_float32 : {false, true}) {
+    Plan plan;
+    plan.ready = plan.shares_memory = false;
+    const Model model(std::make_unique<Interrupted>(comm::make_self(), plan),
+                      R"({"zero_optimization": {"stage": 3}})");
+    Engine& engine = *model.engine;
+    engine.commit();
+    plan.ready = true;
+    const int64_t ids[] = {2, 0, 1}, others[] = {2, 0, 0};
+    otr_tensor out[3] = {};
+    for (int interrupts = 1; interrupts <= 3; ++interrupts) {
+      expect_status(OTR_E_INTERRUPTED, [&] { engine.acquire(ids, 3, as_float32, 0, out); });
+      EXPECT_EQ(plan.interrupts, interrupts) << "what was gathered is not gathered again";
+      for (const otr_tensor& tensor : out) EXPECT_EQ(tensor.data, nullptr);
+      expect_status(OTR_E_STATE, [&] { engine.acquire(others, 3, as_float32, 0, out); });
+      expect_status(OTR_E_STATE, [&] { engine.acquire(ids, 2, as_float32, 0, out); });
+      expect_status(OTR_E_STATE, [&] { engine.release(ids, 1, 0); });
+      engine.check();
+    }
+    engine.acquire(ids, 3, as_float32, 0, out);
+    EXPECT_EQ(plan.interrupts, 3);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto* values = static_cast<const float*>(out[i].data);
+      EXPECT_EQ(std::vector<float>(values, values + 700), wave(700, static_cast<float>(ids[i])));
+    }
+    engine.release(ids, 3, 0);
+    expect_status(OTR_E_STATE, [&] { engine.release(ids, 1, 0); });
+    model.pass(1);
+    otr_step_report report{};
+    insist([&] { engine.step(report); });
+    EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
   }
 }
 

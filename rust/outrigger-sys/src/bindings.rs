@@ -593,9 +593,12 @@ extern "C" {
     /// belong to the engine. Read-only, valid until the matching release or the next step, whichever
     /// comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
     /// ranks share memory or have copies: a tensor in the published format is then a pointer and costs
-    /// nothing. Collective at stage 3 over a custom communicator and on a device. Since: 0.1
+    /// nothing. Collective at stage 3 over a custom communicator and on a device: interrupted there,
+    /// nothing is acquired, and the call goes on with what it still lacks when it is made again with the
+    /// same ids. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
     /// Ends one acquire of each id; float32 copies are freed with the last. Local.
+    /// Where acquire is collective, every rank releases an id before or after the same acquires.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1
     pub fn otr_engine_release(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
     /// A hint that these parameters will be acquired soon, with the same info. Never needed for
@@ -684,27 +687,31 @@ extern "C" {
     /// backward. Any thread. Since: 0.1
     pub fn otr_pass_get_seed_overflow(pass: *const otr_pass, out_index: *mut i64) -> i32;
     /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
-    /// by the pass, valid until it is handed back through otr_pass_add_grad or the pass ends: its memory
-    /// is the library's again from then on, and no view of it may be used. One at a time for each
-    /// parameter. Asking never waits: where the gradient's own place is taken, the place is scratch. Any
-    /// thread. Since: 0.1
+    /// by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
+    /// abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
+    /// view of it may be used, and whoever still writes into it overwrites other gradients. It is the
+    /// caller's to see that all writers are done before, on threads and on streams (but for the stream
+    /// that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
+    /// waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
     /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
     /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
     /// shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
     /// the call. info: with a tag, the gradient is multiplied by what it lacks first. Contributions add,
-    /// in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended;
-    /// OTR_E_SHAPE: another shape. Since: 0.1
+    /// in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended or was
+    /// abandoned; the gradient's memory is then not touched. OTR_E_SHAPE: another shape. Since: 0.1
     pub fn otr_pass_add_grad(pass: *mut otr_pass, id: i64, grad: *const otr_tensor, info: *const otr_call_info) -> i32;
     /// Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
     /// out. Does not wait for other ranks. Local. Since: 0.1
     pub fn otr_pass_end(pass: *mut otr_pass) -> i32;
     /// Gives the pass up, for a host that cannot complete it: the next step discards the accumulation
     /// window on all ranks, unless nothing was added to it, and says so. Its slots are the library's
-    /// again; output gradients stay until destroy. After the pass ended: nothing. Local. Since: 0.1
+    /// again, so nobody may be writing into one (otr_pass_get_slot); output gradients stay until
+    /// destroy. After the pass ended: nothing. Local. Since: 0.1
     pub fn otr_pass_abandon(pass: *mut otr_pass) -> i32;
     /// A pass that was not ended is abandoned: the next step discards the accumulation window on all
-    /// ranks, unless nothing was added to it, and says so. Local. Since: 0.1
+    /// ranks, unless nothing was added to it, and says so. Nobody may be writing into a slot of the
+    /// pass, or using its output gradients. Local. Since: 0.1
     pub fn otr_pass_destroy(pass: *mut otr_pass);
     /// One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
     /// another number than 0; the pass is then abandoned. Since: 0.1
