@@ -132,7 +132,11 @@ void Gather::release(const int64_t* ids, int64_t count) {
            model_->at(ids[i]).name, ids[i]);
     }
   }
-  for (int64_t i = 0; i < count; ++i) release_one(ids[i]);
+  for (const auto& [root, times] : wanted) {
+    Entry& entry = entries_[static_cast<size_t>(root)];
+    entry.acquired -= times;
+    if (entry.acquired == 0) entry = {};
+  }
 }
 
 void Gather::refresh(int64_t root) {
