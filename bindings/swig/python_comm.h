@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A communicator whose functions are methods of a Python object:
- *   rank, world_size (attributes); all_gather(mine, all); broadcast(data, root); all_to_all(parts, received);
- *   duplicate() -> another object; abort(reason); close().
- * Memory comes as memoryviews that hold during the call. Methods run on the library's threads, too. */
+ *   rank, world_size (attributes); all_gather(mine, all); broadcast(data, root); all_to_all(parts,
+ * received); duplicate() -> another object; abort(reason); close(). Memory comes as memoryviews
+ * that hold during the call. Methods run on the library's threads, too. */
 #ifndef OTR_PYTHON_COMM_H
 #define OTR_PYTHON_COMM_H
 
-/* One call into Python, from any thread. What is raised on a thread of Python becomes the exception of
- * the call that was made there; on the library's own threads it goes to sys.unraisablehook. */
+/* One call into Python, from any thread. What is raised on a thread of Python becomes the exception
+ * of the call that was made there; on the library's own threads it goes to sys.unraisablehook. */
 typedef struct {
   PyGILState_STATE state;
   PyObject *type, *value, *traceback; /* of an earlier call on this thread */
@@ -131,7 +131,8 @@ static void otr_python_close(void* user_data) {
   PyGILState_Release(state);
 }
 
-/* Fills the table; it then owns a reference to channel. -1 with an exception: it has not the numbers. */
+/* Fills the table; it then owns a reference to channel. -1 with an exception: it has not the
+ * numbers. */
 static int otr_python_comm_table(PyObject* channel, otr_comm_table* table) {
   otr_comm_table_init(table, sizeof *table);
   table->rank = otr_python_world(channel, "rank");
