@@ -7,7 +7,7 @@ object they belong to alive. bfloat16 is ml_dtypes.bfloat16 where that package i
 """
 import json
 
-import numpy
+import numpy as np  # outrigger.numpy is a name of this package
 
 from . import lowlevel
 from .lowlevel import OutriggerError
@@ -15,7 +15,7 @@ from .lowlevel import OutriggerError
 try:
     from ml_dtypes import bfloat16
 except ImportError:
-    bfloat16 = numpy.dtype("uint16")
+    bfloat16 = np.dtype("uint16")
 
 if lowlevel.abi_version() != lowlevel.ABI_VERSION:
     raise ImportError(f"this module was built for the binary interface {lowlevel.ABI_VERSION} of Outrigger; the library "
@@ -57,8 +57,8 @@ def _options(kind, values):
 
 
 def _array(view):
-    array = numpy.asarray(view)
-    return array.view(bfloat16) if array.dtype == numpy.uint16 else array
+    array = np.asarray(view)
+    return array.view(bfloat16) if array.dtype == np.uint16 else array
 
 
 class _Handle:
@@ -218,7 +218,7 @@ class Engine(_Handle):
     def read(self, id, value=lowlevel.VALUE_MASTER, out=None):
         """Copies a value of the whole parameter into `out`, or into a new float32 array, and returns it. Collective."""
         if out is None:
-            out = numpy.empty(self.parameter_shape(id), numpy.float32)
+            out = np.empty(self.parameter_shape(id), np.float32)
         lowlevel.engine_parameter_read(self.handle, id, value, out)
         return out
 
@@ -233,7 +233,7 @@ class Engine(_Handle):
     def local_read(self, id, value=lowlevel.VALUE_MASTER, out=None):
         """Like read, for the elements of local_range."""
         if out is None:
-            out = numpy.empty(self.local_range(id)[1], numpy.float32)
+            out = np.empty(self.local_range(id)[1], np.float32)
         lowlevel.engine_local_read(self.handle, id, value, out)
         return out
 
@@ -366,7 +366,7 @@ class Pass(_Handle):
     def unscale(self, grad, out=None):
         """grad without the factor that this pass applied, in `out` or a new float32 array."""
         if out is None:
-            out = numpy.empty(numpy.shape(grad), numpy.float32)
+            out = np.empty(np.shape(grad), np.float32)
         lowlevel.pass_unscale(self.handle, grad, out)
         return out
 
