@@ -3,7 +3,7 @@
 # Installs what the build, the tests and the demo need and this machine lacks, and says what it does.
 # Never prompts; quick when nothing is missing.
 #   scripts/setup.sh              everything but frameworks
-#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB)
+#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX)
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail
@@ -29,6 +29,8 @@ else
   setup_system
   setup_julia_unwind
   setup_python
-  [[ ${1:-} != frameworks ]] || setup_framework torch
+  if [[ ${1:-} == frameworks ]]; then
+    for part in $FRAMEWORKS; do setup_framework "$part"; done
+  fi
 fi
 finish

@@ -3,11 +3,12 @@
 # shellcheck shell=bash
 
 VENV=build/venv
+FRAMEWORKS="torch jax" # parts of the list that the adapters' tests want; big
 
-# Everything but frameworks, which are big and have a part each.
+# Everything but frameworks.
 setup_python() {
   local python=${OTR_PYTHON:-/usr/bin/python3} wanted stamp=$VENV/.outrigger packages
-  packages=$(awk '$1 == "pip" && $2 != "torch" { printf "%s ", $3 }' "$DEPENDENCIES")
+  packages=$(awk -v frameworks=" $FRAMEWORKS " '$1 == "pip" && !index(frameworks, " " $2 " ") { printf "%s ", $3 }' "$DEPENDENCIES")
   [[ -x $python ]] || python=$(command -v python3 || true)
   if [[ -z $python ]]; then
     skip python "no python3"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX: a pytree of parameters in an engine, one process a rank.
+
+    engine = outrigger.jax.Engine(params, config)
+    y, vjp = jax.vjp(lambda p: model(p, x), engine.parameters())
+    engine.backward(vjp, cotangent)            # y's shape: scaled, pulled back, handed over
+    report = engine.step()
+
+Parameters are copies, as JAX's arrays are immutable; gradients come all at once, so the host holds one model of them more
+(grads_at_once in estimates). Stages 0 to 2; on stage 3 the parameters are a list of blocks, each asked for by itself."""
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import Engine as _Engine
+from . import lowlevel
+from .numpy import process_comm
+
+__all__ = ["Engine", "Pass"]
+
+
+class Pass:
+    """One backward pass. cotangents: what came in, scaled, as JAX arrays of the same tree and dtypes."""
+
+    def __init__(self, engine, a_pass, tree, leaves):
+        self._engine, self._pass = engine, a_pass
+        scaled = [jnp.array(a_pass.output_grad(index), dtype=leaf.dtype, copy=True) for index, leaf in enumerate(leaves)]
+        self.cotangents = jax.tree.unflatten(tree, scaled)
+
+    @property
+    def scale(self):
+        """The factor that cotangents carry: loss scale / accumulation steps."""
+        return self._pass.scale
+
+    def add(self, grads, block=None):
+        """Adds gradients computed from the cotangents: a tree like the parameters, or like one block of them. None, and the
+        zeros that JAX has for integers, count as no gradient."""
+        for (path, identity, shape), grad in zip(self._engine.leaves(block), self._engine.matching(grads, block), strict=True):
+            if grad is None or grad.dtype == jax.dtypes.float0 or not self._engine.is_trainable(identity):
+                continue
+            if grad.shape != shape:
+                raise ValueError(f"the gradient of {path} has shape {grad.shape}; the parameter has {shape}")
+            self._pass.add_grad(identity, np.asarray(grad))
+
+    def unscale(self, tree):
+        """The gradients of inputs without the factor, in their dtypes."""
+        return jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else (leaf / self.scale).astype(leaf.dtype), tree)
+
+
+class Engine:
+    """params: a pytree of floating arrays, the same on all ranks (rank 0's values win). frozen: a tree of the same form
+    with True where there is no gradient, or None. comm: an outrigger.Comm; default: the launcher's processes."""
+
+    def __init__(self, params, config=None, comm=None, frozen=None):
+        comm = comm or process_comm()
+        self.rank, self.world_size = comm.rank, comm.size
+        self.library = _Engine(comm, config)
+        stage = self.library.config["zero_optimization"]["stage"]["value"]
+        self._blocks = list(params) if stage == 3 and isinstance(params, (list, tuple)) else None
+        if stage == 3 and self._blocks is None:
+            raise NotImplementedError("zero_optimization.stage = 3 needs the parameters as a list of blocks, each of which is asked for "
+                                      "by itself (parameters(block)); give a list, or use stage 2")
+        found, self._tree = jax.tree_util.tree_flatten_with_path(params)
+        flags = [False] * len(found) if frozen is None else jax.tree.leaves(frozen)
+        if len(flags) != len(found):
+            raise ValueError(f"frozen has {len(flags)} leaves, the parameters {len(found)}: they must have one form")
+        self._leaves, self._frozen = [], set()
+        for (path, leaf), is_frozen in zip(found, flags, strict=True):
+            name = jax.tree_util.keystr(path)
+            identity = self.library.add_parameter(name, np.asarray(leaf), trainable=int(not is_frozen))
+            self._leaves.append((name, identity, np.shape(leaf)))
+            if is_frozen:
+                self._frozen.add(identity)
+        self.library.commit()
+        self._shown = {}
+
+    def leaves(self, block=None):
+        """(path, id, shape) of each parameter."""
+        if block is None:
+            return self._leaves
+        first = sum(len(jax.tree.leaves(each)) for each in self._require_blocks()[:block])
+        return self._leaves[first:first + len(jax.tree.leaves(self._blocks[block]))]
+
+    def matching(self, tree, block=None):
+        """The leaves of a tree that has the parameters' form; None is a leaf."""
+        expected = self._tree if block is None else jax.tree.structure(self._require_blocks()[block])
+        leaves, found = jax.tree.flatten(tree, is_leaf=lambda each: each is None)
+        if found.num_leaves != expected.num_leaves:
+            raise ValueError(f"the gradients have {found.num_leaves} leaves, the parameters {expected.num_leaves}: they must have one form")
+        return leaves
+
+    def is_trainable(self, identity):
+        return identity not in self._frozen
+
+    def _require_blocks(self):
+        if self._blocks is None:
+            raise ValueError("block= is for stage 3, where the parameters are a list of blocks")
+        return self._blocks
+
+    def parameters(self, block=None):
+        """The parameters in the compute dtype, as a tree of JAX arrays: copies, made once after each update. block: one block
+        of stage 3, made each time."""
+        if block is None and self._blocks is not None:
+            raise ValueError("on stage 3 there is no copy of all parameters; ask for parameters(block)")
+        if block is None and self._shown:
+            return self._shown["tree"]
+        tree = self._tree if block is None else jax.tree.structure(self._require_blocks()[block])
+        with self.library.acquire([identity for _, identity, _ in self.leaves(block)]) as arrays:
+            shown = jax.tree.unflatten(tree, [jnp.array(array, copy=True) for array in arrays])
+        if block is None:
+            self._shown["tree"] = shown
+        return shown
+
+    @contextlib.contextmanager
+    def begin_pass(self, cotangents):
+        """A Pass, ended with the block and given up by an exception. cotangents: a tree of arrays of any shapes."""
+        leaves, tree = jax.tree.flatten(cotangents)
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        with self.library.begin_pass([np.asarray(leaf) for leaf in leaves], flags=lowlevel.PASS_KEEP_DTYPE) as a_pass:
+            yield Pass(self, a_pass, tree, leaves)
+
+    def backward(self, vjp, cotangents):
+        """Pulls cotangents back through vjp, a function of jax.vjp whose first argument were the parameters, and hands their
+        gradients over. Returns the gradients of the other arguments, unscaled: a tuple."""
+        with self.begin_pass(cotangents) as a_pass:
+            grads, *others = vjp(a_pass.cotangents)
+            a_pass.add(grads)
+            return tuple(a_pass.unscale(each) for each in others)
+
+    def step(self):
+        """Ends a micro-batch; the report says what happened."""
+        report = self.library.step()
+        if report.outcome == lowlevel.STEP_APPLIED:
+            self._shown.clear()
+        return report
+
+    @property
+    def loss_scale(self):
+        return self.library.loss_scale
+
+    def masters(self):
+        """The master weights as a tree of float32 NumPy arrays, whole. Collective."""
+        read = [self.library.read(identity, lowlevel.VALUE_MASTER if self.is_trainable(identity) else lowlevel.VALUE_PUBLISHED)
+                for _, identity, _ in self._leaves]
+        return jax.tree.unflatten(self._tree, read)
+
+    def __enter__(self):
+        self.library.__enter__()
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.library.__exit__(kind, value, traceback)
