@@ -253,6 +253,61 @@ class Gradients(unittest.TestCase):
         self.assertEqual((engine.global_steps, engine.skipped_steps), (3, 0))
 
 
+class Weights(unittest.TestCase):
+    """What the host writes into parameters is not lost at the next step."""
+
+    def train(self, model, engine, optimizer, steps):
+        for step in steps:
+            x, t = data(step)
+            torch.nn.functional.mse_loss(model(x), t).backward()
+            torch.nn.functional.mse_loss(engine(x), t).backward()
+            engine.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+
+    def test_written_in_place(self):
+        for options in ({}, {"stage": 3}):
+            model = net()
+            engine, optimizer = engine_of(model, **options), adamw(model)
+            self.train(model, engine, optimizer, range(2))
+            for each in (model, engine.module):
+                with torch.no_grad():
+                    each.a.weight.mul_(0.5)
+                    torch.nn.init.ones_(each.b.bias)
+            self.train(model, engine, optimizer, range(2, 4))
+            for each in (model, engine.module):
+                each.c.weight.data.fill_(0.25)
+            engine.take_weights([engine.module.c.weight])
+            self.train(model, engine, optimizer, range(4, 6))
+
+    def test_loaded(self):
+        model, other = net(), net(5)
+        engine, optimizer = engine_of(model, bf16={"enabled": False}), adamw(model)
+        self.train(model, engine, optimizer, range(2))
+        for each in (model, engine.module):
+            each.load_state_dict(other.state_dict())
+        self.assertEqual(furthest(other, engine), 0)
+        self.train(model, engine, optimizer, range(2, 4))
+
+    def test_written_inside_a_window(self):
+        engine = engine_of(net(), gas=2)
+        engine(data(0)[0]).sum().backward()
+        engine.step()
+        with torch.no_grad():
+            engine.module.a.weight.zero_()
+        with self.assertRaisesRegex(RuntimeError, "'a.weight' was written into between"):
+            engine(data(1)[0]).sum().backward()
+
+    def test_thawed_that_was_frozen_from_the_start(self):
+        model = net()
+        model.b.requires_grad_(False)
+        engine = engine_of(model)
+        engine.module.b.requires_grad_(True)
+        with self.assertRaisesRegex(RuntimeError, "'b.weight' had requires_grad False"):
+            engine(data(0)[0]).sum().backward()
+
+
 class WrongUse(unittest.TestCase):
     def test_a_gradient_past_the_output(self):
         engine = engine_of(net(), gas=2)
@@ -291,7 +346,8 @@ class WrongUse(unittest.TestCase):
                               ({"model": net(), "config": config(), "mpu": object()}, "mpu="),
                               ({"model": net(), "config": config(), "optimizer": adamw(net())}, "keep one"),
                               ({"model": net(), "config": {}, "optimizer": torch.optim.SGD(net().parameters(), 1)}, "SGD"),
-                              ({"model": net(), "config": {}, "model_parameters": []}, "empty")):
+                              ({"model": net(), "config": {}, "model_parameters": []}, "empty"),
+                              ({"model": net(), "config": {}, "model_parameters": net().parameters()}, "6 of the parameters")):
             with self.subTest(text=text), self.assertRaisesRegex(Exception, text):
                 outrigger.torch.initialize(**options, comm=solo())
 

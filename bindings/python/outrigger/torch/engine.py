@@ -53,6 +53,7 @@ class Engine(Names, Values, torch.nn.Module):
         self._boundary, self._window_steps = lowlevel.BOUNDARY_CONFIGURED, 0
         self._lock = threading.Lock()
         self._hold_gradients()
+        module.register_load_state_dict_post_hook(lambda *_: self.take_weights())
 
     def __getattr__(self, name):
         """What the engine has not, its module may have."""
@@ -85,9 +86,17 @@ class Engine(Names, Values, torch.nn.Module):
         """The pass that gradients go to now; begun by the first that needs it. Returns the factor that they carry."""
         with self._lock:
             if self._pass is None:
+                self._take_what_was_written()
                 self._pass = lowlevel.pass_begin(self.handle, [], None)
                 self._scale = lowlevel.pass_get_scale(self._pass)
             return self._scale
+
+    def _take_what_was_written(self):
+        written = self.parameters_of.written()
+        if written and (self._gave or self._window_steps):
+            raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into between a backward and the step that uses its "
+                               "gradients; write before the window's first backward or after its step")
+        self.take_weights(written)
 
     def close_pass(self):
         with self._lock:

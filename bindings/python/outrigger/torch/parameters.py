@@ -20,32 +20,60 @@ class Parameters:
     """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen."""
 
     def __init__(self, engine, module, groups):
-        self.ids, self.names = {}, {}
-        self._engine = engine
-        group_of = {id(each): index for index, group in enumerate(groups) for each in group["params"]}
+        self.ids = {}
+        self._engine, self._versions = engine, {}
+        group_of = {each: index for index, group in enumerate(groups) for each in group["params"]}
         for name, parameter in module.named_parameters():
-            group = group_of.get(id(parameter))
+            group = group_of.pop(parameter, None)
             options = lowlevel.ParamOptions()
             options.trainable = int(group is not None and parameter.requires_grad)
             if group is not None:
                 options.group = group_name(group)
             self.ids[parameter] = lowlevel.engine_add_parameter(engine, name, to_dlpack(parameter.detach()), options)
-            self.names[parameter] = name
-        self.trainable = [each for each in self.ids if each.requires_grad and id(each) in group_of]
-        self.learns = set(self.trainable)
+            if options.trainable:
+                self._versions[parameter] = 0
+        if group_of:
+            shapes = ", ".join(str(tuple(each.shape)) for each in group_of)
+            raise ValueError(f"{len(group_of)} of the parameters to train are not the model's (shapes {shapes}); give parameters of model")
+        self.trainable = list(self._versions)
+        self._frozen = [each for each in self.ids if each not in self._versions and not each.requires_grad]
+
+    def learns(self, parameter):
+        return parameter in self._versions
 
     def show(self):
         """Makes each parameter a view of the library's memory, at the address that it keeps."""
         for parameter, view in zip(self.ids, self._acquire()):
             parameter.data = torch.from_dlpack(view)
+        self._note_versions()
 
     def _acquire(self):
         return lowlevel.engine_acquire(self._engine, list(self.ids.values()), None)
+
+    def _note_versions(self):
+        for parameter in self.trainable:
+            self._versions[parameter] = parameter._version
 
     def published(self):
         """After an update: what autograd kept of the old values is stale, and it shall know."""
         self._acquire()
         torch.autograd.graph.increment_version(list(self.ids))
+        self._note_versions()
+
+    def name_of(self, parameter):
+        return lowlevel.engine_parameter_name(self._engine, self.ids[parameter])
+
+    def written(self):
+        """Parameters that the host wrote into since the last update."""
+        for parameter in self._frozen:
+            if parameter.requires_grad:
+                raise RuntimeError(f"{self.name_of(parameter)!r} had requires_grad False when the engine was made, so it has no master and "
+                                   "no states; make the engine with it trainable and freeze it afterwards")
+        return [parameter for parameter, version in self._versions.items() if parameter._version != version]
+
+    def noted(self, parameter):
+        if parameter in self._versions:
+            self._versions[parameter] = parameter._version
 
 
 def group_name(index):

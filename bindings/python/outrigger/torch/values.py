@@ -16,7 +16,7 @@ class Values:
 
     def _kind(self, parameter, value):
         """A frozen parameter's weight is what is published."""
-        if value == lowlevel.VALUE_MASTER and parameter not in self.parameters_of.learns:
+        if value == lowlevel.VALUE_MASTER and not self.parameters_of.learns(parameter):
             return lowlevel.VALUE_PUBLISHED
         return value
 
@@ -38,6 +38,14 @@ class Values:
         lowlevel.engine_parameter_write(self.handle, identity, value, source)
         if value != lowlevel.VALUE_GRAD:
             torch.autograd.graph.increment_version(parameter)
+            self.parameters_of.noted(parameter)
+
+    def take_weights(self, parameters=None):
+        """Makes what the parameters hold now (None: all) their weights, masters included: after the host wrote into their
+        memory in a way that autograd does not see, such as through `.data`. Not between a backward and its step. Rank 0's
+        values win. Collective."""
+        for parameter in self.parameters_of.ids if parameters is None else parameters:
+            self.write(parameter, parameter.detach().clone(), lowlevel.VALUE_MASTER)
 
     def local_count(self, parameter):
         return self._library.local_range(self.id_of(parameter))[1]
