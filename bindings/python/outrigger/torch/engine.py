@@ -34,6 +34,7 @@ class Engine(Names, Values, torch.nn.Module):
         if self.effective("zero_optimization", "stage") == 3 and not comm.shares_memory:
             raise NotImplementedError("zero_optimization.stage = 3 over ranks that share no memory is not built for PyTorch yet; use "
                                       "stage 2, or ranks on one host")
+        self._shared = comm.shares_memory and comm.size > 1 and self.effective("zero_optimization", "stage") > 0
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module
@@ -96,6 +97,10 @@ class Engine(Names, Values, torch.nn.Module):
         if written and (self._gave or self._window_steps):
             raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into between a backward and the step that uses its "
                                "gradients; write before the window's first backward or after its step")
+        if written and self._shared:
+            raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into by a rank, and the ranks of this host share its "
+                               "memory, so each has changed what the others see: write inside zero.GatheredParameters(…, modifier_rank=0), "
+                               "or use load_state_dict")
         self.take_weights(written)
 
     def close_pass(self):

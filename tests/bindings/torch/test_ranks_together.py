@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On the ranks of a launcher, which share memory: what scripts write into parameters, and what one rank alone has.
+
+    outrigger run -n 2 -- python test_ranks_together.py
+"""
+import unittest
+
+import torch
+import torch.distributed as dist
+from models import differences, engine_of, furthest, net
+
+import outrigger.torch
+from outrigger.torch.distributed import process_comm
+from outrigger.torch.utils import safe_get_full_grad, safe_get_local_fp32_param
+
+
+class Together(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        outrigger.torch.init_distributed()
+        self.comm = process_comm()
+
+    def backward(self, engine, seed=0):
+        generator = torch.Generator().manual_seed(10 * seed + self.comm.rank)
+        engine(torch.randn(8, 6, generator=generator)).square().mean().backward()
+
+    def test_loaded_and_gathered(self):
+        for stage in range(4):
+            with self.subTest(stage=stage):
+                engine, other = engine_of(net(), comm=self.comm, stage=stage), net(3)
+                engine.module.load_state_dict(other.state_dict())
+                self.assertEqual(furthest(other, engine), 0)
+                last = self.comm.size - 1
+                with outrigger.torch.zero.GatheredParameters([engine.module.a.weight, engine.module.c.bias], modifier_rank=last):
+                    if self.comm.rank == last:
+                        engine.module.a.weight.data.mul_(2)
+                        engine.module.c.bias.data.fill_(0.5)
+                    else:
+                        engine.module.a.weight.data.zero_()  # not the modifier: without effect
+                with torch.no_grad():
+                    other.a.weight.mul_(2)
+                    other.c.bias.fill_(0.5)
+                self.assertEqual(differences(other, engine).max(), 0)
+                self.backward(engine)
+                engine.step()
+                self.assertEqual(engine.global_steps, 1)
+                engine.destroy()
+
+    def test_written_by_each_rank(self):
+        for stage in range(4):
+            with self.subTest(stage=stage):
+                engine = engine_of(net(), comm=self.comm, stage=stage)
+                with torch.no_grad():
+                    engine.module.a.weight.mul_(0.5)
+                if stage == 0 or self.comm.size == 1:
+                    self.backward(engine)
+                    engine.step()
+                else:
+                    with self.assertRaisesRegex(RuntimeError, "share its memory"):
+                        self.backward(engine)
+                dist.barrier()
+
+    def test_a_rank_without_data(self):
+        """It makes its step all the same; the others' gradients are averaged over all."""
+        engine = engine_of(net(), comm=self.comm, stage=2)
+        for _step in range(3):
+            if self.comm.rank == 0:
+                engine(torch.ones(8, 6)).square().mean().backward()
+            engine.step()
+            self.assertGreater(engine.get_global_grad_norm(), 0)
+        self.assertEqual(engine.global_steps, 3)
+
+    def test_gradients_and_pieces(self):
+        engine, model = engine_of(net(), comm=self.comm, stage=3), net()
+        self.backward(engine)
+        for rank in range(self.comm.size):
+            generator = torch.Generator().manual_seed(rank)
+            (model(torch.randn(8, 6, generator=generator)).square().mean() / self.comm.size).backward()
+        for mine, plain in zip(engine.module.parameters(), model.parameters()):
+            torch.testing.assert_close(safe_get_full_grad(mine), plain.grad, atol=1e-6, rtol=0)
+            torch.testing.assert_close(mine.grad, plain.grad, atol=1e-6, rtol=0)
+        pieces = [None] * self.comm.size
+        dist.all_gather_object(pieces, sum(len(safe_get_local_fp32_param(each)) for each in engine.module.parameters()))
+        self.assertEqual(sum(pieces), sum(each.numel() for each in model.parameters()))
+
+
+if __name__ == "__main__":
+    unittest.main()
