@@ -102,6 +102,39 @@ class Forms(unittest.TestCase):
             engine(mine).backward(weight)
             self.assertLess((mine.grad - theirs.grad).abs().max().item(), bound)
 
+    def test_windows_that_the_caller_counts(self):
+        """managed_gradient_accumulation false: backward as often as one likes, step ends the window."""
+        model = net()
+        engine, optimizer = engine_of(model, gas=3, managed_gradient_accumulation=False), adamw(model)
+        for step in range(3):
+            for micro in range(3):
+                x, t = data(10 * step + micro)
+                (torch.nn.functional.mse_loss(model(x), t) / 3).backward()
+                engine.backward(torch.nn.functional.mse_loss(engine(x), t))
+            engine.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+        self.assertEqual(engine.global_steps, 3)
+        with self.assertRaisesRegex(RuntimeError, "every step\\(\\) ends its window"):
+            engine.set_gradient_accumulation_boundary(False)
+
+    def test_windows_that_accelerate_counts(self):
+        """The boundary is set before each backward, and step is called at it only."""
+        model = net()
+        engine, optimizer = engine_of(model, gas=2), adamw(model)
+        for step in range(3):
+            for micro in range(2):
+                x, t = data(10 * step + micro)
+                (torch.nn.functional.mse_loss(model(x), t) / 2).backward()
+                engine.set_gradient_accumulation_boundary(is_boundary=micro == 1)
+                engine.backward(torch.nn.functional.mse_loss(engine(x), t))
+                if micro == 1:
+                    engine.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertLess(furthest(model, engine), BOUND)
+
     def test_two_backwards_before_a_step_add(self):
         model = net()
         engine, optimizer = engine_of(model), adamw(model)

@@ -12,8 +12,8 @@ from .. import lowlevel
 from . import backward
 from .config import Effective
 from .gradients import Gradients, make_live
-from .optimizer import ZeroOptimizer
 from .names import Names
+from .optimizer import ZeroOptimizer
 from .parameters import Parameters, give
 from .registry import register
 from .values import Values
@@ -51,7 +51,9 @@ class Engine(Names, Values, torch.nn.Module):
         self._pass = None
         self._scale = 1.0
         self._gave = self._reduced = self._step_applied = False
-        self._boundary, self._window_steps = lowlevel.BOUNDARY_CONFIGURED, 0
+        # Where the caller counts the micro-batches, every step ends a window.
+        self._boundary, self._window_steps = lowlevel.BOUNDARY_CONFIGURED if settings.managed else lowlevel.BOUNDARY_YES, 0
+        self._library.set_boundary(self._boundary)
         self._lock = threading.Lock()
         self._hold_gradients()
         module.register_load_state_dict_post_hook(lambda *_: self.take_weights())
@@ -220,6 +222,9 @@ class Engine(Names, Values, torch.nn.Module):
 
     def set_gradient_accumulation_boundary(self, is_boundary):
         """From now on every step() ends its window, or none does."""
+        if not self.settings.managed:
+            raise RuntimeError("set_gradient_accumulation_boundary: with managed_gradient_accumulation false every step() ends its window; "
+                               "call step() there and only there")
         self._boundary = lowlevel.BOUNDARY_YES if is_boundary else lowlevel.BOUNDARY_NO
         self._library.set_boundary(self._boundary)
 

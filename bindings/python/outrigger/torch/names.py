@@ -14,7 +14,9 @@ class Names:
 
     @property
     def global_samples(self):
-        return self.micro_steps * self.train_micro_batch_size_per_gpu() * self.world_size
+        """Over all ranks; None where the configuration has no batch size."""
+        size = self.train_micro_batch_size_per_gpu()
+        return None if size is None else self.micro_steps * size * self.world_size
 
     def train_batch_size(self):
         return self.effective("train_batch_size")
