@@ -16,7 +16,7 @@ import numpy as np
 
 from . import Engine as _Engine
 from . import lowlevel
-from .numpy import process_comm
+from .process import process_comm
 
 __all__ = ["Engine", "Pass"]
 

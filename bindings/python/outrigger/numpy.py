@@ -12,25 +12,14 @@
 
 Ranks come from the launcher (outrigger run, torchrun), or as comm=."""
 import contextlib
-import threading
 
 import numpy
 
-from . import Comm, Context, lowlevel
 from . import Engine as _Engine
+from . import lowlevel
+from .process import process_comm
 
 __all__ = ["Engine", "Gradients"]
-
-_lock = threading.Lock()
-_process = {}
-
-
-def process_comm():
-    """This process's group, made at first use from the launcher's environment."""
-    with _lock:
-        if "comm" not in _process:
-            _process["comm"] = Comm.from_env(Context())
-        return _process["comm"]
 
 
 def flatten(tree, prefix=""):

@@ -17,6 +17,17 @@ def data(step, outputs=4):
     return torch.randn(8, 6, generator=generator), torch.randn(8, outputs, generator=generator)
 
 
+def train(test, model, engine, optimizer, steps):
+    """Both by loss.backward() on the same data; then they have the same weights."""
+    for step in steps:
+        x, t = data(step)
+        for each, outer in ((model, optimizer), (engine, engine)):
+            torch.nn.functional.mse_loss(each(x), t).backward()
+            outer.step()
+            outer.zero_grad()
+    test.assertLess(furthest(model, engine), BOUND)
+
+
 def run_backward(how, loss, encoder, head):
     if how == "loss":
         loss.backward()
@@ -161,13 +172,7 @@ class Forms(unittest.TestCase):
             with self.subTest(reentrant=reentrant):
                 model = Checkpointed(net())
                 engine, optimizer = engine_of(model, stage=3), adamw(model)
-                for step in range(3):
-                    x, t = data(step)
-                    for each, outer in ((model, optimizer), (engine, engine)):
-                        torch.nn.functional.mse_loss(each(x), t).backward()
-                        outer.step()
-                        outer.zero_grad()
-                self.assertLess(furthest(model, engine), BOUND)
+                train(self, model, engine, optimizer, range(3))
 
     def test_tied_frozen_and_unused_parameters(self):
         class Odd(torch.nn.Module):
@@ -185,26 +190,16 @@ class Forms(unittest.TestCase):
         model = Odd()
         engine = engine_of(model, stage=2)
         optimizer = adamw(model)
-        for step in range(3):
-            x, t = data(step)
-            for each, outer in ((model, optimizer), (engine, engine)):
-                torch.nn.functional.mse_loss(each(x), t).backward()
-                outer.step()
-                outer.zero_grad()
+        train(self, model, engine, optimizer, range(3))
         self.assertIs(engine.module.tied.weight, engine.module.first.weight)
-        self.assertLess(furthest(model, engine), BOUND)
 
     def test_frozen_for_a_while(self):
         model = net()
         engine, optimizer = engine_of(model), adamw(model)
         for step in range(4):
-            x, t = data(step)
-            for each, outer in ((model, optimizer), (engine, engine)):
-                getattr(each, "module", each).b.requires_grad_(step % 2 == 0)
-                torch.nn.functional.mse_loss(each(x), t).backward()
-                outer.step()
-                outer.zero_grad()
-        self.assertLess(furthest(model, engine), BOUND)
+            for each in (model, engine.module):
+                each.b.requires_grad_(step % 2 == 0)
+            train(self, model, engine, optimizer, [step])
 
     def test_containers_of_outputs(self):
         class Many(torch.nn.Module):
@@ -289,39 +284,29 @@ class Gradients(unittest.TestCase):
 class Weights(unittest.TestCase):
     """What the host writes into parameters is not lost at the next step."""
 
-    def train(self, model, engine, optimizer, steps):
-        for step in steps:
-            x, t = data(step)
-            torch.nn.functional.mse_loss(model(x), t).backward()
-            torch.nn.functional.mse_loss(engine(x), t).backward()
-            engine.step()
-            optimizer.step()
-            optimizer.zero_grad()
-        self.assertLess(furthest(model, engine), BOUND)
-
     def test_written_in_place(self):
         for options in ({}, {"stage": 3}):
             model = net()
             engine, optimizer = engine_of(model, **options), adamw(model)
-            self.train(model, engine, optimizer, range(2))
+            train(self, model, engine, optimizer, range(2))
             for each in (model, engine.module):
                 with torch.no_grad():
                     each.a.weight.mul_(0.5)
                     torch.nn.init.ones_(each.b.bias)
-            self.train(model, engine, optimizer, range(2, 4))
+            train(self, model, engine, optimizer, range(2, 4))
             for each in (model, engine.module):
                 each.c.weight.data.fill_(0.25)
             engine.take_weights([engine.module.c.weight])
-            self.train(model, engine, optimizer, range(4, 6))
+            train(self, model, engine, optimizer, range(4, 6))
 
     def test_loaded(self):
         model, other = net(), net(5)
         engine, optimizer = engine_of(model, bf16={"enabled": False}), adamw(model)
-        self.train(model, engine, optimizer, range(2))
+        train(self, model, engine, optimizer, range(2))
         for each in (model, engine.module):
             each.load_state_dict(other.state_dict())
         self.assertEqual(furthest(other, engine), 0)
-        self.train(model, engine, optimizer, range(2, 4))
+        train(self, model, engine, optimizer, range(2, 4))
 
     def test_written_inside_a_window(self):
         engine = engine_of(net(), gas=2)

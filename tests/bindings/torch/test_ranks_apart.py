@@ -11,7 +11,7 @@ from models import PRECISIONS, engine_of, master_of, net
 
 import outrigger
 import outrigger.torch
-from outrigger.torch.distributed import process_comm
+from outrigger.process import process_comm
 from outrigger.torch.process_group import comm_of
 
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from models import differences, engine_of, furthest, net
 
 import outrigger.torch
-from outrigger.torch.distributed import process_comm
+from outrigger.process import process_comm
 from outrigger.torch.utils import safe_get_full_grad, safe_get_local_fp32_param
 
 

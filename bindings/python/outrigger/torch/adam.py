@@ -3,6 +3,7 @@
 import torch
 
 from .. import Context, Optimizer, Shard, lowlevel
+from .parameters import hyperparameters, rule_of
 
 
 class CPUAdam(torch.optim.Optimizer):
@@ -20,10 +21,7 @@ class CPUAdam(torch.optim.Optimizer):
         self._context, self._optimizers, self._shards = None, {}, {}
 
     def library_config(self, group):
-        return {"type": "Adam", "params": {
-            "lr": float(group["lr"]), "betas": [float(beta) for beta in group["betas"]], "eps": float(group["eps"]),
-            "weight_decay": float(group["weight_decay"]), "bias_correction": bool(group["bias_correction"]),
-            "adam_w_mode": bool(self.adam_w_mode)}}
+        return rule_of("Adam", group, bias_correction=bool(group["bias_correction"]), adam_w_mode=bool(self.adam_w_mode))
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -42,10 +40,8 @@ class CPUAdam(torch.optim.Optimizer):
 
     def _step(self, index, group, dtype, parameters):
         optimizer = self._optimizer(index, group, dtype)
-        beta1, beta2 = group["betas"]
-        for name, value in (("lr", group["lr"]), ("weight_decay", group["weight_decay"]), ("eps", group["eps"]),
-                            ("beta1", beta1), ("beta2", beta2)):
-            optimizer.set_value(name, float(value))
+        for name, value in hyperparameters(group):
+            optimizer.set_value(name, value)
         shards = [self._shard(parameter) for parameter in parameters]
         report = optimizer.step(shards)
         for parameter in parameters:

@@ -13,12 +13,20 @@ import threading
 
 import torch
 
+from .trees import map_tensors
+
 _thread = threading.local()
+
+
+def _root():
+    """The Root that this thread is in, or None."""
+    return getattr(_thread, "root", None)
 
 
 def outside():
     """The factor that gradients outside of all engines carry in the backward that runs on this thread."""
-    return getattr(_thread, "factor", 1.0)
+    root = _root()
+    return 1.0 if root is None else root.factor
 
 
 class Root:
@@ -26,16 +34,15 @@ class Root:
     outside of engines then carries factor."""
 
     def __init__(self, factor, extra=1):
-        self._factor, self._extra = factor, extra
+        self.factor, self.at_root = factor, factor * extra
 
     def __enter__(self):
-        if getattr(_thread, "root", None) is not None:
+        if _root() is not None:
             raise RuntimeError("a scaled backward runs inside another one; scale the outermost loss only")
-        _thread.root, _thread.factor = self._factor * self._extra, self._factor
+        _thread.root = self
 
     def __exit__(self, kind, value, traceback):
         _thread.root = None
-        del _thread.factor
 
 
 class _Scaled(torch.autograd.Function):
@@ -45,10 +52,11 @@ class _Scaled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        if getattr(_thread, "root", None) is None:
+        root = _root()
+        if root is None:
             raise RuntimeError("call backward() on what engine.scale() returned as it is: neither a tensor computed from it, nor "
                                "torch.autograd.backward or torch.autograd.grad, can tell the engine that the root is scaled")
-        return _times(grad, _thread.root)
+        return _times(grad, root.at_root)
 
 
 def scaled(loss, run=None):
@@ -105,11 +113,17 @@ def _cross(engine, grad, factor, dtype):
 def border(node, engine, value):
     """value with each tensor that takes part in autograd passed through one node."""
     found = []
-    _map(lambda tensor: found.append(tensor) or tensor, value)
+
+    def note(tensor):
+        if tensor.requires_grad:
+            found.append(tensor)
+        return tensor
+
+    map_tensors(note, value)
     if not found:
         return value
     replaced = iter(node.apply(engine, *found))
-    return _map(lambda tensor: next(replaced), value)
+    return map_tensors(lambda tensor: next(replaced) if tensor.requires_grad else tensor, value)
 
 
 def outputs(engine, value):
@@ -118,29 +132,3 @@ def outputs(engine, value):
 
 def inputs(engine, value):
     return border(_Inputs, engine, value)
-
-
-def _map(function, value):
-    if isinstance(value, torch.Tensor):
-        return function(value) if value.requires_grad and value.is_floating_point() else value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(function, each) for each in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(_map(function, each) for each in value)
-    if isinstance(value, dict):
-        return _map_dict(function, value)
-    return value
-
-
-def _map_dict(function, value):
-    changed = {}
-    for key, each in value.items():
-        new = _map(function, each)
-        if new is not each:
-            changed[key] = new
-    if not changed:
-        return value
-    result = value.copy()  # keeps the class: an OrderedDict, a model's output
-    for key, each in changed.items():
-        result[key] = each
-    return result

@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks: one context and one group for the process, from the launcher's environment."""
+"""torch.distributed, as scripts want it to be ready."""
 import os
-import threading
 
 import torch.distributed
-
-from .. import Comm, Context
-
-_lock = threading.Lock()
-_process = {}
 
 
 def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500, verbose=True, timeout=None,
@@ -27,12 +21,3 @@ def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_por
         torch.distributed.init_process_group(backend, init_method=init_method, **options)
     else:
         torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
-
-
-def process_comm():
-    """This process's group, made at first use."""
-    with _lock:
-        if "comm" not in _process:
-            _process["context"] = Context()
-            _process["comm"] = Comm.from_env(_process["context"])
-        return _process["comm"]

@@ -16,6 +16,7 @@ from .names import Names
 from .optimizer import ZeroOptimizer
 from .parameters import Parameters, give
 from .registry import register
+from .trees import map_tensors
 from .values import Values
 
 log = logging.getLogger("outrigger.torch")
@@ -31,10 +32,11 @@ class Engine(Names, Values, torch.nn.Module):
         self.effective = Effective(self._library.config)
         self.settings = settings
         self.compute_dtype = self.effective.compute_dtype
-        if self.effective("zero_optimization", "stage") == 3 and not comm.shares_memory:
+        stage = self.zero_optimization_stage()
+        if stage == 3 and not comm.shares_memory:
             raise NotImplementedError("zero_optimization.stage = 3 over ranks that share no memory is not built for PyTorch yet; use "
                                       "stage 2, or ranks on one host")
-        self._shared = comm.shares_memory and comm.size > 1 and self.effective("zero_optimization", "stage") > 0
+        self._shared = comm.shares_memory and comm.size > 1 and stage > 0
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module
@@ -70,7 +72,7 @@ class Engine(Names, Values, torch.nn.Module):
     def forward(self, *inputs, **options):
         inputs, options = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:
-            inputs, options = _cast((inputs, options), self.compute_dtype)
+            inputs, options = map_tensors(lambda tensor: tensor.to(self.compute_dtype), (inputs, options))
         with self._autocast():
             result = self.module(*inputs, **options)
         return backward.outputs(self, result)
@@ -131,8 +133,7 @@ class Engine(Names, Values, torch.nn.Module):
 
     def _begin_without_output(self, identity):
         if self.open_pass() != backward.outside():
-            name = lowlevel.engine_parameter_name(self.handle, identity)
-            raise RuntimeError(f"a gradient of {name!r} did not come through an output of this engine and is not scaled; call the "
+            raise RuntimeError(f"a gradient of {self._library.parameter_name(identity)!r} did not come through an output of this engine and is not scaled; call the "
                                "engine instead of its module, or engine.backward(loss)")
 
     def scale(self, loss):
@@ -238,17 +239,7 @@ class Engine(Names, Values, torch.nn.Module):
 def _reason(engine):
     report = engine.report
     if report.reason == lowlevel.SKIP_NONFINITE and report.nonfinite_param >= 0:
-        name = lowlevel.engine_parameter_name(engine.handle, report.nonfinite_param)
+        name = engine._library.parameter_name(report.nonfinite_param)
         return f"the gradient of {name!r} is Inf or NaN, first on rank {report.nonfinite_rank}; loss scale {report.loss_scale:g}"
     return {lowlevel.SKIP_NONFINITE: "a gradient is Inf or NaN", lowlevel.SKIP_ABANDONED: "a backward pass was given up",
             lowlevel.SKIP_JOINT: "another engine of the joint step was skipped"}.get(report.reason, f"reason {report.reason}")
-
-
-def _cast(value, dtype):
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, (tuple, list)):
-        return type(value)(_cast(each, dtype) for each in value)
-    if isinstance(value, dict):
-        return {key: _cast(each, dtype) for key, each in value.items()}
-    return value

@@ -2,13 +2,14 @@
 """initialize: from a module and a configuration to an engine."""
 import torch
 
+from ..process import process_comm
 from . import distributed, lr_schedules
 from .adam import CPUAdam
 from .config import Settings, given
 from .engine import Engine
-from .parameters import groups_of
+from .parameters import groups_of, rule_of
 
-_CLASSES = {torch.optim.AdamW: ("AdamW", True), torch.optim.Adam: ("Adam", False)}
+_CLASSES = {torch.optim.AdamW: ("AdamW", {}), torch.optim.Adam: ("Adam", {"adam_w_mode": False})}
 _DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
 
 
@@ -30,7 +31,7 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     groups, defaults = _groups(settings.library, model, optimizer, model_parameters)
     if comm is None:
         distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
-        comm = distributed.process_comm()
+        comm = process_comm()
     engine = Engine(model, comm, settings, groups, defaults, optimizer)
     if lr_scheduler is None:
         lr_scheduler = lr_schedules.from_config(settings.scheduler, engine.optimizer)
@@ -58,10 +59,8 @@ def _groups(config, model, optimizer, model_parameters):
         config["optimizer"] = optimizer.library_config(first)
         _guard_states(config, optimizer)
     elif type(optimizer) in _CLASSES:
-        name, decoupled = _CLASSES[type(optimizer)]
-        config["optimizer"] = {"type": name, "params": {
-            "lr": float(first["lr"]), "betas": [float(beta) for beta in first["betas"]], "eps": float(first["eps"]),
-            "weight_decay": float(first["weight_decay"]), **({} if decoupled else {"adam_w_mode": False})}}
+        name, more = _CLASSES[type(optimizer)]
+        config["optimizer"] = rule_of(name, first, **more)
     else:
         raise NotImplementedError(f"optimizer={type(optimizer).__name__}: this engine has the updates of Adam and AdamW; give "
                                   "torch.optim.AdamW, torch.optim.Adam or outrigger.torch.CPUAdam, or name one in the configuration")

@@ -3,7 +3,7 @@
 import torch
 
 from .. import lowlevel
-from .parameters import group_name
+from .parameters import group_name, hyperparameters
 
 
 class ZeroOptimizer(torch.optim.Optimizer):
@@ -18,10 +18,7 @@ class ZeroOptimizer(torch.optim.Optimizer):
 
     def send_hyperparameters(self):
         for index, group in enumerate(self.param_groups):
-            beta1, beta2 = group["betas"]
-            for name, value in (("lr", group["lr"]), ("weight_decay", group["weight_decay"]), ("eps", group["eps"]),
-                                ("beta1", beta1), ("beta2", beta2)):
-                value = float(value)
+            for name, value in hyperparameters(group):
                 if self._sent.get((index, name)) != value:
                     lowlevel.engine_set_group_value(self._engine.handle, group_name(index), name, value)
                     self._sent[index, name] = value

@@ -76,6 +76,21 @@ class Parameters:
             self._versions[parameter] = parameter._version
 
 
+def hyperparameters(group):
+    """(name, value) as the library has them."""
+    beta1, beta2 = group["betas"]
+    for name, value in (("lr", group["lr"]), ("weight_decay", group["weight_decay"]), ("eps", group["eps"]), ("beta1", beta1),
+                        ("beta2", beta2)):
+        yield name, float(value)
+
+
+def rule_of(kind, group, **more):
+    """An "optimizer" of a configuration with the group's hyperparameters."""
+    values = dict(hyperparameters(group))
+    betas = [values.pop("beta1"), values.pop("beta2")]
+    return {"type": kind, "params": {**values, "betas": betas, **more}}
+
+
 def group_name(index):
     return "default" if index == 0 else f"group {index}"
 

@@ -35,9 +35,8 @@ def log_dist(message, ranks=None, level=logging.INFO):
 
 def see_memory_usage(message, force=False):
     """What the process holds, as the system counts it."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        resident = next(line.split()[1] for line in status if line.startswith("VmRSS"))
-    logger.log(logging.INFO if force else logging.DEBUG, "%s: %.2f GB resident", message, int(resident) / 2**20)
+    resident = get_accelerator().memory_allocated()
+    logger.log(logging.INFO if force else logging.DEBUG, "%s: %.2f GB resident", message, resident / 2**30)
 
 
 def register_external_parameter(module, parameter):

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group of processes that the launcher started, one for all adapters of a process."""
+import threading
+
+from . import Comm, Context
+
+_lock = threading.Lock()
+_made = []
+
+
+def process_comm():
+    """This process's group, made at first use from the launcher's environment."""
+    with _lock:
+        if not _made:
+            _made.append(Comm.from_env(Context()))
+        return _made[0]
