@@ -56,8 +56,10 @@ inline constexpr Key kOutrigger[] = {
            "at commit rank 0's values win, or must equal everyone's"),
     real("outrigger.max_loss_scale", "null", 1, 0x1p126, Status::supported,
          "largest dynamic loss scale", "default: 2^126; matters where the loss is scaled"),
-    flag("outrigger.share_parameters", "true", Status::not_built,
-         "ranks of one host share one copy of the parameters", "leave it true"),
+    flag("outrigger.share_parameters", "true", Status::supported,
+         "ranks that share memory have one copy of the published parameters; false: each its own",
+         "false is for hosts that write into parameters in place; at stage 3 acquire is then "
+         "collective"),
 };
 
 }  // namespace outrigger::config::rows

@@ -8,10 +8,11 @@ namespace {
 
 constexpr int64_t kUpdateElements = int64_t{1} << 20;  // of an offloaded update at a time
 
-Home home_of(int32_t stage, const Machine& machine) {
-  if (stage == 0) return Home::copy;
-  if (machine.shares_memory && !machine.on_device) return Home::shared;
-  return stage == 3 ? Home::slices : Home::replica;
+Home home_of(const config::EngineConfig& config, const Machine& machine) {
+  if (config.stage == 0) return Home::copy;
+  const bool one_memory = machine.shares_memory && !machine.on_device;
+  if (one_memory && config.share_parameters) return Home::shared;
+  return config.stage == 3 ? Home::slices : Home::replica;
 }
 
 }  // namespace
@@ -20,7 +21,7 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
     : front(machine.on_device ? Place::device : Place::host),
       back(machine.on_device && !config.offload_optimizer ? Place::device : Place::host),
       separate_master(config.optimizer.master.format != config.compute || offloaded()),
-      home(home_of(config.stage, machine)),
+      home(home_of(config, machine)),
       bucket_buffers(
           std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(config.bucket_buffers),
                                                    layout.buckets().size()))) {

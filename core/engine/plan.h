@@ -13,7 +13,7 @@ namespace outrigger::engine {
 
 // Where the published parameters are:
 //   copy      stage 0: every rank has a copy
-//   shared    ranks that share memory have one copy, of which each writes its own slices
+//   shared    ranks that share memory, and shall, have one copy; each writes its own slices of it
 //   replica   else, stages 1 and 2: every rank has a copy, and the slices are gathered into it
 //   slices    else, stage 3: every rank has its slices, and the frozen parameters, which have none
 enum class Home : uint8_t { copy, shared, replica, slices };

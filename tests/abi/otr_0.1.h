@@ -526,9 +526,9 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever
  * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
  * ranks share memory or have copies: a tensor in the published format is then a pointer and costs
- * nothing. Collective at stage 3 over a custom communicator and on a device: interrupted there,
- * nothing is acquired, and the call goes on with what it still lacks when it is made again with the
- * same ids. Since: 0.1 */
+ * nothing. Collective at stage 3 over a custom communicator, on a device and without
+ * "share_parameters": interrupted there, nothing is acquired, and the call goes on with what it
+ * still lacks when it is made again with the same ids. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
@@ -578,11 +578,11 @@ OTR_API int32_t otr_engine_local_range(const otr_engine *engine, int64_t id, int
 OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t value,
                                       const otr_tensor *out) OTR_NOEXCEPT;
 
-/* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share memory, others
- * see a weight without further ado: let none read it before all have written it. Elsewhere (a
- * custom communicator, a device) at stages 1 and 2 they see it from the next applied step or
- * otr_engine_parameter_write of a weight on, at stage 3 from their next acquire on. Local. Since:
- * 0.1 */
+/* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
+ * others see a weight without further ado: let none read it before all have written it. Elsewhere
+ * (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
+ * the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from their next
+ * acquire on. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
                                        const otr_tensor *source) OTR_NOEXCEPT;
 

@@ -78,7 +78,9 @@ TEST(Estimate, IsTheLedgerToTheByte) {
       for (int32_t world = 1; world <= 3; ++world) {
         const std::vector<Declared> model = random_model(random);
         const std::string bucket = std::to_string(256 << random() % 5);
-        const std::string own = R"("bucket_buffers": )" + std::to_string(1 + random() % 5);
+        const std::string own = R"("bucket_buffers": )" + std::to_string(1 + random() % 5) +
+                                R"(, "share_parameters": )" +
+                                (random() % 3 == 0 ? "false" : "true");
         std::string config = config_of(kind, 1, "", own);
         config.replace(config.find("512"), 3, bucket);
         run_ranks(world, [&](int32_t rank, otr_comm* comm) {

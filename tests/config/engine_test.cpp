@@ -54,7 +54,7 @@ TEST(Engine, ReadsEveryField) {
                   "bias_correction": false, "adam_w_mode": false}},
     "outrigger": {"seed": 18446744073709551615, "reduction_order": "boundary", "bucket_buffers": 2, "workers": 7,
                   "unused_parameters": "zero", "initial_values": "verify", "compat_version": "0.19.8",
-                  "share_parameters": true}})",
+                  "share_parameters": false}})",
                                            2);
   EXPECT_EQ(config.stage, 2);
   EXPECT_EQ(config.compute, Format::bfloat16);
@@ -79,6 +79,7 @@ TEST(Engine, ReadsEveryField) {
   EXPECT_EQ(config.workers, 7);
   EXPECT_EQ(config.unused, Unused::zero);
   EXPECT_EQ(config.initial, Initial::verify);
+  EXPECT_FALSE(config.share_parameters);
 }
 
 TEST(Engine, OrderFollowsTheStage) {

@@ -171,7 +171,6 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
       {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
        "zero_quantized_weights = true"},
       {"{\"zero_optimization\": {\"mics_shard_size\": 2}}", "mics_shard_size = 2"},
-      {"{\"outrigger\": {\"share_parameters\": false}}", "share_parameters = false"},
       {"{\"outrigger\": {\"states\": {\"master\": {\"format\": \"split\"}}}}",
        "outrigger.states.master.format = \"split\" is recognised but not built yet: use float32 or "
        "bfloat16"},

@@ -21,6 +21,7 @@ const Bytes& expected_for(const Case& c) {
   plain.scramble = false;
   plain.form = Form::pass;
   plain.on = On::cpu;
+  plain.share = true;
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
   return entry->second;
@@ -41,7 +42,7 @@ void expect_equal(const Case& c) {
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
 // depend on is varied along the way, each value with each other.
 void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = On::cpu,
-           int every = 1) {
+           int every = 1, bool share = true) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
@@ -58,6 +59,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = O
               c.scramble = variant % 7 < 3;
               c.form = static_cast<Form>(variant % 11 % 3);
               c.on = on;
+              c.share = share;
               if (legal(c) && variant % every == 0) expect_equal(c);
               ++variant;
               if (testing::Test::HasFailure()) return;
@@ -73,6 +75,8 @@ TEST(Matrix, Self) { sweep(Provider::self, 1, 1); }
 TEST(Matrix, Threads) { sweep(Provider::threads, 1, 4); }
 TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
+TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, On::cpu, 3, false); }
+TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, On::cpu, 3, false); }
 
 TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, On::device); }
 TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, On::offload); }

@@ -106,16 +106,16 @@ std::string config_of(const Case& c) {
       "optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
-                     "unused_parameters": "{}"}}}})",
+                     "unused_parameters": "{}", "share_parameters": {}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, kLr, kDecay, c.stage, c.bucket,
       c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states, c.order,
-      c.buffers, c.workers, kSeed, c.unused);
+      c.buffers, c.workers, kSeed, c.unused, c.share);
 }
 
 std::string text_of(const Case& c) {
   return fmt::format(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}",
+      "{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -123,7 +123,8 @@ std::string text_of(const Case& c) {
                                 : "",
       c.on == On::device    ? " on a device"
       : c.on == On::offload ? " on a device, offloaded"
-                            : "");
+                            : "",
+      c.share ? "" : " with copies");
 }
 
 const std::vector<ModelParameter>& model_parameters() {

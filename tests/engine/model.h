@@ -30,6 +30,7 @@ struct Case {
   bool scramble = false;  // gradients arrive in an order of their own on each rank
   Form form = Form::pass;
   On on = On::cpu;
+  bool share = true;  // "share_parameters"
 };
 [[nodiscard]] std::vector<std::string> precisions();
 [[nodiscard]] double loss_scale(const Case& c, int32_t window);

@@ -593,9 +593,9 @@ extern "C" {
     /// belong to the engine. Read-only, valid until the matching release or the next step, whichever
     /// comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
     /// ranks share memory or have copies: a tensor in the published format is then a pointer and costs
-    /// nothing. Collective at stage 3 over a custom communicator and on a device: interrupted there,
-    /// nothing is acquired, and the call goes on with what it still lacks when it is made again with the
-    /// same ids. Since: 0.1
+    /// nothing. Collective at stage 3 over a custom communicator, on a device and without
+    /// "share_parameters": interrupted there, nothing is acquired, and the call goes on with what it
+    /// still lacks when it is made again with the same ids. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
     /// Ends one acquire of each id; float32 copies are freed with the last. Local.
     /// Where acquire is collective, every rank releases an id before or after the same acquires.
@@ -622,11 +622,11 @@ extern "C" {
     /// Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
     /// with that count. Local. Since: 0.1
     pub fn otr_engine_local_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
-    /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share memory, others
-    /// see a weight without further ado: let none read it before all have written it. Elsewhere (a
-    /// custom communicator, a device) at stages 1 and 2 they see it from the next applied step or
-    /// otr_engine_parameter_write of a weight on, at stage 3 from their next acquire on. Local. Since:
-    /// 0.1
+    /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
+    /// others see a weight without further ado: let none read it before all have written it. Elsewhere
+    /// (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
+    /// the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from their next
+    /// acquire on. Local. Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass

@@ -52,9 +52,13 @@ class Together(unittest.TestCase):
                 engine = engine_of(net(), comm=self.comm, stage=stage)
                 with torch.no_grad():
                     engine.module.a.weight.mul_(0.5)
-                if stage == 0 or self.comm.size == 1:
+                if stage < 3 or self.comm.size == 1:
                     self.backward(engine)
                     engine.step()
+                    model = net()
+                    with torch.no_grad():
+                        model.a.weight.mul_(0.5)
+                    self.assertLess(furthest(model, engine), 0.011)  # one step of lr 0.01
                 else:
                     with self.assertRaisesRegex(RuntimeError, "share its memory"):
                         self.backward(engine)

@@ -40,6 +40,7 @@ constexpr const char* kOwn[] = {R"("unused_parameters": "zero")",
                                 R"("bucket_buffers": 1)",
                                 R"("workers": 2)",
                                 R"("seed": 7)",
+                                R"("share_parameters": false)",
                                 R"("states": {"exp_avg": {"format": "bfloat16"}})",
                                 R"("max_loss_scale": 65536)"};
 
@@ -77,7 +78,8 @@ Configuration draw_configuration(Bytes& bytes) {
     text += fmt::format(R"("reduction_order": "{}")", order == 1 ? "boundary" : "micro_step");
     separator = ", ";
   }
-  const uint32_t chosen = bytes.byte() & bytes.byte();
+  constexpr uint32_t kChoices = 1 << std::size(kOwn);
+  const uint32_t chosen = bytes.below(kChoices) & bytes.below(kChoices);
   for (size_t i = 0; i < std::size(kOwn); ++i) {
     if ((chosen >> i & 1) == 0) continue;
     text.append(separator).append(kOwn[i]);

@@ -50,6 +50,10 @@ class Settings:
         self.autocast = None
         if autocast.get("enabled"):
             self.autocast = _dtype(autocast.get("dtype") or "bfloat16")
+        # Scripts write into parameters, each rank on its own; at stage 3 only under GatheredParameters.
+        stage = (config.get("zero_optimization") or {}).get("stage", 0)
+        own = config.setdefault("outrigger", {})
+        self.shares = bool(own.setdefault("share_parameters", stage not in (1, 2)))
         self.casts_inputs = bool((config.get("fp16") or {}).get("auto_cast"))
 
 

@@ -32,11 +32,11 @@ class Engine(Names, Values, torch.nn.Module):
         self.effective = Effective(self._library.config)
         self.settings = settings
         self.compute_dtype = self.effective.compute_dtype
-        stage = self.zero_optimization_stage()
-        if stage == 3 and not comm.shares_memory:
-            raise NotImplementedError("zero_optimization.stage = 3 over ranks that share no memory is not built for PyTorch yet; use "
-                                      "stage 2, or ranks on one host")
-        self._shared = comm.shares_memory and comm.size > 1 and stage > 0
+        stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares
+        if stage == 3 and not shares:
+            raise NotImplementedError("zero_optimization.stage = 3 over ranks that do not share their parameters is not built for PyTorch "
+                                      "yet; use stage 2, or ranks on one host")
+        self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module

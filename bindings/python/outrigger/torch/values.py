@@ -43,7 +43,7 @@ class Values:
     def take_weights(self, parameters=None):
         """Makes what the parameters hold now (None: all) their weights, masters included: after the host wrote into their
         memory in a way that autograd does not see, such as through `.data`. Not between a backward and its step. Rank 0's
-        values win. At stages 1 to 3 the ranks of a host share that memory: only one of them writes, or all the same. Collective."""
+        values win. At stage 3 the ranks of a host share that memory: only one of them writes, or all the same. Collective."""
         for parameter in self.parameters_of.ids if parameters is None else parameters:
             self.write(parameter, parameter.detach().clone(), lowlevel.VALUE_MASTER)
 
