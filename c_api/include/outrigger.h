@@ -524,9 +524,11 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
 /* Makes the parameters readable in the published format (the compute dtype), or in float32 with
  * OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever
- * comes first. Acquires of one id nest. ids and out_tensors may be NULL with count 0. Local where
- * ranks share memory or have copies: a tensor in the published format is then a pointer and costs
- * nothing. Collective at stage 3 over a custom communicator, on a device and without
+ * comes first. In the published format on the host a parameter has one address for the engine's
+ * life: tensors kept of it are valid again with its next acquire. Where acquire is collective they
+ * read zeros in between. Acquires of one id nest. ids and out_tensors may be NULL with count 0.
+ * Local where ranks share memory or have copies: a tensor in the published format is then a pointer
+ * and costs nothing. Collective at stage 3 over a custom communicator, on a device and without
  * "share_parameters": interrupted there, nothing is acquired, and the call goes on with what it
  * still lacks when it is made again with the same ids. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,

@@ -2,6 +2,7 @@
 #include "core/engine/gather.h"
 
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -49,18 +50,29 @@ const std::byte* Gather::published(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    entry.gathered = memory::Block(*ledger_, memory::Purpose::windows, count * size, device_);
+    entry.gathered = memory::Window(*ledger_, memory::Purpose::windows, count * size, device_);
   }
+  entry.gathered.fill();
   if (!entry.whole) gather(root);
   return entry.gathered.data();
 }
 
+// What stays is the address.
+void Gather::Entry::clear() noexcept {
+  acquired = 0;
+  gathered.drop();
+  pieces = 0;
+  whole = false;
+  widened = {};
+}
+
 void Gather::gather(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
+  const std::string label = "acquire \"" + model_->at(root).name + "\"";  // ranks must agree on it
   gather_pieces(
       *comm_, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
       [this](const layout::Piece& piece) { return storage_->published(piece); },
-      entry.gathered.data(), "acquire a parameter", entry.pieces);
+      entry.gathered.data(), label, entry.pieces);
   entry.whole = true;
 }
 
@@ -117,7 +129,7 @@ void Gather::give_up(const int64_t* ids, int64_t count) {
   begun_.clear();
   for (int64_t i = 0; i < count; ++i) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
-    if (entry.acquired == 0) entry = {};
+    if (entry.acquired == 0) entry.clear();
   }
 }
 
@@ -135,7 +147,7 @@ void Gather::release(const int64_t* ids, int64_t count) {
   for (const auto& [root, times] : wanted) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.acquired -= times;
-    if (entry.acquired == 0) entry = {};
+    if (entry.acquired == 0) entry.clear();
   }
 }
 
@@ -149,7 +161,7 @@ void Gather::refresh(int64_t root) {
 }
 
 void Gather::end_all() {
-  for (Entry& entry : entries_) entry = {};
+  for (Entry& entry : entries_) entry.clear();
   begun_.clear();
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/engine/storage.h"
 #include "core/layout/model.h"
+#include "core/memory/window.h"
 #include "outrigger.h"
 
 namespace outrigger::engine {
@@ -41,10 +42,11 @@ class Gather {
  private:
   struct Entry {
     int64_t acquired = 0;
-    memory::Block gathered;  // compute dtype, where this rank has a part only
-    size_t pieces = 0;       // owners whose part of it is there
-    bool whole = false;      // all are
-    memory::Block widened;   // float32
+    memory::Window gathered;  // compute dtype, where this rank has a part only
+    size_t pieces = 0;        // owners whose part of it is there
+    bool whole = false;       // all are
+    memory::Block widened;    // float32
+    void clear() noexcept;
   };
   // The whole parameter as published, gathered if need be.
   [[nodiscard]] const std::byte* published(int64_t root);

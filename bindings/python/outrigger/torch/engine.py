@@ -11,6 +11,7 @@ from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward
 from .config import Effective
+from .gathering import Gathering
 from .gradients import Gradients, make_live
 from .names import Names
 from .optimizer import ZeroOptimizer
@@ -33,14 +34,11 @@ class Engine(Names, Values, torch.nn.Module):
         self.settings = settings
         self.compute_dtype = self.effective.compute_dtype
         stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares
-        if stage == 3 and not shares:
-            raise NotImplementedError("zero_optimization.stage = 3 over ranks that do not share their parameters is not built for PyTorch "
-                                      "yet; use stage 2, or ranks on one host")
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module
-        self.parameters_of = Parameters(self.handle, module, groups)
+        self.parameters_of = Parameters(self.handle, module, groups, in_slices=stage == 3 and not shares)
         self._library.commit()
         self.parameters_of.show()
         register(self, self.parameters_of.ids)
@@ -58,7 +56,10 @@ class Engine(Names, Values, torch.nn.Module):
         self._library.set_boundary(self._boundary)
         self._lock = threading.Lock()
         self._hold_gradients()
-        module.register_load_state_dict_post_hook(lambda *_: self.take_weights())
+        self.gathering = None
+        if self.parameters_of.in_slices:
+            self.gathering = Gathering(self, module, self.effective("zero_optimization", "stage3_param_persistence_threshold"))
+        module.register_load_state_dict_post_hook(lambda *_: self._loaded())
 
     def __getattr__(self, name):
         """What the engine has not, its module may have."""
@@ -73,9 +74,17 @@ class Engine(Names, Values, torch.nn.Module):
         inputs, options = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:
             inputs, options = map_tensors(lambda tensor: tensor.to(self.compute_dtype), (inputs, options))
-        with self._autocast():
+        with self._autocast(), self._gathered():
             result = self.module(*inputs, **options)
         return backward.outputs(self, result)
+
+    def _gathered(self):
+        return contextlib.nullcontext() if self.gathering is None else self.gathering.forward()
+
+    def _loaded(self):
+        self.take_weights()
+        if self.gathering is not None:
+            self.gathering.loaded()
 
     def _autocast(self):
         if self.settings.autocast is None:
@@ -101,10 +110,11 @@ class Engine(Names, Values, torch.nn.Module):
         if written and (self._gave or self._window_steps):
             raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into between a backward and the step that uses its "
                                "gradients; write before the window's first backward or after its step")
-        if written and self._shared:
-            raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into by a rank, and the ranks of this host share its "
-                               "memory, so each has changed what the others see: write inside zero.GatheredParameters(…, modifier_rank=0), "
-                               "or use load_state_dict")
+        if written and (self._shared or self.gathering):
+            why = ("the ranks of this host share its memory, so each has changed what the others see" if self._shared else
+                   "the ranks have it in slices, so what was written is gone")
+            raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into by a rank, and {why}: write inside "
+                               "zero.GatheredParameters(…, modifier_rank=0), or use load_state_dict")
         self.take_weights(written)
 
     def close_pass(self):
@@ -112,6 +122,8 @@ class Engine(Names, Values, torch.nn.Module):
             if self._pass is not None:
                 lowlevel.pass_end(self._pass)
                 self._pass = None
+                if self.gathering is not None:
+                    self.gathering.pass_closed()
 
     def _hold_gradients(self):
         engine = weakref.ref(self)
@@ -125,6 +137,8 @@ class Engine(Names, Values, torch.nn.Module):
                     owner._begin_without_output(identity)
                 owner._gave = True
                 give(owner._pass, identity, parameter)
+                if owner.gathering is not None:
+                    owner.gathering.gradient_came(parameter)
             return take
 
         for parameter in self.parameters_of.trainable:
@@ -174,6 +188,7 @@ class Engine(Names, Values, torch.nn.Module):
             self.open_pass()
             self.close_pass()
         is_boundary = self.is_gradient_accumulation_boundary()
+        self._end_acquires(is_boundary)
         self.report = self._library.step()
         self.micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
@@ -205,8 +220,13 @@ class Engine(Names, Values, torch.nn.Module):
         self._abandon()
         self._gave = False
         self._library.set_boundary(lowlevel.BOUNDARY_YES)
+        self._end_acquires()
         self._library.step()
         self._library.set_boundary(self._boundary)
+
+    def _end_acquires(self, is_boundary=True):
+        if is_boundary and self.gathering is not None:
+            self.gathering.acquires_end()
 
     def _abandon(self):
         """Leaves a window that the next step discards: a pass is given up with a gradient in it, if only a zero."""
@@ -231,7 +251,9 @@ class Engine(Names, Values, torch.nn.Module):
 
     def destroy(self):
         """Collective: ends the engine. The module keeps copies of its parameters."""
-        for parameter in self.parameters_of.ids:
+        if self.gathering is not None:
+            self.gathering.end()
+        for parameter in self.parameters_of.shown:
             parameter.data = parameter.data.clone()
         self._library.finalize()
 

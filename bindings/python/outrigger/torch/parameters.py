@@ -17,10 +17,11 @@ def groups_of(model, model_parameters):
 
 
 class Parameters:
-    """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen."""
+    """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen. in_slices:
+    a rank has only slices of what it trains. shown: parameters that are whole on every rank, views of the library's memory."""
 
-    def __init__(self, engine, module, groups):
-        self.ids = {}
+    def __init__(self, engine, module, groups, in_slices):
+        self.ids, self.in_slices = {}, in_slices
         self._engine, self._versions = engine, {}
         group_of = {each: index for index, group in enumerate(groups) for each in group["params"]}
         for name, parameter in module.named_parameters():
@@ -36,6 +37,7 @@ class Parameters:
             shapes = ", ".join(str(tuple(each.shape)) for each in group_of)
             raise ValueError(f"{len(group_of)} of the parameters to train are not the model's (shapes {shapes}); give parameters of model")
         self.trainable = list(self._versions)
+        self.shown = [each for each in self.ids if not (in_slices and each in self._versions)]
         self._frozen = [each for each in self.ids if each not in self._versions and not each.requires_grad]
 
     def learns(self, parameter):
@@ -43,12 +45,12 @@ class Parameters:
 
     def show(self):
         """Makes each parameter a view of the library's memory, at the address that it keeps."""
-        for parameter, view in zip(self.ids, self._acquire()):
+        for parameter, view in zip(self.shown, self._acquire()):
             parameter.data = torch.from_dlpack(view)
         self._note_versions()
 
     def _acquire(self):
-        return lowlevel.engine_acquire(self._engine, list(self.ids.values()), None)
+        return lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown], None)
 
     def _note_versions(self):
         for parameter in self.trainable:

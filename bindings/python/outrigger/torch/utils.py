@@ -77,8 +77,9 @@ def safe_set_local_optimizer_state(param, value, optim_state_key):
 
 
 def set_z3_leaf_modules(model, leaf_module_classes):
-    """Modules of these classes (or names of classes) that are fetched as a whole. Returns them. On one host nothing is
-    fetched, so this changes nothing there."""
+    """Modules of these classes (or names of classes) whose parameters are gathered together when they are called, and stay
+    until the step: for those in which each rank takes another branch. Before initialize. Returns them. Where ranks share
+    parameters nothing is gathered, and this changes nothing."""
     names = {each if isinstance(each, str) else each.__qualname__ for each in leaf_module_classes}
     found = [each for each in model.modules() if type(each).__name__ in names or type(each).__qualname__ in names]
     if not found:

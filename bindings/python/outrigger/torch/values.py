@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine's values, read and written by parameter."""
+import contextlib
+
 import torch
 
 from .. import lowlevel
@@ -40,6 +42,10 @@ class Values:
             torch.autograd.graph.increment_version(parameter)
             self.parameters_of.noted(parameter)
 
+    def whole(self, parameters):
+        """A block in which the parameters' values can be read. Collective at stage 3 over ranks that do not share them."""
+        return contextlib.nullcontext() if self.gathering is None else self.gathering.whole(parameters)
+
     def take_weights(self, parameters=None):
         """Makes what the parameters hold now (None: all) their weights, masters included: after the host wrote into their
         memory in a way that autograd does not see, such as through `.data`. Not between a backward and its step. Rank 0's
@@ -67,6 +73,7 @@ class Values:
         if not self._gave or not self.is_gradient_accumulation_boundary():
             return False
         self.close_pass()
+        self._end_acquires()
         self._library.reduce()
         self._reduced = True
         return True

@@ -43,15 +43,19 @@ class GatheredParameters:
         self._modifier = modifier_rank
 
     def __enter__(self):
+        self._whole = contextlib.ExitStack()
+        for each in self._params:
+            self._whole.enter_context(engine_of(each).whole([each]))
         self._views = [each.data for each in self._params]
         if self._modifier is not None:
             for parameter in self._params:
                 parameter.data = parameter.data.clone()
 
     def __exit__(self, kind, value, traceback):
-        if self._modifier is None:
-            return
-        for parameter, view in zip(self._params, self._views):
-            written, parameter.data = parameter.data, view
-            if kind is None:
-                engine_of(parameter).write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
+        with self._whole:
+            if self._modifier is None:
+                return
+            for parameter, view in zip(self._params, self._views):
+                written, parameter.data = parameter.data, view
+                if kind is None:
+                    engine_of(parameter).write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)

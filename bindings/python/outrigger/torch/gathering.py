@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stage 3 where ranks do not share their parameters: a parameter is gathered when PyTorch first computes with it, and given
+back after its use.
+
+Each parameter keeps its address, so that what autograd saved of it (a transposed view) is right whenever the parameter is
+there. Uses are seen by public means: `__torch_function__` of the parameter, `saved_tensors_hooks` around the engine's forward
+(a node of the backward asks for what it saved just before it runs), module hooks, and the hook on accumulated gradients.
+
+Given back: after the outermost module call that used it, while no pass is open; in a backward when its gradient has come; the
+rest when the pass closes. Ranks gather in the same order if they compute the same; where they differ the communicator says so."""
+import contextlib
+import weakref
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from .. import lowlevel
+from .registry import engine_of
+from .trees import map_tensors
+from .utils import z3_leaf_module
+
+_Tensor = torch.Tensor
+# What does not read a parameter's values. Which of them there are depends on PyTorch's version.
+_GET = ("shape", "dtype", "device", "layout", "requires_grad", "grad", "grad_fn", "is_leaf", "ndim", "itemsize", "nbytes", "_version",
+        "is_sparse", "is_cuda", "is_meta", "is_quantized", "is_nested", "retains_grad", "output_nr", "_backward_hooks")
+_CALL = ("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point", "is_complex",
+         "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "data_ptr", "storage_offset", "untyped_storage",
+         "__len__", "new_empty", "new_zeros", "new_ones", "new_full", "is_pinned", "is_shared")
+_METADATA = {getattr(_Tensor, name).__get__ for name in _GET if hasattr(_Tensor, name)}
+_METADATA |= {getattr(_Tensor, name).__set__ for name in ("requires_grad", "grad", "data")}
+_METADATA |= {getattr(_Tensor, name) for name in _CALL if hasattr(_Tensor, name)}
+_METADATA |= {torch.numel, torch.is_floating_point, torch.is_complex, torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like,
+              torch.rand_like, torch.randn_like, torch.is_same_size}
+_ALIASES = {_Tensor.detach, torch.detach, _Tensor.data.__get__}
+
+
+class _Partitioned:
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function not in _METADATA:
+            for parameter in _among((args, kwargs.values() if kwargs else ())):
+                if function is _Tensor.__repr__ and not is_whole(parameter):
+                    return f"<{tuple(parameter.shape)} of {parameter.dtype}, in slices on the ranks>"
+                _gathering_of(parameter).use(parameter, function in _ALIASES)
+        return _Tensor.__torch_function__(function, (), args, kwargs)
+
+
+def _among(values):
+    for each in values:
+        if isinstance(each, _Partitioned):
+            yield each
+        elif isinstance(each, (tuple, list, type({}.values()))):
+            yield from _among(each)
+
+
+def _gathering_of(parameter):
+    engine = engine_of(parameter)
+    if engine is None:
+        raise RuntimeError("a parameter's engine is gone, and with it the slices of the other ranks; call engine.destroy() first, which "
+                           "leaves whole parameters in the module")
+    return engine.gathering
+
+
+def is_whole(parameter):
+    """Whether its values can be read now: always, but for stage 3 where ranks do not share their parameters."""
+    return not isinstance(parameter, _Partitioned) or _gathering_of(parameter).has(parameter)
+
+
+class Gathering:
+    """engine: stage 3, its parameters declared, the library's engine committed. persistent: parameters of so many elements
+    stay, once gathered, until the step."""
+
+    def __init__(self, engine, module, persistent):
+        self._engine = weakref.ref(engine)
+        self._handle, self._ids = engine.handle, engine.parameters_of.ids
+        self._small = {each for each in engine.parameters_of.trainable if each.numel() <= persistent}
+        self._live, self._kept = set(), set()  # gathered; of these, not given back before the step
+        self._users = {}  # module calls and blocks that use it now
+        self._calls, self._inside = [], 0
+        self._at, self._views, self._classes = {}, {}, {}
+        for parameter in engine.parameters_of.trainable:
+            self._show(parameter)
+        self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
+                       for hook in (each.register_forward_pre_hook(self._enter),
+                                    each.register_forward_hook(self._leave, always_call=True))]
+        self._hooks.append(module.register_load_state_dict_pre_hook(lambda *_: self._hold(self._classes)))
+
+    def _show(self, parameter):
+        self._fetch(parameter)
+        view = parameter.data = from_dlpack(self._views.pop(parameter))
+        if view.numel():
+            self._at[view.untyped_storage().data_ptr()] = parameter
+        self._classes[parameter] = kind = type(parameter)
+        parameter.__class__ = _kind_of(kind)
+        self._free((parameter,))
+
+    def has(self, parameter):
+        return parameter in self._live
+
+    # ---- Gathering and giving back ----
+
+    def _fetch(self, parameter):
+        self._views[parameter], = lowlevel.engine_acquire(self._handle, [self._ids[parameter]], None)
+        self._live.add(parameter)
+
+    def use(self, parameter, is_alias=False):
+        """Makes the parameter whole for the module call or the backward that runs now. Collective where it is not."""
+        if parameter not in self._live:
+            if not self._calls and not self._users.get(parameter) and self._engine()._pass is None:
+                raise RuntimeError(f"parameter {self._name(parameter)!r} is in slices on the ranks outside of a module's call; read or write "
+                                   "it inside zero.GatheredParameters, on all ranks")
+            self._fetch(parameter)
+        if self._calls:
+            if parameter not in self._calls[-1][1]:
+                self._calls[-1][1].add(parameter)
+                self._users[parameter] = self._users.get(parameter, 0) + 1
+            if is_alias:  # autograd may keep it as a tensor of its own
+                self._kept.add(parameter)
+
+    def _name(self, parameter):
+        return lowlevel.engine_parameter_name(self._handle, self._ids[parameter])
+
+    def _free(self, parameters):
+        gone = [each for each in parameters if each in self._live and not self._users.get(each) and each not in self._kept
+                and each not in self._small]
+        if gone:
+            lowlevel.engine_release(self._handle, [self._ids[each] for each in gone], None)
+            self._live.difference_update(gone)
+            for each in gone:
+                self._views.pop(each, None)
+
+    def _free_all(self):
+        self._free([each for each in self._ids if each in self._live])
+
+    def gradient_came(self, parameter):
+        """All nodes of the backward that read it have run, unless the backward is itself differentiated."""
+        if torch.is_grad_enabled():
+            self._kept.add(parameter)
+        else:
+            self._free((parameter,))
+
+    def pass_closed(self):
+        self._free_all()
+
+    def acquires_end(self):
+        """The library is about to end every acquire."""
+        self._live.clear()
+        self._kept.clear()
+        self._views.clear()
+
+    # ---- Forward ----
+
+    @contextlib.contextmanager
+    def forward(self):
+        """Around the engine's call of its module."""
+        depth, self._inside = len(self._calls), self._inside + 1
+        hooks = contextlib.nullcontext()
+        if torch.is_grad_enabled():
+            hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        try:
+            with hooks:
+                yield
+        finally:
+            self._inside -= 1
+            while len(self._calls) > depth:  # left by what is no Exception
+                self._end_call()
+
+    def _enter(self, module, inputs):
+        engine = self._engine()
+        if not self._calls and not self._inside and torch.is_grad_enabled() and engine._pass is None:
+            raise RuntimeError("a module of a stage 3 engine was called beside its engine, with gradients on: call the engine, or the "
+                               "module under torch.no_grad()")
+        self._calls.append((module, set()))
+        if z3_leaf_module(module):
+            for parameter in module.parameters():
+                if isinstance(parameter, _Partitioned):
+                    self.use(parameter, torch.is_grad_enabled())
+
+    def _leave(self, module, inputs, output):
+        if not self._calls or self._calls[-1][0] is not module:
+            return  # a hook before ours raised
+        used = self._calls[-1][1]
+        if used:
+            map_tensors(lambda tensor: self._returned(tensor, used), output)
+        self._end_call()
+
+    def _returned(self, tensor, used):
+        """A module that returns its parameter, or a view of it: the caller of the module uses it."""
+        parameter = self._at.get(tensor.untyped_storage().data_ptr())
+        if parameter in used:
+            if len(self._calls) == 1:
+                self._kept.add(parameter)
+            elif parameter not in self._calls[-2][1]:
+                self._calls[-2][1].add(parameter)
+                self._users[parameter] += 1
+        return tensor
+
+    def _end_call(self):
+        _, used = self._calls.pop()
+        for parameter in used:
+            self._users[parameter] -= 1
+        if self._engine()._pass is None:
+            self._free(sorted(used, key=self._ids.get))
+
+    # ---- What autograd saves ----
+
+    def _pack(self, tensor):
+        return tensor, tensor._version, self._at.get(tensor.untyped_storage().data_ptr())
+
+    def _unpack(self, packed):
+        tensor, version, parameter = packed
+        if tensor._version != version:
+            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
+                               f"shape {tuple(tensor.shape)} is at version {tensor._version}, expected version {version}")
+        if parameter is not None:
+            self.use(parameter, torch.is_grad_enabled())
+            if torch.is_grad_enabled():
+                self._kept.add(parameter)
+        return tensor
+
+    # ---- Outside of modules ----
+
+    def _hold(self, parameters):
+        for parameter in parameters:
+            if parameter in self._classes:
+                if parameter not in self._live:
+                    self._fetch(parameter)
+                self._users[parameter] = self._users.get(parameter, 0) + 1
+
+    def _let_go(self, parameters):
+        for parameter in parameters:
+            if parameter in self._classes:
+                self._users[parameter] -= 1
+        self._free(parameters)
+
+    @contextlib.contextmanager
+    def whole(self, parameters):
+        """Collective."""
+        self._hold(parameters)
+        try:
+            yield
+        finally:
+            self._let_go(parameters)
+
+    def loaded(self):
+        """After load_state_dict, whose hook held all parameters."""
+        self._let_go(list(self._classes))
+
+    def end(self):
+        """Leaves whole parameters, which are PyTorch's. Collective."""
+        for parameter, kind in self._classes.items():
+            with self.whole([parameter]):
+                parameter.data = parameter.data.clone()
+            parameter.__class__ = kind
+        for hook in self._hooks:
+            hook.remove()
+
+
+def has_own(module):
+    return any(True for _ in module.parameters(recurse=False))
+
+
+_kinds = {}
+
+
+def _kind_of(kind):
+    if kind not in _kinds:
+        _kinds[kind] = type(kind.__name__, (_Partitioned, kind), {"__module__": kind.__module__})
+    return _kinds[kind]

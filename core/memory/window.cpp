@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/memory/window.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "core/context/error.h"
+
+namespace outrigger::memory {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kGuarded = false;
+#else
+constexpr bool kGuarded = true;
+#endif
+constexpr int64_t kHuge = int64_t{1} << 21;
+
+}  // namespace
+
+Window::Window(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device)
+    : ledger_(&ledger), purpose_(purpose), bytes_(bytes), device_(device) {
+  if (bytes <= 0 || !is_host()) return;
+  const int access = kGuarded ? PROT_NONE : PROT_READ | PROT_WRITE;
+  void* pages = mmap(nullptr, static_cast<size_t>(bytes), access,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) {
+    fail(OTR_E_OUT_OF_MEMORY, "{}: no address space for {} bytes", name_of(purpose), bytes);
+  }
+  if (bytes >= kHuge) madvise(pages, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a wish
+  address_ = static_cast<std::byte*>(pages);
+}
+
+Window& Window::operator=(Window&& other) noexcept {
+  std::swap(ledger_, other.ledger_);
+  std::swap(purpose_, other.purpose_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  std::swap(filled_, other.filled_);
+  std::swap(address_, other.address_);
+  std::swap(charge_, other.charge_);
+  std::swap(block_, other.block_);
+  return *this;
+}
+
+Window::~Window() {
+  drop();
+  if (address_ != nullptr) munmap(address_, static_cast<size_t>(bytes_));
+}
+
+void Window::fill() {
+  if (filled_ || bytes_ <= 0) return;
+  if (is_host()) {
+    charge_ = Charge(*ledger_, purpose_, bytes_);
+    if (kGuarded && mprotect(address_, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE) != 0) {
+      charge_ = {};
+      fail(OTR_E_OUT_OF_MEMORY, "{} bytes of {} are not to be had", bytes_, name_of(purpose_));
+    }
+    ledger_->charge_on_touch(bytes_);
+  } else {
+    block_ = Block(*ledger_, purpose_, bytes_, device_);
+  }
+  filled_ = true;
+}
+
+void Window::drop() noexcept {
+  if (!filled_) return;
+  if (is_host()) {
+    madvise(address_, static_cast<size_t>(bytes_), MADV_DONTNEED);
+    if (kGuarded) mprotect(address_, static_cast<size_t>(bytes_), PROT_NONE);
+    ledger_->charge_on_touch(-bytes_);
+    charge_ = {};
+  } else {
+    block_ = {};
+  }
+  filled_ = false;
+}
+
+}  // namespace outrigger::memory

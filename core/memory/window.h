@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that comes and goes at one address of the host's: what a host framework has kept of it (a
+// view, a tensor that its autograd saved) is right again when it is filled again. Of a device only
+// the memory is kept while filled, and its address may change.
+#pragma once
+
+#include "core/memory/block.h"
+
+namespace outrigger::memory {
+
+class Window {
+ public:
+  Window() = default;
+  // Of a device: as Block. The host: reserves the address; throws OTR_E_OUT_OF_MEMORY naming the
+  // purpose and the bytes where there is no room for that.
+  Window(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device);
+  Window(Window&& other) noexcept { *this = static_cast<Window&&>(other); }
+  Window& operator=(Window&& other) noexcept;
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  ~Window();
+
+  explicit operator bool() const { return bytes_ > 0; }
+  [[nodiscard]] std::byte* data() const { return is_host() ? address_ : block_.data(); }
+  [[nodiscard]] bool filled() const { return filled_; }
+  // Makes the memory readable and writable, zero-filled, and charges it; nothing if it is.
+  void fill();
+  // Gives the memory back and keeps the address. Reading it then is a mistake: it reads zeros, and
+  // in a debug build the program ends there.
+  void drop() noexcept;
+
+ private:
+  [[nodiscard]] bool is_host() const { return device_ == nullptr || device_->is_host(); }
+
+  Ledger* ledger_ = nullptr;
+  Purpose purpose_ = Purpose::windows;
+  int64_t bytes_ = 0;
+  device::Device* device_ = nullptr;
+  bool filled_ = false;
+  std::byte* address_ = nullptr;  // the host's
+  Charge charge_;                 // of the host's
+  Block block_;                   // a device's
+};
+
+}  // namespace outrigger::memory
