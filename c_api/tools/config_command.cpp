@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_command.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include "command.h"
 #include "fault.h"
 #include "files.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -39,9 +38,9 @@ Command add_config(CLI::App& app, bool& json) {
   const auto run = [request](const Call&) {
     const std::string text = request->file == "-" ? read_all(std::cin) : read_file(request->file);
     try {
-      fmt::print("{}\n", effective_config(text, request->world));
+      write_text("{}\n", effective_config(text, request->world));
     } catch (const Fault& fault) {
-      throw Fault(fault.code(), fmt::format("{}: {}", request->file, fault.what()));
+      throw Fault(fault.code(), format_text("{}: {}", request->file, fault.what()));
     }
     return 0;
   };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cores.h"
 
-#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <stdexcept>
 
 #include "fault.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -35,7 +35,7 @@ int parse_number(std::string_view text, std::string_view whole) {
   const char* const end = begin + text.size();
   const auto [stop, fault] = std::from_chars(begin, end, number);
   if (fault != std::errc() || stop != end || number < 0) {
-    throw Misuse(fmt::format("--cores '{}': '{}' is not a core number; write a list such as 0-3,8",
+    throw Misuse(format_text("--cores '{}': '{}' is not a core number; write a list such as 0-3,8",
                              whole, text));
   }
   return number;
@@ -54,7 +54,7 @@ Cores parse_cores(std::string_view text) {
     const int last = dash == part.npos ? first : parse_number(part.substr(dash + 1), text);
     if (last < first || last >= CPU_SETSIZE) {
       throw Misuse(
-          fmt::format("--cores '{}': '{}' is no range of cores from 0 to {}; write a list "
+          format_text("--cores '{}': '{}' is no range of cores from 0 to {}; write a list "
                       "such as 0-3,8",
                       text, part, CPU_SETSIZE - 1));
     }
@@ -65,7 +65,7 @@ Cores parse_cores(std::string_view text) {
   cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   for (const int core : cores) {
     if (!std::binary_search(available.begin(), available.end(), core)) {
-      throw Misuse(fmt::format("--cores '{}': core {} is not among those this command may use ({})",
+      throw Misuse(format_text("--cores '{}': core {} is not among those this command may use ({})",
                                text, core, format_cores(available)));
     }
   }
@@ -85,7 +85,7 @@ std::string format_cores(const Cores& cores) {
     const size_t first = i;
     while (i + 1 < cores.size() && cores[i + 1] == cores[i] + 1) i++;
     if (!text.empty()) text += ',';
-    text += first == i ? fmt::format("{}", cores[i]) : fmt::format("{}-{}", cores[first], cores[i]);
+    text += first == i ? format_text("{}", cores[i]) : format_text("{}-{}", cores[first], cores[i]);
   }
   return text;
 }

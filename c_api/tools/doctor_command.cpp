@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include "machine_text.h"
 #include "number.h"
 #include "self_test.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -24,18 +24,18 @@ Json json_of(const SelfTest& test) {
 }
 
 void print(const Json& machine, const std::vector<Finding>& findings, const SelfTest& test) {
-  for (const auto& [name, text] : machine_lines(machine)) fmt::print("{:<16}{}\n", name, text);
+  for (const auto& [name, text] : machine_lines(machine)) write_text("{:<16}{}\n", name, text);
   std::string phases;
   for (const auto& [name, seconds] : test.phases) {
-    phases += fmt::format(", {} {:.1f} ms", name, 1000 * seconds);
+    phases += format_text(", {} {:.1f} ms", name, 1000 * seconds);
   }
-  fmt::print("{:<16}{} in {:.2f} s: 2 processes{}\n", "self-test",
+  write_text("{:<16}{} in {:.2f} s: 2 processes{}\n", "self-test",
              test.failure.empty() ? "passed" : "failed", test.seconds, phases);
-  if (!test.failure.empty()) fmt::print("\nproblem: the self-test failed: {}\n", test.failure);
+  if (!test.failure.empty()) write_text("\nproblem: the self-test failed: {}\n", test.failure);
   for (const bool problem : {true, false}) {
     for (const Finding& finding : findings) {
       if (finding.problem != problem) continue;
-      fmt::print("\n{}: {}\n  {}\n", problem ? "problem" : "advice", finding.what, finding.remedy);
+      write_text("\n{}: {}\n  {}\n", problem ? "problem" : "advice", finding.what, finding.remedy);
     }
   }
 }
@@ -66,7 +66,7 @@ Command add_doctor(CLI::App& app, bool& json) {
     if (call.json) {
       const Json all = {
           {"well", well}, {"findings", list}, {"self_test", json_of(test)}, {"machine", machine}};
-      fmt::print("{}\n", all.dump(2));
+      write_text("{}\n", all.dump(2));
     } else {
       print(machine, findings, test);
     }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include "files.h"
 #include "model.h"
 #include "number.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -43,24 +43,24 @@ Placement placement_of(const Request& request) {
   if (request.world && request.ranks_per_host && !request.hosts) {
     const int world = *request.world, ranks = *request.ranks_per_host;
     if (ranks > world) {
-      throw Misuse(fmt::format("--ranks-per-host {} is more than --world {}", ranks, world));
+      throw Misuse(format_text("--ranks-per-host {} is more than --world {}", ranks, world));
     }
     return {world, (world + ranks - 1) / ranks, ranks};
   }
   const int hosts = request.hosts.value_or(1);
   if (request.world && *request.world % hosts != 0) {
-    throw Misuse(fmt::format("--world {} cannot be divided by --hosts {}; leave one of them out",
+    throw Misuse(format_text("--world {} cannot be divided by --hosts {}; leave one of them out",
                              *request.world, hosts));
   }
   const int ranks = request.ranks_per_host.value_or(request.world.value_or(hosts) / hosts);
   const int64_t world = int64_t{hosts} * ranks;
   if (request.world && *request.world != world) {
     throw Misuse(
-        fmt::format("--hosts {} × --ranks-per-host {} is not --world {}; leave one of "
+        format_text("--hosts {} × --ranks-per-host {} is not --world {}; leave one of "
                     "them out",
                     hosts, ranks, *request.world));
   }
-  if (world > 1 << 20) throw Misuse(fmt::format("{} ranks are more than {}", world, 1 << 20));
+  if (world > 1 << 20) throw Misuse(format_text("{} ranks are more than {}", world, 1 << 20));
   return {static_cast<int>(world), hosts, ranks};
 }
 
@@ -81,7 +81,7 @@ Host host_of(const Request& request) {
          request.machine, *bytes);
   }
   return {static_cast<int64_t>(*bytes),
-          here ? "free here" : fmt::format("free by {}", request.machine)};
+          here ? "free here" : format_text("free by {}", request.machine)};
 }
 
 int64_t count_parameters(const std::vector<NamedShape>& shapes) {
@@ -95,7 +95,7 @@ int64_t count_parameters(const std::vector<NamedShape>& shapes) {
 }
 
 std::string reason_for(const Host& host, int64_t before, int64_t after) {
-  return fmt::format("a host needs {:.2f} GiB instead of {:.2f}; {:.2f} are {}", gib(after),
+  return format_text("a host needs {:.2f} GiB instead of {:.2f}; {:.2f} are {}", gib(after),
                      gib(before), gib(host.bytes), host.source);
 }
 
@@ -134,36 +134,36 @@ void print_json(const Answer& a) {
                       {"change", a.written->change.empty() ? Json() : Json(a.written->change)},
                       {"reason", a.written->reason}};
   }
-  fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+  write_text("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_text(const Answer& a) {
-  fmt::print("{} tensors, {} parameters, {} ranks on {} {}\n\n", a.tensors, a.parameters,
+  write_text("{} tensors, {} parameters, {} ranks on {} {}\n\n", a.tensors, a.parameters,
              a.placement.world, a.placement.hosts, a.placement.hosts == 1 ? "host" : "hosts");
-  fmt::print("GiB a rank, resident / peak      Outrigger            DeepSpeed 0.19.8\n");
+  write_text("GiB a rank, resident / peak      Outrigger            DeepSpeed 0.19.8\n");
   for (size_t i = 0; i < a.ours.size(); ++i) {
     const otr_memory_entry &ours = a.ours[i], &theirs = a.theirs[i];
     if (ours.peak_bytes == 0 && theirs.peak_bytes == 0) continue;
-    fmt::print("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours.purpose,
+    write_text("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours.purpose,
                gib(ours.resident_bytes), gib(ours.peak_bytes), gib(theirs.resident_bytes),
                gib(theirs.peak_bytes));
   }
-  fmt::print("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n",
+  write_text("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n",
              a.placement.ranks_per_host, gib(a.needed), gib(a.host.bytes), a.host.source,
              a.fits ? "fits" : "does not fit");
   if (a.placement.hosts > 1) {
-    fmt::print("Ranks are counted as sharing no memory, as over a communicator of the caller's.\n");
+    write_text("Ranks are counted as sharing no memory, as over a communicator of the caller's.\n");
   }
-  fmt::print("Activations and the framework's own memory come on top.\n");
+  write_text("Activations and the framework's own memory come on top.\n");
   if (!a.fits) {
-    fmt::print("{}\n", a.changes.empty() ? "No stage or bfloat16 form fits: use more hosts."
+    write_text("{}\n", a.changes.empty() ? "No stage or bfloat16 form fits: use more hosts."
                                          : "What would fit:");
     for (const Change& c : a.changes) {
-      fmt::print("  {:<44} {:>8.2f} GiB a host\n", c.name, gib(c.host_bytes));
+      write_text("  {:<44} {:>8.2f} GiB a host\n", c.name, gib(c.host_bytes));
     }
   }
   if (!a.written) return;
-  fmt::print("\n{} has {}: {}.\n", a.written->file,
+  write_text("\n{} has {}: {}.\n", a.written->file,
              a.written->change.empty() ? "the configuration as it was" : a.written->change,
              a.written->reason);
 }
@@ -174,7 +174,7 @@ std::optional<Written> write_config(const Request& request, const std::string& t
   if (a.fits) {
     write_file(request.write, text.ends_with('\n') ? text : text + "\n", request.force);
     return Written{request.write, "",
-                   fmt::format("it fits: a host needs {:.2f} GiB; {:.2f} are {}", gib(a.needed),
+                   format_text("it fits: a host needs {:.2f} GiB; {:.2f} are {}", gib(a.needed),
                                gib(a.host.bytes), a.host.source)};
   }
   if (a.changes.empty()) return {};
@@ -186,7 +186,7 @@ std::optional<Written> write_config(const Request& request, const std::string& t
 int estimate(const Request& request, bool json) {
   if (!request.write.empty() && !request.force && std::filesystem::exists(request.write)) {
     throw Misuse(
-        fmt::format("{} exists; name another file, or give --force to replace it", request.write));
+        format_text("{} exists; name another file, or give --force to replace it", request.write));
   }
   const Placement placement = placement_of(request);
   const std::string text = request.config.empty() ? "{}" : read_file(request.config);

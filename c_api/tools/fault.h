@@ -2,14 +2,13 @@
 // What ends a command: a status by name and one line that says what is wrong and the way out.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "outrigger.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -31,7 +30,7 @@ class Misuse : public Fault {
 
 template <typename... Args>
 [[noreturn]] void fail(int32_t status, fmt::format_string<Args...> text, Args&&... args) {
-  throw Fault(status, fmt::format(text, std::forward<Args>(args)...));
+  throw Fault(status, format_text(text, std::forward<Args>(args)...));
 }
 
 // Of a call of the library.

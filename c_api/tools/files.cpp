@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "fault.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -38,7 +39,7 @@ std::string read_file(const std::string& file) {
 }
 
 void write_file(const std::string& file, const std::string& text, bool replace) {
-  const std::string target = replace ? fmt::format("{}.{}.part", file, getpid()) : file;
+  const std::string target = replace ? format_text("{}.{}.part", file, getpid()) : file;
   const int descriptor = open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0 && errno == EEXIST) {
     fail(OTR_E_ARGUMENT, "{} exists; name another file, or give --force to replace it", target);

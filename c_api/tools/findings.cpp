@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "findings.h"
-
-#include <fmt/format.h>
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -32,7 +31,7 @@ void look_at_cores(const Json& machine, std::vector<Finding>& found) {
       machine[limit].get<double>() < static_cast<double>(*allowed)) {
     found.push_back(
         {false,
-         fmt::format("the control group allows the time of {:.3g} cores, and {} are visible",
+         format_text("the control group allows the time of {:.3g} cores, and {} are visible",
                      machine[limit].get<double>(), *allowed),
          "have no more threads than that in all: outrigger run --cores, or workers in "
          "otr_context_options; or raise the limit (docker --cpus)"});
@@ -45,7 +44,7 @@ void look_at_memory(const Json& machine, std::vector<Finding>& found) {
   if (total && limit && *limit < *total) {
     found.push_back(
         {false,
-         fmt::format("the control group allows {} of this machine's {} ({})", bytes_text(*limit),
+         format_text("the control group allows {} of this machine's {} ({})", bytes_text(*limit),
                      bytes_text(*total), word_at(machine, "/memory/cgroup_limit_source")),
          "raise the limit if that is not meant (docker --memory, systemd MemoryMax, "
          "the job's memory request)"});
@@ -53,7 +52,7 @@ void look_at_memory(const Json& machine, std::vector<Finding>& found) {
   const auto locked = number_at(machine, "/locked_memory/soft_bytes");
   if (locked && *locked < 64 * kMiB) {
     found.push_back({false,
-                     fmt::format("only {} may be locked (RLIMIT_MEMLOCK): too little to pin "
+                     format_text("only {} may be locked (RLIMIT_MEMLOCK): too little to pin "
                                  "buffers for a device",
                                  bytes_text(*locked)),
                      "ulimit -l unlimited, LimitMEMLOCK=infinity, or docker --ulimit memlock=-1"});
@@ -73,7 +72,7 @@ void look_at_memory(const Json& machine, std::vector<Finding>& found) {
                      "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)"});
   } else if (shared == "never" || shared == "deny") {
     found.push_back({false,
-                     fmt::format("shared memory gets no huge pages (shmem_enabled is {}): "
+                     format_text("shared memory gets no huge pages (shmem_enabled is {}): "
                                  "parameters that ranks share have pages of 4 KiB",
                                  shared),
                      "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root)"});
@@ -83,20 +82,20 @@ void look_at_memory(const Json& machine, std::vector<Finding>& found) {
 void look_at_sharing(const Json& machine, std::vector<Finding>& found) {
   if (is_false(machine, "/shared_memory/memfd")) {
     found.push_back({true,
-                     fmt::format("memfd_create is refused ({}): processes cannot share memory",
+                     format_text("memfd_create is refused ({}): processes cannot share memory",
                                  reason_at(machine, "/shared_memory/memfd")),
                      "allow it in the container's seccomp profile, or use one process"});
   }
   if (is_false(machine, "/shared_memory/pidfd")) {
     found.push_back({false,
-                     fmt::format("pidfd_open is refused ({}): dead ranks are noticed by file locks",
+                     format_text("pidfd_open is refused ({}): dead ranks are noticed by file locks",
                                  reason_at(machine, "/shared_memory/pidfd")),
                      "allow it in the container's seccomp profile, or use Linux 5.3 or later"});
   }
   const auto shm = number_at(machine, "/shared_memory/dev_shm_bytes");
   if (shm && *shm < 256 * kMiB) {
     found.push_back({false,
-                     fmt::format("/dev/shm has {}: Outrigger does not use it, but MPI, NCCL and "
+                     format_text("/dev/shm has {}: Outrigger does not use it, but MPI, NCCL and "
                                  "data loaders do",
                                  bytes_text(*shm)),
                      "docker --shm-size=8g, or mount -o remount,size=8g /dev/shm"});

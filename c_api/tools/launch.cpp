@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "orphans.h"
 #include "port.h"
 #include "say.h"
+#include "text.h"
 #include "worker.h"
 
 namespace outrigger::tools {
@@ -92,7 +92,7 @@ class Run {
 
   void start() {
     const std::string run_id =
-        fmt::format("outrigger-{}-{}", getpid(), begin_.time_since_epoch().count());
+        format_text("outrigger-{}-{}", getpid(), begin_.time_since_epoch().count());
     for (int rank = 0; rank < options_.workers; rank++) {
       const Cores share = share_of(options_.cores, rank, options_.workers);
       const int threads = std::max(1, static_cast<int>(share.size()));

@@ -6,6 +6,7 @@
 
 #include "fault.h"
 #include "files.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -51,11 +52,11 @@ std::string reason_at(const Json& machine, const std::string& path) {
 
 std::string bytes_text(uint64_t bytes) {
   constexpr std::array<const char*, 4> units{"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  if (bytes < 1024) return format_text("{} bytes", bytes);
   auto value = static_cast<double>(bytes) / 1024;
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  return fmt::format("{:.{}f} {}", value, value < 100 && unit > 0 ? 1 : 0, units.at(unit));
+  return format_text("{:.{}f} {}", value, value < 100 && unit > 0 ? 1 : 0, units.at(unit));
 }
 
 }  // namespace outrigger::tools

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine_text.h"
-
-#include <fmt/format.h>
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
 
 std::string unknown(const Json& machine, const std::string& path) {
-  return fmt::format("unknown ({})", reason_at(machine, path));
+  return format_text("unknown ({})", reason_at(machine, path));
 }
 
 std::string text_at(const Json& machine, const std::string& path) {
@@ -37,39 +36,39 @@ std::string list_text(const Json& machine, const std::string& path, const Part& 
 
 std::string cores(const Json& machine) {
   std::string text =
-      fmt::format("{} of {} online ({})", number_text(machine, "/cores/allowed"),
+      format_text("{} of {} online ({})", number_text(machine, "/cores/allowed"),
                   number_text(machine, "/cores/online"), text_at(machine, "/cores/allowed_list"));
   const Json& limit = machine["cores"]["cgroup_limit"];
-  if (limit.is_number()) text += fmt::format(", the time of {:.3g}", limit.get<double>());
+  if (limit.is_number()) text += format_text(", the time of {:.3g}", limit.get<double>());
   return text;
 }
 
 std::string cache(const Json& c) {
-  return fmt::format(
+  return format_text(
       "{} × L{} {} {}{}", c["count"].dump(), c["level"].dump(),
       bytes_text(c["bytes"].get<uint64_t>()), c["kind"].get<std::string>(),
-      c["shared_by"] == 1 ? "" : fmt::format(" for {} cores", c["shared_by"].dump()));
+      c["shared_by"] == 1 ? "" : format_text(" for {} cores", c["shared_by"].dump()));
 }
 
 std::string node(const Json& n) {
   const auto cores = n["cores"].get<std::string>();
-  return fmt::format("node {}: {} ({})", n["node"].dump(), size_text(n, "/total_bytes"),
+  return format_text("node {}: {} ({})", n["node"].dump(), size_text(n, "/total_bytes"),
                      cores.empty() ? "no cores" : "cores " + cores);
 }
 
 std::string memory(const Json& machine) {
   const auto usable = number_at(machine, "/memory/usable_bytes");
-  return fmt::format("{} of {} usable{}", size_text(machine, "/memory/usable_bytes"),
+  return format_text("{} of {} usable{}", size_text(machine, "/memory/usable_bytes"),
                      size_text(machine, "/memory/total_bytes"),
-                     usable ? fmt::format(" ({})", text_at(machine, "/memory/usable_source")) : "");
+                     usable ? format_text(" ({})", text_at(machine, "/memory/usable_source")) : "");
 }
 
 std::string huge_pages(const Json& machine) {
-  return fmt::format("transparent {}, shared {}; reserved: {}",
+  return format_text("transparent {}, shared {}; reserved: {}",
                      text_at(machine, "/huge_pages/transparent"),
                      text_at(machine, "/huge_pages/transparent_shared"),
                      list_text(machine, "/huge_pages/explicit", [](const Json& size) {
-                       return fmt::format("{} × {}", number_text(size, "/total"),
+                       return format_text("{} × {}", number_text(size, "/total"),
                                           bytes_text(size["page_bytes"].get<uint64_t>()));
                      }));
 }
@@ -78,9 +77,9 @@ std::string shared_memory(const Json& machine) {
   const auto word = [&](const std::string& path) {
     return machine[Json::json_pointer(path)] == true
                ? "yes"
-               : fmt::format("no ({})", reason_at(machine, path));
+               : format_text("no ({})", reason_at(machine, path));
   };
-  return fmt::format("memfd {}, pidfd {}; /dev/shm {}, {} free", word("/shared_memory/memfd"),
+  return format_text("memfd {}, pidfd {}; /dev/shm {}, {} free", word("/shared_memory/memfd"),
                      word("/shared_memory/pidfd"),
                      size_text(machine, "/shared_memory/dev_shm_bytes"),
                      size_text(machine, "/shared_memory/dev_shm_free_bytes"));
@@ -88,9 +87,9 @@ std::string shared_memory(const Json& machine) {
 
 std::string plugin(const Json& found) {
   if (!found["error"].is_null()) {
-    return fmt::format("{}: {}", text_at(found, "/path"), text_at(found, "/error"));
+    return format_text("{}: {}", text_at(found, "/path"), text_at(found, "/error"));
   }
-  return fmt::format("{} ({} devices)", text_at(found, "/name"), found["devices"].dump());
+  return format_text("{} ({} devices)", text_at(found, "/name"), found["devices"].dump());
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machi
   const auto word = [](const Json& text) { return text.get<std::string>(); };
   const auto locked = number_at(machine, "/locked_memory/soft_bytes");
   return {{"outrigger",
-           fmt::format("{} (ABI {})", text_at(machine, "/version"), machine["abi"].dump())},
+           format_text("{} (ABI {})", text_at(machine, "/version"), machine["abi"].dump())},
           {"cores", cores(machine)},
           {"caches", list_text(machine, "/caches", cache)},
           {"NUMA nodes", list_text(machine, "/numa_nodes", node)},
@@ -108,7 +107,7 @@ std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machi
           {"locked memory", locked ? bytes_text(*locked) + " allowed"
                                    : reason_at(machine, "/locked_memory/soft_bytes")},
           {"shared memory", shared_memory(machine)},
-          {"instructions", fmt::format("{} of {}", text_at(machine, "/instruction_sets/used"),
+          {"instructions", format_text("{} of {}", text_at(machine, "/instruction_sets/used"),
                                        list_text(machine, "/instruction_sets/found", word))},
           {"communicators", list_text(machine, "/communicators", word)},
           {"plugins", list_text(machine, "/plugins", plugin)}};

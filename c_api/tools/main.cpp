@@ -2,7 +2,6 @@
 // The command `outrigger`: start local workers, check a configuration, estimate memory, look at the
 // machine, tell versions.
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "command.h"
 #include "fault.h"
 #include "say.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -34,7 +34,7 @@ int tell(const std::exception& error, bool json, int exit_code) {
     using Json = nlohmann::ordered_json;
     const int32_t status = fault != nullptr ? fault->code() : OTR_E_SYSTEM;
     const Json out = {{"error", {{"status", otr_status_name(status)}, {"message", error.what()}}}};
-    fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+    write_text("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
     return 2;
   }
   if (dynamic_cast<const Misuse*>(&error) != nullptr) {
@@ -42,7 +42,7 @@ int tell(const std::exception& error, bool json, int exit_code) {
     return 2;
   }
   const std::string status =
-      fault == nullptr ? "" : fmt::format("{}: ", otr_status_name(fault->code()));
+      fault == nullptr ? "" : format_text("{}: ", otr_status_name(fault->code()));
   say("outrigger: {}{}\n", status, error.what());
   return exit_code;
 }
@@ -55,7 +55,7 @@ void require_known(const std::vector<Command>& commands, std::string_view word) 
     if (command.app->get_group().empty()) continue;  // hidden
     names += (names.empty() ? "" : ", ") + name;
   }
-  throw Misuse(fmt::format("outrigger: unknown command \"{}\"; there are {}; see outrigger --help",
+  throw Misuse(format_text("outrigger: unknown command \"{}\"; there are {}; see outrigger --help",
                            word, names));
 }
 

@@ -5,6 +5,7 @@
 
 #include "config_command.h"
 #include "fault.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -73,16 +74,16 @@ struct Way {
 std::vector<Way> ways(int64_t stage) {
   std::vector<Way> all;
   for (int64_t s = stage + 1; s <= 3; ++s) {
-    all.push_back({fmt::format("stage {}", s), {{"zero_optimization", {{"stage", s}}}}});
+    all.push_back({format_text("stage {}", s), {{"zero_optimization", {{"stage", s}}}}});
   }
   const Json low = {
       {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
   for (int64_t s = std::max<int64_t>(1, stage); s <= 3; ++s) {
     const Json zero = {{"stage", s}};
     all.push_back(
-        {fmt::format("stage {}, bf16", s),
+        {format_text("stage {}, bf16", s),
          {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", {{"enabled", true}}}}});
-    all.push_back({fmt::format("stage {}, bf16 with bf16 master and states", s),
+    all.push_back({format_text("stage {}, bf16 with bf16 master and states", s),
                    {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", low}}});
   }
   return all;

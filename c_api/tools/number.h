@@ -2,10 +2,10 @@
 // The check of an option that is a number. (CLI::Range lets NaN through.)
 #pragma once
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <string>
+
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -14,10 +14,10 @@ inline CLI::Validator number_in(double least, double most, const std::string& wh
   const auto check = [=](const std::string& text) -> std::string {
     double value = 0;
     if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return {};
-    return fmt::format("{} is not legal; give {} as a number from {} to {}", text, what, least,
+    return format_text("{} is not legal; give {} as a number from {} to {}", text, what, least,
                        most);
   };
-  return {check, fmt::format("in [{} - {}]", least, most)};
+  return {check, format_text("in [{} - {}]", least, most)};
 }
 
 }  // namespace outrigger::tools

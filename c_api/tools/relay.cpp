@@ -2,7 +2,6 @@
 #include "relay.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,11 +10,12 @@
 #include <utility>
 
 #include "say.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
 Relay::Relay(int descriptor, int rank)
-    : descriptor_(descriptor), prefix_(fmt::format("[rank {}] ", rank)) {
+    : descriptor_(descriptor), prefix_(format_text("[rank {}] ", rank)) {
   fcntl(descriptor_, F_SETFL, fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "launch.h"
 #include "number.h"
 #include "say.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -71,10 +71,10 @@ Command add_run(CLI::App& app, bool& json) {
     launch_options.program = run->remaining();
     launch_options.program.insert(launch_options.program.end(), call.rest.begin(), call.rest.end());
     if (launch_options.program.empty() || launch_options.program[0].starts_with('-')) {
-      throw Misuse(fmt::format("outrigger run: {}; write outrigger run -n 2 -- PROGRAM",
+      throw Misuse(format_text("outrigger run: {}; write outrigger run -n 2 -- PROGRAM",
                                launch_options.program.empty()
                                    ? "no program is given"
-                                   : fmt::format("unknown option {}", launch_options.program[0])));
+                                   : format_text("unknown option {}", launch_options.program[0])));
     }
     launch_options.cores = request->cores.empty() ? available_cores() : parse_cores(request->cores);
     const LaunchResult result = launch(launch_options);

@@ -2,7 +2,6 @@
 #include "self_test.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "fault.h"
 #include "launch.h"
 #include "self_test_phases.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -75,7 +75,7 @@ void judge(const std::vector<Json>& reports, const LaunchResult& run, double lim
         missing.push_back(rank);
       } else if (found->contains("error")) {
         test.failure =
-            fmt::format("{} failed on rank {}: {}", name, rank, found->value("error", "unknown"));
+            format_text("{} failed on rank {}: {}", name, rank, found->value("error", "unknown"));
         return;
       } else {
         slowest = std::max(slowest, found->value("seconds", 0.0));
@@ -84,15 +84,15 @@ void judge(const std::vector<Json>& reports, const LaunchResult& run, double lim
     if (!missing.empty()) {
       const WorkerEnd& worker = run.workers.at(static_cast<size_t>(missing[0]));
       test.failure = run.limit_reached
-                         ? fmt::format("{} was not done on rank {} after {:g} s", name, missing[0],
+                         ? format_text("{} was not done on rank {} after {:g} s", name, missing[0],
                                        limit_seconds)
-                         : fmt::format("rank {} {} in {}", missing[0], worker.fate, name);
+                         : format_text("rank {} {} in {}", missing[0], worker.fate, name);
       return;
     }
     test.phases.emplace_back(name, slowest);
   }
   if (run.exit_code != 0) {
-    test.failure = fmt::format("a worker did not end well (exit code {})", run.exit_code);
+    test.failure = format_text("a worker did not end well (exit code {})", run.exit_code);
   }
 }
 

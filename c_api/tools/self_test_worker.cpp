@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 #include "fault.h"
 #include "self_test.h"
 #include "self_test_phases.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -34,7 +34,7 @@ class Worker {
     check(otr_context_create(nullptr, &context));
     context_.reset(context);
     // The launcher's process is the same for both, and no other job's.
-    const std::string job = fmt::format("outrigger-doctor-{}", getppid());
+    const std::string job = format_text("outrigger-doctor-{}", getppid());
     otr_comm_options options;
     check(otr_comm_options_init(&options, sizeof options));
     options.job = job.c_str();
@@ -43,7 +43,7 @@ class Worker {
     comm_.reset(comm);
     check(otr_comm_rank(comm, &rank_));
     check(otr_comm_size(comm, &world_));
-    require(world_ == 2, fmt::format("the group has {} ranks instead of 2", world_));
+    require(world_ == 2, format_text("the group has {} ranks instead of 2", world_));
   }
 
   void barrier() { check(otr_comm_barrier(comm_.get())); }
@@ -55,7 +55,7 @@ class Worker {
     for (size_t i = 0; i < values.size(); ++i) {
       const double expected = 2 * static_cast<double>(i) + 1;
       require(values[i] == expected,
-              fmt::format("element {} of the sum is {} instead of {}", i, values[i], expected));
+              format_text("element {} of the sum is {} instead of {}", i, values[i], expected));
     }
   }
 
@@ -90,7 +90,7 @@ class Worker {
     check(otr_engine_step(raw, &report));
     const double norm = 2 * std::sqrt(static_cast<double>(count));
     require(report.outcome == OTR_STEP_APPLIED && std::abs(report.grad_norm - norm) < 1e-6 * norm,
-            fmt::format("the step's outcome is {} and its norm {} instead of {}", report.outcome,
+            format_text("the step's outcome is {} and its norm {} instead of {}", report.outcome,
                         report.grad_norm, norm));
 
     otr_tensor weights;
@@ -99,7 +99,7 @@ class Worker {
     for (int64_t i = 0; i < count; ++i) {
       const double expected = 1 - (i % 2 == 0 ? lr : -lr);
       require(std::abs(static_cast<double>(w[i]) - expected) < 1e-5,
-              fmt::format("weight {} is {} instead of {}", i, w[i], expected));
+              format_text("weight {} is {} instead of {}", i, w[i], expected));
     }
     check(otr_engine_release(raw, &id, 1, nullptr));
     check(otr_engine_finalize(raw));

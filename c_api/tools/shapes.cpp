@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shapes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include "fault.h"
 #include "files.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -18,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 [[noreturn]] void fail(const std::string& file, const std::string& what) {
-  throw Fault(OTR_E_ARGUMENT, fmt::format("{}: {}", file, what));
+  throw Fault(OTR_E_ARGUMENT, format_text("{}: {}", file, what));
 }
 
 std::string shortened(const Json& value) {
@@ -26,7 +25,7 @@ std::string shortened(const Json& value) {
   // Writing a nested value takes as much stack as it is deep.
   const auto flat = [](const Json& part) { return part.is_primitive(); };
   if (!value.is_primitive() && !std::all_of(value.begin(), value.end(), flat)) {
-    return fmt::format("a nested {}", value.type_name());
+    return format_text("a nested {}", value.type_name());
   }
   const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
@@ -50,7 +49,7 @@ std::vector<int64_t> extents_of(const std::string& file, const std::string& name
   const auto legal = [](const Json& extent) { return is_number_to(extent, kMostExtent); };
   if (!list.is_array() || list.size() > kMostDimensions ||
       !std::all_of(list.begin(), list.end(), legal)) {
-    fail(file, fmt::format("the shape of \"{}\" is {}; it is a list of up to {} numbers from 0 to "
+    fail(file, format_text("the shape of \"{}\" is {}; it is a list of up to {} numbers from 0 to "
                            "2^56",
                            name, shortened(list), kMostDimensions));
   }
@@ -67,7 +66,7 @@ uint64_t end_of(const std::string& file, const std::string& name, const Json& en
   };
   if (!offsets.is_array() || offsets.size() != 2 || !legal(offsets[0]) || !legal(offsets[1]) ||
       offsets[0].get<uint64_t>() > offsets[1].get<uint64_t>()) {
-    fail(file, fmt::format("the data_offsets of \"{}\" are {}; they are two numbers, the first not "
+    fail(file, format_text("the data_offsets of \"{}\" are {}; they are two numbers, the first not "
                            "above the second",
                            name, shortened(offsets)));
   }
@@ -80,7 +79,7 @@ std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream&
   constexpr uint64_t kMost = 100 << 20;  // the format's own limit
   std::error_code unknown;
   const uint64_t actual = std::filesystem::file_size(file, unknown);
-  if (unknown) fail(file, fmt::format("its size is not known: {}", unknown.message()));
+  if (unknown) fail(file, format_text("its size is not known: {}", unknown.message()));
   uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), sizeof length);
   if (!in || length > kMost) {
@@ -88,7 +87,7 @@ std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream&
   }
   if (actual < sizeof length + length) {
     fail(file,
-         fmt::format("the file ends within its header: that ends after {} bytes, the file has "
+         format_text("the file ends within its header: that ends after {} bytes, the file has "
                      "{}; fetch it anew",
                      sizeof length + length, actual));
   }
@@ -101,14 +100,14 @@ std::vector<NamedShape> from_safetensors(const std::string& file, std::ifstream&
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     if (!entry.is_object() || !entry.contains("shape")) {
-      fail(file, fmt::format("the entry \"{}\" has no shape", name));
+      fail(file, format_text("the entry \"{}\" has no shape", name));
     }
     shapes.push_back({name, extents_of(file, name, entry.at("shape"))});
     end = std::max(end, end_of(file, name, entry));
   }
   const uint64_t expected = sizeof length + length + end;
   if (actual != expected) {
-    fail(file, fmt::format("its header promises a file of {} bytes, and it has {}: it was cut or "
+    fail(file, format_text("its header promises a file of {} bytes, and it has {}: it was cut or "
                            "damaged; fetch it anew",
                            expected, actual));
   }
@@ -120,10 +119,10 @@ class Config {
  public:
   Config(const std::string& file, const Json& json) : file_(file), json_(json) {}
   [[nodiscard]] int64_t number(const char* key, int64_t most = kMostNumber) const {
-    if (!json_.contains(key)) fail(file_, fmt::format("\"{}\" is missing", key));
+    if (!json_.contains(key)) fail(file_, format_text("\"{}\" is missing", key));
     const Json& value = json_[key];
     if (!is_number_to(value, most) || value.get<int64_t>() == 0) {
-      fail(file_, fmt::format("\"{}\" is {}; legal is a number from 1 to {}", key, shortened(value),
+      fail(file_, format_text("\"{}\" is {}; legal is a number from 1 to {}", key, shortened(value),
                               most));
     }
     return value.get<int64_t>();
@@ -148,7 +147,7 @@ std::vector<NamedShape> gpt2(const Config& c) {
   std::vector<NamedShape> shapes{{"wte.weight", {c.number("vocab_size"), h}},
                                  {"wpe.weight", {c.number("n_positions"), h}}};
   for (int64_t layer = 0; layer < layers; ++layer) {
-    const std::string at = fmt::format("h.{}.", layer);
+    const std::string at = format_text("h.{}.", layer);
     const std::vector<NamedShape> block{{"ln_1.weight", {h}},
                                         {"ln_1.bias", {h}},
                                         {"attn.c_attn.weight", {h, 3 * h}},
@@ -175,7 +174,7 @@ std::vector<NamedShape> llama(const Config& c, bool attention_bias) {
   const int64_t width = c.number_or("head_dim", h / heads), layers = c.layers("num_hidden_layers");
   std::vector<NamedShape> shapes{{"embed_tokens.weight", {vocab, h}}};
   for (int64_t layer = 0; layer < layers; ++layer) {
-    const std::string at = fmt::format("layers.{}.", layer);
+    const std::string at = format_text("layers.{}.", layer);
     std::vector<NamedShape> block{{"self_attn.q_proj.weight", {heads * width, h}},
                                   {"self_attn.k_proj.weight", {keys * width, h}},
                                   {"self_attn.v_proj.weight", {keys * width, h}},
@@ -212,14 +211,14 @@ std::vector<NamedShape> read_shapes(const std::string& file) {
       return llama(config, config.flag_or("attention_bias", false));
     }
     if (type == "qwen2") return llama(config, true);
-    fail(file, fmt::format("model_type \"{}\" is not known here (gpt2, llama, mistral, qwen2 are); "
+    fail(file, format_text("model_type \"{}\" is not known here (gpt2, llama, mistral, qwen2 are); "
                            "give a safetensors file, or {{\"name\": [extents], …}}",
                            type));
   }
   std::vector<NamedShape> shapes;
   for (const auto& [name, shape] : json.items()) {
     if (!shape.is_array()) {
-      fail(file, fmt::format("\"{}\" is {}; a file of shapes is {{\"name\": [extents], …}}", name,
+      fail(file, format_text("\"{}\" is {}; a file of shapes is {{\"name\": [extents], …}}", name,
                              shortened(shape)));
     }
     shapes.push_back({name, extents_of(file, name, shape)});

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -7,6 +6,7 @@
 
 #include "command.h"
 #include "outrigger.h"
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -15,9 +15,9 @@ Command add_version(CLI::App& app, bool& json) {
   version->add_flag("--json", json, "As JSON");
   const auto run = [](const Call& call) {
     if (call.json) {
-      fmt::print("{}\n", nlohmann::ordered_json::parse(otr_build_info()).dump(2));
+      write_text("{}\n", nlohmann::ordered_json::parse(otr_build_info()).dump(2));
     } else {
-      fmt::print("outrigger {} (ABI {})\n{}\n", otr_version(), otr_abi_version(), otr_build_info());
+      write_text("outrigger {} (ABI {})\n{}\n", otr_version(), otr_abi_version(), otr_build_info());
     }
     return 0;
   };

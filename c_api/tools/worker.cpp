@@ -2,7 +2,6 @@
 #include "worker.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <stdexcept>
 
 #include "say.h"
+#include "text.h"
 
 namespace outrigger::tools {
 namespace {
@@ -75,7 +75,7 @@ void redirect_output(const WorkerOptions& options, int output) {
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    throw std::runtime_error(format_text("cannot make a pipe: {}", std::strerror(errno)));
   }
   return ends;
 }
@@ -101,7 +101,7 @@ Worker::Worker(const WorkerOptions& options) : rank_(options.rank) {
   close(report[0]);
   if (!failed) return;
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
-  throw std::runtime_error(fmt::format("cannot start '{}': {}", options.program[0],
+  throw std::runtime_error(format_text("cannot start '{}': {}", options.program[0],
                                        std::strerror(pid_ < 0 ? fork_error : reason)));
 }
 
@@ -134,10 +134,10 @@ std::string Worker::fate() const {
   if (!wait_status_) return "is running";
   if (was_killed()) {
     const int number = WTERMSIG(*wait_status_);
-    return fmt::format("was killed by signal {} ({}) after {:.1f} s", number, strsignal(number),
+    return format_text("was killed by signal {} ({}) after {:.1f} s", number, strsignal(number),
                        end_seconds_);
   }
-  return fmt::format("ended with exit code {} after {:.1f} s", WEXITSTATUS(*wait_status_),
+  return format_text("ended with exit code {} after {:.1f} s", WEXITSTATUS(*wait_status_),
                      end_seconds_);
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/custom.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include "core/comm/verdict.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -171,7 +170,7 @@ class CustomCommunicator final : public Communicator {
 
   void abort(std::string_view reason) noexcept override {
     try {
-      const std::string text = fmt::format("rank {} aborted the job: {}", rank(),
+      const std::string text = format_text("rank {} aborted the job: {}", rank(),
                                            reason.empty() ? "no reason given" : reason);
       fate_->post(Error(OTR_E_ABORTED, text));
       if (table_.abort != nullptr) table_.abort(table_.user_data, text.c_str());
@@ -224,7 +223,7 @@ class CustomCommunicator final : public Communicator {
     check();  // an abort or a cancel of ours may be why it failed
     fate_->fail_with(
         Error(OTR_E_HOST,
-              fmt::format(
+              format_text(
                   "the communicator's {} returned {} in {} (operation {} of '{}') on rank {}; the "
                   "job cannot go on",
                   name, answer, current_.text(), current_.number, name_, rank())));

@@ -4,12 +4,11 @@
 // both).
 #include "core/comm/environment.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cstdlib>
 
 #include "core/context/error.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -62,7 +61,7 @@ class Reader {
   void read_local(Launch& launch) const {
     for (const char* size : family_.local_world) {
       if (!has(size)) continue;
-      if (!has(family_.local_rank)) complain(fmt::format("{} is not set", family_.local_rank));
+      if (!has(family_.local_rank)) complain(format_text("{} is not set", family_.local_rank));
       launch.local_world = number(size, 1, launch.world);
       launch.local_rank = number(family_.local_rank, 0, launch.local_world - 1);
       return;
@@ -71,7 +70,7 @@ class Reader {
     launch.local_rank = launch.rank;
     if (has(family_.local_rank) && number(family_.local_rank, 0, launch.world - 1) != launch.rank) {
       complain(
-          fmt::format("{} is not set, and {} differs from {}, so not all ranks are on this host",
+          format_text("{} is not set, and {} differs from {}, so not all ranks are on this host",
                       family_.local_world[0], family_.local_rank, family_.rank));
     }
   }
@@ -80,17 +79,17 @@ class Reader {
 
   int32_t number(const char* name, int32_t low, int32_t high) const {
     const auto given = lookup_(name);
-    if (!given) complain(fmt::format("{} is not set", name));
+    if (!given) complain(format_text("{} is not set", name));
     const auto text = is_node_list(name) ? tasks_of_node(*given) : given;
-    if (!text) complain(fmt::format("{}='{}' has no entry for SLURM_NODEID", name, *given));
+    if (!text) complain(format_text("{}='{}' has no entry for SLURM_NODEID", name, *given));
     int32_t value = 0;
     const char* end = text->data() + text->size();
     const auto [stop, error] = std::from_chars(text->data(), end, value);
     if (error != std::errc() || stop != end || text->empty()) {
-      complain(fmt::format("{}='{}' is not a whole number", name, *given));
+      complain(format_text("{}='{}' is not a whole number", name, *given));
     }
     if (value < low || value > high) {
-      complain(fmt::format("{}={} is outside {}..{}", name, value, low, high));
+      complain(format_text("{}={} is outside {}..{}", name, value, low, high));
     }
     return value;
   }
@@ -121,7 +120,7 @@ class Reader {
     for (const char* name : {family_.rank, family_.world, family_.local_rank,
                              family_.local_world[0], family_.local_world[1], "MASTER_PORT"}) {
       if (has(name))
-        seen += fmt::format("{}{}='{}'", seen.empty() ? "" : ", ", name, *lookup_(name));
+        seen += format_text("{}{}='{}'", seen.empty() ? "" : ", ", name, *lookup_(name));
     }
     fail(OTR_E_CONFIG,
          "the environment looks like {}'s, but {}; seen: {}. Set {} and {} (and their local forms) "
@@ -153,7 +152,7 @@ std::string job_of(const Family& family, const Lookup& lookup) {
   const auto add = [&](const char* name) {
     if (name == nullptr) return;
     if (const auto value = lookup(name))
-      job += fmt::format("{}{}={}", job.empty() ? "" : " ", name, *value);
+      job += format_text("{}{}={}", job.empty() ? "" : " ", name, *value);
   };
   for (const char* name : kJobVariables) add(name);
   for (const char* name : family.job) add(name);

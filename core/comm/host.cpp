@@ -198,7 +198,7 @@ uint64_t HostCommunicator::reduce_scatter(const Window& window, size_t offset, s
   try {
     fold(slices_);
   } catch (const std::exception& error) {
-    abort(fmt::format("its fold of reduce_scatter '{}' threw: {}", label, error.what()));
+    abort(format_text("its fold of reduce_scatter '{}' threw: {}", label, error.what()));
     throw;
   }
   my_slot().drained.store(current_.number, std::memory_order_release);

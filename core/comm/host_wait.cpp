@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostCommunicator: waiting for the others, and what is said when it is in vain.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -8,6 +7,7 @@
 #include "core/comm/host.h"
 #include "core/context/error.h"
 #include "core/context/interrupt.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 
@@ -39,10 +39,10 @@ std::string HostCommunicator::describe(const std::vector<int32_t>& ranks) const 
   std::string text;
   for (size_t i = 0; i < ranks.size() && i < kNamed; i++) {
     const Operation last = last_operation(ranks[i]);
-    text += fmt::format("{}rank {} {}", i > 0 ? "; " : "", ranks[i],
+    text += format_text("{}rank {} {}", i > 0 ? "; " : "", ranks[i],
                         last.number == 0
                             ? "has begun no operation here"
-                            : fmt::format("last began operation {}, {}", last.number, last.text()));
+                            : format_text("last began operation {}, {}", last.number, last.text()));
   }
   return ranks.size() > kNamed ? text + "; and more" : text;
 }
@@ -55,7 +55,7 @@ std::string HostCommunicator::waiting() const {
   }
   if (missing.empty()) return {};
   const Operation mine = last_operation(rank_);
-  return fmt::format("{} (operation {} of '{}') waits: {}", mine.text(), mine.number, name_,
+  return format_text("{} (operation {} of '{}') waits: {}", mine.text(), mine.number, name_,
                      describe(missing));
 }
 
@@ -65,9 +65,9 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
   if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
   const auto waited_in = [&] {
     return counter == &Slot::drained
-               ? fmt::format("wait_drained '{}' for operation {} of '{}'", drain_label, target,
+               ? format_text("wait_drained '{}' for operation {} of '{}'", drain_label, target,
                              name_)
-               : fmt::format("{} (operation {} of '{}')", current_.text(), current_.number, name_);
+               : format_text("{} (operation {} of '{}')", current_.text(), current_.number, name_);
   };
 
   std::vector<int32_t> missing;
@@ -80,7 +80,7 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
     if (gone || ended) {
       if (reached()) continue;  // the last thing it did
       fail_job(OTR_E_PEER_DEAD, r,
-               fmt::format(
+               format_text(
                    "rank {} (process {}) {} while rank {} waited for it in {}; {}. The job cannot "
                    "go on: start all ranks again, from the last checkpoint",
                    r, member_->job.member(r).process.load(std::memory_order_relaxed),
@@ -93,13 +93,13 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
   if (overdue) {
     fail_job(
         OTR_E_TIMEOUT, missing.front(),
-        fmt::format(
+        format_text(
             "{} of {} ranks did not come to {} within {} s of rank {}: {}. Alive but silent: look "
             "what holds them up, or raise the timeout",
             missing.size(), world_, waited_in(), member_->timeout, rank_, describe(missing)));
   }
   if (interrupted(now)) {
-    interrupt(counter, fmt::format("{} was interrupted by the host of rank {} while it waited: {}",
+    interrupt(counter, format_text("{} was interrupted by the host of rank {} while it waited: {}",
                                    waited_in(), rank_, describe(missing)));
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/operation.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "core/context/error.h"
 #include "core/context/process.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 
@@ -35,29 +35,29 @@ std::string Operation::text() const {
     case OperationKind::none:
       return "no operation";
     case OperationKind::barrier:
-      return fmt::format("barrier '{}'", label);
+      return format_text("barrier '{}'", label);
     case OperationKind::broadcast:
-      return fmt::format("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
+      return format_text("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
     case OperationKind::all_gather:
-      return fmt::format("all_gather '{}' of {} bytes a rank", label, bytes);
+      return format_text("all_gather '{}' of {} bytes a rank", label, bytes);
     case OperationKind::create_window:
-      return fmt::format("create_window '{}' of {} bytes{}", label, bytes,
+      return format_text("create_window '{}' of {} bytes{}", label, bytes,
                          root == 0 ? " a rank" : ", common");
     case OperationKind::duplicate:
-      return fmt::format("duplicate '{}'", label);
+      return format_text("duplicate '{}'", label);
     case OperationKind::reduce_scatter:
     case OperationKind::all_gather_window:
-      return fmt::format(
+      return format_text(
           "{} '{}' of {} bytes a slice at offset {} of the window made by operation {}{}",
           kind == OperationKind::reduce_scatter ? "reduce_scatter" : "all_gather_window", label,
-          bytes, offset, window[1], window[0] == 0 ? "" : fmt::format(" of channel {}", window[0]));
+          bytes, offset, window[1], window[0] == 0 ? "" : format_text(" of channel {}", window[0]));
   }
-  return fmt::format("operation of unknown kind {}", static_cast<uint32_t>(kind));
+  return format_text("operation of unknown kind {}", static_cast<uint32_t>(kind));
 }
 
 std::string disagreement(uint64_t number, std::string_view name, const Operation& first,
                          int64_t rank, const Operation& other) {
-  return fmt::format(
+  return format_text(
       "ranks disagree on operation {} of '{}': rank 0 calls {}, rank {} calls {}; all ranks must "
       "make the same calls in the same order",
       number, name, first.text(), rank, other.text());

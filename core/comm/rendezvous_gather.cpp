@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The side of rank 0: let the others in, and say why not.
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/error.h"
 #include "core/context/interrupt.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -133,7 +133,7 @@ void Door::hear(UniqueFd& guest) {
   const auto result = receive_packet(guest.get(), hello, descriptors);
   if (result == PacketResult::would_block) return;
   if (result == PacketResult::other_version) {
-    refuse(OTR_E_MISMATCH, fmt::format("process {} came to job '{}' with version {} of the shared "
+    refuse(OTR_E_MISMATCH, format_text("process {} came to job '{}' with version {} of the shared "
                                        "memory layout, rank 0 has {}: "
                                        "run one version of the library on all ranks",
                                        identity_of(guest.get()).process, r_.job, hello.head.version,
@@ -147,23 +147,23 @@ void Door::hear(UniqueFd& guest) {
   const std::string_view library(hello.library.data(),
                                  strnlen(hello.library.data(), hello.library.size()));
   if (library != OTR_VERSION_STRING) {
-    refuse(OTR_E_MISMATCH, fmt::format("rank {} of job '{}' runs library version {}, rank 0 runs "
+    refuse(OTR_E_MISMATCH, format_text("rank {} of job '{}' runs library version {}, rank 0 runs "
                                        "{}: run one version on all ranks",
                                        hello.rank, r_.job, library, OTR_VERSION_STRING));
   }
   if (hello.world != r_.world) {
     refuse(
         OTR_E_MISMATCH,
-        fmt::format("rank {} of job '{}' (process {}) was started for world size {}, rank 0 for {}",
+        format_text("rank {} of job '{}' (process {}) was started for world size {}, rank 0 for {}",
                     hello.rank, r_.job, hello.process, hello.world, r_.world));
   }
   if (hello.rank < 0 || hello.rank >= r_.world) {
-    refuse(OTR_E_MISMATCH, fmt::format("process {} came to job '{}' as rank {} of {}",
+    refuse(OTR_E_MISMATCH, format_text("process {} came to job '{}' as rank {} of {}",
                                        hello.process, r_.job, hello.rank, r_.world));
   }
   Rank& rank = ranks_[static_cast<size_t>(hello.rank)];
   if (hello.rank == 0 || rank.socket) {
-    refuse(OTR_E_MISMATCH, fmt::format("rank {} of job '{}' is there twice: processes {} and {}; "
+    refuse(OTR_E_MISMATCH, format_text("rank {} of job '{}' is there twice: processes {} and {}; "
                                        "give each rank its own number "
                                        "and each job its own name",
                                        hello.rank, r_.job, rank.process_number, hello.process));
@@ -182,7 +182,7 @@ void Door::hear(UniqueFd& guest) {
 void Door::watch_ranks() {
   for (size_t r = 1; r < ranks_.size(); r++) {
     if (!ranks_[r].socket || !wait_for_socket(ranks_[r].socket.get(), POLLIN, 0)) continue;
-    refuse(OTR_E_PEER_DEAD, fmt::format("rank {} of job '{}' (process {}) ended while the ranks "
+    refuse(OTR_E_PEER_DEAD, format_text("rank {} of job '{}' (process {}) ended while the ranks "
                                         "attached; start all ranks again",
                                         r, r_.job, ranks_[r].process_number));
   }
@@ -194,26 +194,26 @@ std::string Door::missing_ranks() const {
   constexpr int32_t kNamed = 16;
   for (size_t r = 1; r < ranks_.size(); r++) {
     if (ranks_[r].socket) continue;
-    if (++count <= kNamed) missing += fmt::format("{}{}", count > 1 ? ", " : "", r);
+    if (++count <= kNamed) missing += format_text("{}{}", count > 1 ? ", " : "", r);
   }
-  return fmt::format("{} {}{}", count > 1 ? "ranks" : "rank", missing,
+  return format_text("{} {}{}", count > 1 ? "ranks" : "rank", missing,
                      count > kNamed ? " and more" : "");
 }
 
 void Door::refuse_late() {
   refuse(
       OTR_E_TIMEOUT,
-      fmt::format("{} of {} ranks did not come to job '{}' within {:.3g} s: missing {}{}; "
+      format_text("{} of {} ranks did not come to job '{}' within {:.3g} s: missing {}{}; "
                   "start them with the "
                   "same job text and user on this host, or raise the timeout",
                   r_.world - arrived_, r_.world, r_.job, -seconds_until(opened_), missing_ranks(),
                   foreigners_ == 0
                       ? ""
-                      : fmt::format(" ({} others knocked that are no ranks)", foreigners_)));
+                      : format_text(" ({} others knocked that are no ranks)", foreigners_)));
 }
 
 void Door::refuse_interrupted() {
-  const std::string text = fmt::format(
+  const std::string text = format_text(
       "rank 0 was interrupted by its host while it waited for {} of job '{}'; start all ranks "
       "again",
       missing_ranks(), r_.job);

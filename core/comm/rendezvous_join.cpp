@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The side of ranks 1 and up, and what both sides share.
-#include <fmt/format.h>
 #include <poll.h>
 #include <xxhash.h>
 
@@ -18,6 +17,7 @@
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/error.h"
 #include "core/context/interrupt.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -50,7 +50,7 @@ UniqueFd connect_to_rank_0(const Rendezvous& r) {
 
 SocketAddress::SocketAddress(const std::string& job) {
   const XXH128_hash_t hash = XXH3_128bits(job.data(), job.size());
-  const auto name = fmt::format("outrigger-{}-{:016x}{:016x}", geteuid(), hash.high64, hash.low64);
+  const auto name = format_text("outrigger-{}-{:016x}{:016x}", geteuid(), hash.high64, hash.low64);
   address_.sun_family = AF_UNIX;
   std::memcpy(address_.sun_path + 1, name.data(), name.size());  // a zero byte first: abstract
   size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());

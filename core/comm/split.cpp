@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Smaller groups out of one.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include "core/comm/host.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -54,7 +54,7 @@ std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32
                                 std::chrono::steady_clock::now().time_since_epoch().count()};
     broadcast(std::as_writable_bytes(std::span(name)), 0, "split a communicator");
     if (members.empty()) return nullptr;
-    return make_shm(index, count, fmt::format("split {} {} {}", name[0], name[1], members[0]),
+    return make_shm(index, count, format_text("split {} {} {}", name[0], name[1], members[0]),
                     settings);
   }
   std::vector<uintptr_t> made(static_cast<size_t>(world_), 0);  // by rank of this group

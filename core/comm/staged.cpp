@@ -151,7 +151,7 @@ class Staged final : public Communicator {
     }
     const auto all = gather_values(*host_, std::vector{mine}, label);
     for (size_t r = 0; r < all.size(); ++r) {
-      all[r].require(fmt::format("'{}'", label), static_cast<int32_t>(r));
+      all[r].require(format_text("'{}'", label), static_cast<int32_t>(r));
     }
     return window;
   }

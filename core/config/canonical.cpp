@@ -54,7 +54,7 @@ Json list_of(const Node& node, const Key& key, const std::string& path) {
   Json list = Json::array();
   for (size_t i = 0; i < node.items.size(); ++i) {
     const Node& item = node.items[i];
-    const std::string inner = fmt::format("{}[{}]", path, i);
+    const std::string inner = format_text("{}[{}]", path, i);
     if (key.type == Type::number_pair) {
       list.push_back(number(item, key, inner));
     } else {
@@ -82,7 +82,7 @@ Json word(const Node& node, const Key& key, const std::string& path) {
 
 std::string hint(const Node& node, const Key& key) {
   if (node.kind == Kind::null) {
-    return fmt::format("; leave the key out for the default {}", key.fallback);
+    return format_text("; leave the key out for the default {}", key.fallback);
   }
   const bool word = key.type == Type::choice || key.type == Type::dtype || key.type == Type::text ||
                     key.type == Type::texts;
@@ -94,7 +94,7 @@ std::string hint(const Node& node, const Key& key) {
   std::vector<std::string> words = split_choices(key.choices);
   for (std::string& later : split_choices(key.later)) words.push_back(std::move(later));
   const std::string guess = nearest(node.scalar.get<std::string>(), words);
-  return guess.empty() ? "" : fmt::format("; the nearest is \"{}\"", guess);
+  return guess.empty() ? "" : format_text("; the nearest is \"{}\"", guess);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ constexpr std::string_view kOptimizerNames[] = {"type", "params", "gradient_clip
 std::string table_path(std::string_view path, Form form) {
   if (form == Form::engine) return std::string(path);
   const std::string_view top = path.substr(0, path.find('.'));
-  if (top == "type" || top == "params") return fmt::format("optimizer.{}", path);
-  if (top == "states" || top == "seed") return fmt::format("outrigger.{}", path);
+  if (top == "type" || top == "params") return format_text("optimizer.{}", path);
+  if (top == "states" || top == "seed") return format_text("outrigger.{}", path);
   return top == "gradient_clipping" ? std::string(path) : std::string();
 }
 
@@ -68,20 +68,20 @@ class Checker {
     const std::string where =
         section.empty() ? "at the top level" : "in " + printable(section, 200);
     std::string text =
-        fmt::format("{}: unknown key \"{}\" {}", line_of(member.at), printable(member.name), where);
+        format_text("{}: unknown key \"{}\" {}", line_of(member.at), printable(member.name), where);
     const std::vector<std::string> names = known(section);
     const std::string guess = nearest(member.name, names);
     if (member.name.find('.') != std::string::npos &&
         find_key(table_path(member.name, form_)) != nullptr) {
       text += "; write sections as objects in objects, not with dots";
     } else if (const std::string home = other_home(member.name, section); !home.empty()) {
-      text += fmt::format("; this key belongs at {}", home);
+      text += format_text("; this key belongs at {}", home);
     } else if (!guess.empty()) {
-      text += fmt::format("; the nearest known key is \"{}\"", guess);
+      text += format_text("; the nearest known key is \"{}\"", guess);
     } else if (names.size() <= 12) {
       std::string list;
       for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-      text += fmt::format("; known here: {}", list);
+      text += format_text("; known here: {}", list);
     } else {
       text += "; remove it (docs/configuration.md lists all keys)";
     }
@@ -146,7 +146,7 @@ class Checker {
   void old_zero(const Node& node, const std::string& path) {
     const Key& stage = *find_key("zero_optimization.stage");
     store(node, stage, path, node.scalar.get<bool>() ? 1 : 0);
-    values_.warnings.push_back(fmt::format("{}: {} = {} is an old form; write {{\"stage\": {}}}",
+    values_.warnings.push_back(format_text("{}: {} = {} is an old form; write {{\"stage\": {}}}",
                                            line_of(node.at), path, node.shown,
                                            node.scalar.get<bool>() ? 1 : 0));
   }
@@ -183,10 +183,10 @@ class Checker {
     if (key.status == Status::not_built || later) {
       const std::string way =
           later && !key.choices.empty()
-              ? "use " + fmt::format("{}", fmt::join(split_choices(key.choices), " or "))
+              ? "use " + format_text("{}", fmt::join(split_choices(key.choices), " or "))
               : std::string(key.note);
       values_.not_built.push_back(
-          fmt::format("{} is recognised but not built yet: {}", values_.lead(key.path), way));
+          format_text("{} is recognised but not built yet: {}", values_.lead(key.path), way));
     }
   }
 

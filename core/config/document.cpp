@@ -36,7 +36,7 @@ std::string diagnose(std::string_view rest, char separator, std::string_view det
                                [&](std::string_view word) { return rest.starts_with(word); });
   };
   if (detail.find("number overflow") != std::string_view::npos) {
-    return fmt::format("{} is too large for a double; write a finite number",
+    return format_text("{} is too large for a double; write a finite number",
                        printable(rest.substr(0, rest.find_first_of(" \t\r\n,}]"))));
   }
   if (detail.find("UTF-8") != std::string_view::npos) {
@@ -60,11 +60,11 @@ std::string diagnose(std::string_view rest, char separator, std::string_view det
     return "a comma before a closing bracket; remove the comma";
   }
   if (detail.find("expected end of input") != std::string_view::npos) {
-    return fmt::format("{} stands behind the end of the configuration; remove it", printable(rest));
+    return format_text("{} stands behind the end of the configuration; remove it", printable(rest));
   }
   const size_t reason = detail.find("syntax error ");
   if (reason != std::string_view::npos) detail.remove_prefix(reason + 13);
-  return fmt::format("not JSON: {}", printable(detail, 160));
+  return format_text("not JSON: {}", printable(detail, 160));
 }
 
 // Builds the tree from the reader's events.
@@ -205,7 +205,7 @@ Json to_json(const Node& node) {
   return node.scalar;
 }
 
-std::string line_of(Position at) { return fmt::format("line {}, column {}", at.line, at.column); }
+std::string line_of(Position at) { return format_text("line {}, column {}", at.line, at.column); }
 
 std::string printable(std::string_view text, size_t characters) {
   std::string out;

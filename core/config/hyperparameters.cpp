@@ -32,7 +32,7 @@ const Hyperparameter& find(std::string_view name) {
   }
   const std::string guess = nearest(name, names);
   fail(OTR_E_NOT_FOUND, "no hyperparameter \"{}\"; {}there are lr, weight_decay, eps, beta1, beta2",
-       printable(name), guess.empty() ? "" : fmt::format("the nearest is \"{}\"; ", guess));
+       printable(name), guess.empty() ? "" : format_text("the nearest is \"{}\"; ", guess));
 }
 
 }  // namespace

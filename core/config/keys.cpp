@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/config/keys.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -12,6 +10,7 @@
 #include "core/config/keys_precision.h"
 #include "core/config/keys_training.h"
 #include "core/config/keys_zero.h"
+#include "core/context/text.h"
 
 namespace outrigger::config {
 namespace {
@@ -51,13 +50,13 @@ bool same_but_for_case(std::string_view a, std::string_view b) {
 std::string range(const Key& key, std::string_view what) {
   const bool low = key.low > -rows::kFloat, high = key.high < rows::kAnyCount;
   if (low && high && key.high_open) {
-    return fmt::format("{} from {} to below {}", what, key.low, key.high);
+    return format_text("{} from {} to below {}", what, key.low, key.high);
   }
   if (key.type == Type::number && key.high >= rows::kFloat) {
-    return fmt::format("{} of at least {}, at most {}", what, key.low, rows::kFloat);
+    return format_text("{} of at least {}, at most {}", what, key.low, rows::kFloat);
   }
-  if (low && high) return fmt::format("{} from {} to {}", what, key.low, key.high);
-  if (low) return fmt::format("{} of at least {}", what, key.low);
+  if (low && high) return format_text("{} from {} to {}", what, key.low, key.high);
+  if (low) return format_text("{} of at least {}", what, key.low);
   return std::string(what);
 }
 
@@ -69,7 +68,7 @@ const Key* find_key(std::string_view path) {
   constexpr std::string_view kOldName = "bfloat16.";
   std::string renamed;
   if (path.starts_with(kOldName)) {
-    renamed = fmt::format("bf16.{}", path.substr(kOldName.size()));
+    renamed = format_text("bf16.{}", path.substr(kOldName.size()));
     path = renamed;
   }
   const auto found = std::ranges::find(kKeys, path, &Key::path);
@@ -162,7 +161,7 @@ std::string legal_values(const Key& key) {
       std::string_view separator = "one of ";
       for (const std::string_view list : {key.choices, key.later}) {
         for (const std::string& word : split_choices(list)) {
-          text += fmt::format("{}\"{}\"", separator, word);
+          text += format_text("{}\"{}\"", separator, word);
           separator = ", ";
         }
       }

@@ -185,7 +185,7 @@ std::string describe(const Combination& c) {
                      : c.bf16         ? "bf16"
                      : c.fp16         ? "fp16"
                                       : "float32";
-  text += fmt::format(" at stage {}", c.stage);
+  text += format_text(" at stage {}", c.stage);
   if (c.bf16_master || c.fp16_master) text += ", low-precision master";
   if (c.bf16_states || c.fp16_states) text += ", low-precision states";
   if (c.offload_optimizer == Device::cpu) text += ", optimizer on cpu";

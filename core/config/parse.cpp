@@ -70,12 +70,12 @@ LossScaling loss_scaling(const Values& values) {
 // One warning each for what was accepted without being acted on.
 void report_accepted(Values& values) {
   if (!values.dropped_auto.empty()) {
-    values.warnings.push_back(fmt::format("\"auto\" means the default, as in DeepSpeed, at: {}",
+    values.warnings.push_back(format_text("\"auto\" means the default, as in DeepSpeed, at: {}",
                                           fmt::join(values.dropped_auto, ", ")));
   }
   if (!values.left_to_host.empty()) {
     values.warnings.push_back(
-        fmt::format("left to the host framework, the engine does not act on them: {}",
+        format_text("left to the host framework, the engine does not act on them: {}",
                     fmt::join(values.left_to_host, ", ")));
   }
 }

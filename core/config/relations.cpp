@@ -21,7 +21,7 @@ void resolve_old_key(Values& values, std::string_view old_key, std::string_view 
          values.name(device));
   }
   const bool on = values.flag(old_key);
-  values.warnings.push_back(fmt::format("{} is an old key; write {} \"{}\"", values.lead(old_key),
+  values.warnings.push_back(format_text("{} is an old key; write {} \"{}\"", values.lead(old_key),
                                         device, on ? "cpu" : "none"));
   if (on) values.set(device, "cpu", Origin::derived);
 }
@@ -69,14 +69,14 @@ void check_dtypes(Values& values) {
   if (values.is_null(kAccumulator)) {
     values.set(kAccumulator, std::string(compute), Origin::derived);
   } else if (values.text(kAccumulator) == "fp16" && compute != "fp16") {
-    values.not_built.push_back(fmt::format(
+    values.not_built.push_back(format_text(
         "{} is recognised but not built yet: use \"fp32\" or \"bf16\"", values.lead(kAccumulator)));
   }
   constexpr std::string_view kSum = "communication_data_type";
   if (values.is_null(kSum)) {
     values.set(kSum, std::string(compute), Origin::derived);
   } else if (const std::string word = values.text(kSum); word != "fp32" && word != compute) {
-    values.not_built.push_back(fmt::format(
+    values.not_built.push_back(format_text(
         "{} is recognised but not built yet beside {} gradients: leave it out, or use \"fp32\"",
         values.lead(kSum), compute));
   }
@@ -90,8 +90,8 @@ void check_offload(const Values& values, int64_t stage) {
          values.lead(kRatio));
   }
   for (const std::string_view section : {"offload_optimizer", "offload_param"}) {
-    const std::string device = fmt::format("zero_optimization.{}.device", section);
-    const std::string path = fmt::format("zero_optimization.{}.nvme_path", section);
+    const std::string device = format_text("zero_optimization.{}.device", section);
+    const std::string path = format_text("zero_optimization.{}.nvme_path", section);
     if (values.text(device) == "nvme" && values.is_null(path)) {
       fail(OTR_E_CONFIG, "{} needs {}; give a directory there, or use device \"cpu\"",
            values.lead(device), path);
@@ -167,13 +167,13 @@ void apply_legality(Values& values, EngineKind engine) {
   const Combination c = combination_of(values);
   const Rule& rule = judge(c, engine);
   if (rule.verdict == Verdict::legal) return;
-  const std::string place = fmt::format("{} ({})", place_of(values, rule), describe(c));
+  const std::string place = format_text("{} ({})", place_of(values, rule), describe(c));
   if (rule.verdict == Verdict::illegal) {
     fail(OTR_E_CONFIG, "{} is illegal: {}; {}", place, rule.reason, rule.ways_out);
   }
   values.not_built.insert(
       values.not_built.begin(),
-      fmt::format("{} is legal but not built yet: {}; {}", place, rule.reason, rule.ways_out));
+      format_text("{} is legal but not built yet: {}; {}", place, rule.reason, rule.ways_out));
 }
 
 void check_pairs(Values& values) {

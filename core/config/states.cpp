@@ -26,7 +26,7 @@ constexpr State kStates[] = {
 };
 
 std::string key_of(const State& state, std::string_view leaf) {
-  return fmt::format("outrigger.states.{}.{}", state.name, leaf);
+  return format_text("outrigger.states.{}.{}", state.name, leaf);
 }
 
 // A format that is not built yet was noted by the check and is refused in the end.
@@ -95,13 +95,13 @@ void warn_of_nearest(Values& values, const State& state, const StateFormat& chos
   }
   if (state.name == "exp_avg_sq" && 1 - beta2 < 1.0 / 512) {
     values.warnings.push_back(
-        fmt::format("the second moment in bfloat16 with rounding to nearest never shrinks at beta2 "
+        format_text("the second moment in bfloat16 with rounding to nearest never shrinks at beta2 "
                     "{}: a decrease is less than half a unit in the last place; set {} to "
                     "\"stochastic\" (or to \"nearest\" to keep it without this warning)",
                     beta2, rounding_key));
   } else if (state.name == "master") {
     values.warnings.push_back(
-        fmt::format("bfloat16 weights with rounding to nearest lose updates below about 1/512 of "
+        format_text("bfloat16 weights with rounding to nearest lose updates below about 1/512 of "
                     "the weight (the step report counts them as vanished); set {} to "
                     "\"stochastic\" (or to \"nearest\" to keep it without this warning)",
                     rounding_key));
@@ -124,7 +124,7 @@ void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
          values.lead(kKey));
   }
   if (values.flag(kKey) && !any_float32) {
-    values.warnings.push_back(fmt::format(
+    values.warnings.push_back(format_text(
         "{} has no effect: the moments are bfloat16, as another key asks (DeepSpeed does the same)",
         values.lead(kKey)));
   }

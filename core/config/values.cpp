@@ -30,15 +30,15 @@ const Value& Values::at(std::string_view path) const {
 std::string Values::lead(std::string_view path) const {
   const Value& value = at(path);
   if (value.origin != Origin::user) return name(path);
-  return fmt::format("{}: {} = {}", line_of(value.at), value.path, value.shown);
+  return format_text("{}: {} = {}", line_of(value.at), value.path, value.shown);
 }
 
 std::string Values::name(std::string_view path) const {
   const Value& value = at(path);
   if (value.origin == Origin::user) {
-    return fmt::format("{} = {} ({})", value.path, value.shown, line_of(value.at));
+    return format_text("{} = {} ({})", value.path, value.shown, line_of(value.at));
   }
-  return fmt::format("{} = {} ({})", path, value.json.dump(),
+  return format_text("{} = {} ({})", path, value.json.dump(),
                      value.origin == Origin::derived ? "derived" : "default");
 }
 

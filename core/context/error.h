@@ -2,13 +2,12 @@
 // The one exception type of the library; c_api maps it to a status code and a text.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "core/context/text.h"
 #include "outrigger.h"
 
 namespace outrigger {
@@ -26,7 +25,7 @@ class Error : public std::runtime_error {
 
 template <typename... Args>
 [[noreturn]] void fail(int32_t status, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(status, fmt::format(text, std::forward<Args>(args)...));
+  throw Error(status, format_text(text, std::forward<Args>(args)...));
 }
 
 }  // namespace outrigger

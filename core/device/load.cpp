@@ -40,7 +40,7 @@ std::vector<std::string> folders() {
 
 std::vector<std::string> candidates(const std::string& name) {
   if (name.find('/') != std::string::npos) return {name};
-  const std::string file = fmt::format("{}{}{}", kPrefix, name, kSuffix);
+  const std::string file = format_text("{}{}{}", kPrefix, name, kSuffix);
   std::vector<std::string> paths;
   for (const std::string& folder : folders()) paths.push_back(folder + "/" + file);
   paths.push_back(file);  // the system's folders
@@ -70,7 +70,7 @@ Plugin load_plugin(const std::string& name) {
     void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (object == nullptr) {
       const char* reason = dlerror();
-      tried += fmt::format("{}{}", tried.empty() ? "" : "; ", reason == nullptr ? path : reason);
+      tried += format_text("{}{}", tried.empty() ? "" : "; ", reason == nullptr ? path : reason);
       continue;
     }
     const auto function =

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/comm/gather_values.h"
+#include "core/context/text.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
 #include "core/topology/memory.h"
@@ -43,7 +44,7 @@ std::vector<std::string> lines_of(const std::string& effective_json) {
     if (end == std::string::npos) continue;
     std::string key = path.substr(1, end - 1);
     std::replace(key.begin(), key.end(), '/', '.');
-    lines.push_back(fmt::format("{}{} = {}", key, path.substr(end + kValue.size()), value.dump()));
+    lines.push_back(format_text("{}{} = {}", key, path.substr(end + kValue.size()), value.dump()));
   }
   return lines;
 }
@@ -93,7 +94,7 @@ void Engine::commit() {
 
 void Engine::compare_over_ranks() {
   std::vector<std::string> lines = lines_of(config_.effective_json);
-  lines.push_back(fmt::format("device type = {}", device().device_type));
+  lines.push_back(format_text("device type = {}", device().device_type));
   for (std::string& line : model_.lines()) lines.push_back(std::move(line));
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
@@ -157,13 +158,13 @@ void Engine::require_memory() {
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<memory::Purpose>(i);
     if (entries.at(i).resident == 0 || purpose == memory::Purpose::initial) continue;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory::name_of(purpose),
+    parts += format_text("{}{} {}", parts.empty() ? "" : ", ", memory::name_of(purpose),
                          topology::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
   }
   fail(OTR_E_OUT_OF_MEMORY,
        "{} will touch {} more, and {} are free ({} on this rank). This rank's plan: {}. Use "
        "lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
-       one_host ? fmt::format("the {} ranks of this host", comm_->size()) : "a rank",
+       one_host ? format_text("the {} ranks of this host", comm_->size()) : "a rank",
        topology::memory_text(static_cast<uint64_t>(needed)),
        topology::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
 }

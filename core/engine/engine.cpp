@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "core/context/text.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
 
@@ -85,7 +86,7 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   if (name.empty())
     fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
   const tensor::View view =
-      tensor::check(initial, fmt::format("the value of \"{}\"", name), false, device());
+      tensor::check(initial, format_text("the value of \"{}\"", name), false, device());
   layout::Parameter parameter;
   parameter.name = name;
   parameter.shape = view.shape;

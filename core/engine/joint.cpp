@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/comm/gather_values.h"
+#include "core/context/text.h"
 #include "core/engine/step.h"
 #include "core/optimizer/adam.h"
 
@@ -85,7 +86,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     const double clip = e->config_.optimizer.gradient_clipping;
     if (mine.clip >= 0 && mine.clip != clip) {
       note(Error(OTR_E_CONFIG,
-                 fmt::format("{}: the engines have gradient_clipping {} and {}; a joint norm is "
+                 format_text("{}: the engines have gradient_clipping {} and {}; a joint norm is "
                              "clipped by one value: set the same",
                              kCall, mine.clip, clip)));
     }
@@ -132,7 +133,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
     } catch (const std::exception& error) {
       // All or nothing: the others have stepped, or wait to, and this one cannot any more.
       const Error joint_failure(
-          OTR_E_POISONED, fmt::format("the joint step failed in engine {}: {}", i, error.what()));
+          OTR_E_POISONED, format_text("the joint step failed in engine {}: {}", i, error.what()));
       for (Engine* other : engines) other->poison(joint_failure);
       throw;
     }

@@ -51,7 +51,7 @@ Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64
 void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
   using kernels::Format;
   const auto index = static_cast<int64_t>(outputs_.size());
-  const tensor::View view = view_of(grad, fmt::format("output gradient {}", index));
+  const tensor::View view = view_of(grad, format_text("output gradient {}", index));
   const bool keep = keep_dtype && view.format != Format::float64;
   Output output{view.shape, keep ? view.format : Format::float32, {}};
   const int64_t bytes = bytes_of(view.count, output.format);
@@ -61,7 +61,7 @@ void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
     seed_overflow_ = index;
     engine_->context_->log(
         OTR_LOG_WARNING,
-        fmt::format("output gradient {} is finite, but not in {} after it is multiplied by {} "
+        format_text("output gradient {} is finite, but not in {} after it is multiplied by {} "
                     "(loss scale {}): this window will be skipped",
                     index, tensor::name_of(output.format), scale_, engine_->scaler_.scale()));
   }
@@ -151,7 +151,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = engine_->model_.at(id);
-  const tensor::View view = view_of(grad, fmt::format("the gradient of \"{}\"", parameter.name));
+  const tensor::View view = view_of(grad, format_text("the gradient of \"{}\"", parameter.name));
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/context/text.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
 
@@ -17,7 +18,7 @@ namespace {
 tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, const char* what,
                       const otr_device& device) {
   tensor::View view =
-      tensor::check(t, fmt::format("the {} of \"{}\"", what, parameter.name), true, device);
+      tensor::check(t, format_text("the {} of \"{}\"", what, parameter.name), true, device);
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the {} of \"{}\" has shape {}; the parameter has {}", what, parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
@@ -215,7 +216,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   const auto piece = local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
   const tensor::View view =
-      tensor::check(t, fmt::format("the local part of \"{}\"", model_.at(id).name), true, device());
+      tensor::check(t, format_text("the local part of \"{}\"", model_.at(id).name), true, device());
   if (view.shape.size() != 1 || view.count != count) {
     fail(OTR_E_SHAPE, "the local part of \"{}\" has shape {}; here it is [{}]", model_.at(id).name,
          tensor::text_of(view.shape), count);

@@ -12,7 +12,7 @@ namespace {
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
   const std::string best = nearest(name, known);
-  return best.empty() ? "" : fmt::format(": did you mean \"{}\"?", best);
+  return best.empty() ? "" : format_text(": did you mean \"{}\"?", best);
 }
 
 }  // namespace
@@ -86,9 +86,9 @@ int32_t Model::group_of(std::string_view name) const {
   constexpr size_t kListed = 8;
   std::string known;
   for (size_t i = 0; i < std::min(kListed, groups_.size()); ++i) {
-    known += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", groups_[i]);
+    known += format_text("{}\"{}\"", i == 0 ? "" : ", ", groups_[i]);
   }
-  if (groups_.size() > kListed) known += fmt::format(" and {} more", groups_.size() - kListed);
+  if (groups_.size() > kListed) known += format_text(" and {} more", groups_.size() - kListed);
   fail(OTR_E_NOT_FOUND, "no parameter group is named \"{}\"; known groups: {}", name,
        known.empty() ? "none" : known);
 }
@@ -97,7 +97,7 @@ std::vector<std::string> Model::lines() const {
   std::vector<std::string> lines;
   for (int64_t id = 0; id < size(); ++id) {
     const Parameter& p = at(id);
-    lines.push_back(fmt::format(
+    lines.push_back(format_text(
         "parameter {} \"{}\" {}, group \"{}\", trainable {}, shares {}, contributions {}", id,
         p.name, tensor::text_of(p.shape), groups_.at(static_cast<size_t>(p.group)), p.trainable,
         p.root, p.declared));

@@ -68,7 +68,7 @@ Format format_named(std::string_view name) {
 }
 
 std::string text_of(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  return format_text("[{}]", fmt::join(shape, ", "));
 }
 
 int64_t count_of(std::span<const int64_t> shape, std::string_view what) {

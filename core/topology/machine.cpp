@@ -2,7 +2,6 @@
 #include "core/topology/machine.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -17,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/context/text.h"
 #include "core/topology/hardware.h"
 #include "core/topology/memory.h"
 #include "core/topology/reading.h"
@@ -40,7 +40,7 @@ auto parsed(const Reading<std::string>& text, const Parse& parse)
     -> Reading<typename std::invoke_result_t<Parse, std::string>::value_type> {
   if (!text.value) return {{}, text.reason};
   auto value = parse(*text.value);
-  return {value, value ? "" : fmt::format("\"{}\" is not understood", *text.value)};
+  return {value, value ? "" : format_text("\"{}\" is not understood", *text.value)};
 }
 
 // The tightest share of processor time that control groups allow, in cores.
@@ -89,7 +89,7 @@ void put_hardware(Json& out, const std::string& root) {
         n.bytes > 0 ? Reading<uint64_t>{n.bytes, {}}
                     : Reading<uint64_t>{{}, "the system does not say"});
     put(node, "free_bytes",
-        kib_after(fmt::format("{}/sys/devices/system/node/node{}/meminfo", root, n.number),
+        kib_after(format_text("{}/sys/devices/system/node/node{}/meminfo", root, n.number),
                   "MemFree:"));
     nodes.push_back(std::move(node));
   }
@@ -112,7 +112,7 @@ Json memory(const std::string& root) {
   const bool known = free.bytes != std::numeric_limits<uint64_t>::max();
   put(out, "usable_bytes",
       known ? Reading<uint64_t>{free.bytes, {}}
-            : Reading<uint64_t>{{}, fmt::format("{} does not tell MemAvailable", meminfo)});
+            : Reading<uint64_t>{{}, format_text("{} does not tell MemAvailable", meminfo)});
   if (known) out["usable_source"] = free.source;
   return out;
 }
@@ -141,14 +141,14 @@ Json huge_pages(const std::string& root) {
   std::ranges::sort(found);
   Json sizes = Json::array();
   for (const uint64_t kib : found) {
-    const std::string at = fmt::format("{}/hugepages-{}kB", folder, kib);
+    const std::string at = format_text("{}/hugepages-{}kB", folder, kib);
     Json size = {{"page_bytes", kib << 10}};
     put(size, "total", number_in(at + "/nr_hugepages"));
     put(size, "free", number_in(at + "/free_hugepages"));
     sizes.push_back(std::move(size));
   }
   out["explicit"] = error ? Json() : std::move(sizes);
-  if (error) out["explicit_reason"] = fmt::format("{}: {}", folder, error.message());
+  if (error) out["explicit_reason"] = format_text("{}: {}", folder, error.message());
   return out;
 }
 
@@ -179,7 +179,7 @@ Json shared_memory(const std::string& root) {
   const std::string folder = root + "/dev/shm";
   struct statvfs status{};
   const bool known = statvfs(folder.c_str(), &status) == 0;
-  const std::string reason = known ? "" : fmt::format("{}: {}", folder, errno_text());
+  const std::string reason = known ? "" : format_text("{}: {}", folder, errno_text());
   const auto reading = [&](fsblkcnt_t blocks) {
     return known ? Reading<uint64_t>{uint64_t{blocks} * status.f_frsize, {}}
                  : Reading<uint64_t>{{}, reason};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/topology/memory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
+
+#include "core/context/text.h"
 
 namespace outrigger::topology {
 namespace {
@@ -29,7 +29,7 @@ void consider_group(const Group& group, FreeMemory& least) {
       number_after(group.folder + "/memory.stat", "inactive_file").value.value_or(0);
   const uint64_t held = *use - std::min(cache, *use);
   const uint64_t left = *limit > held ? *limit - held : 0;
-  if (left < least.bytes) least = {left, fmt::format("the limit in {}", limit_file(group))};
+  if (left < least.bytes) least = {left, format_text("the limit in {}", limit_file(group))};
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ MemoryLimit memory_limit(const std::string& root) {
   MemoryLimit lowest{{{}, "no limit is set"}, {}};
   const std::vector<Group> groups = groups_of("memory", root);
   if (groups.empty()) {
-    lowest.bytes.reason = fmt::format("{}/proc/self/cgroup names no control group of memory", root);
+    lowest.bytes.reason = format_text("{}/proc/self/cgroup names no control group of memory", root);
   }
   for (const Group& group : groups) {
     const auto limit = number_in(limit_file(group)).value;
@@ -56,10 +56,10 @@ MemoryLimit memory_limit(const std::string& root) {
 }
 
 std::string memory_text(uint64_t bytes) {
-  if (bytes < 10 << 20) return fmt::format("{} bytes", bytes);
+  if (bytes < 10 << 20) return format_text("{} bytes", bytes);
   if (bytes < uint64_t{10} << 30)
-    return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
+    return format_text("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+  return format_text("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30);
 }
 
 }  // namespace outrigger::topology

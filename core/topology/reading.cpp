@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/topology/reading.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <system_error>
+
+#include "core/context/text.h"
 
 namespace outrigger::topology {
 namespace {
@@ -21,14 +21,14 @@ Reading<T> first_of(const std::string& file, const std::string& wanted, const Ta
   std::ifstream in(file);
   if (!in) {
     return {{},
-            fmt::format("{}: {}", file,
+            format_text("{}: {}", file,
                         errno == 0 ? "cannot be opened" : std::generic_category().message(errno))};
   }
   std::string line;
   for (int lines = 0; lines < kMostLines && std::getline(in, line); ++lines) {
     if (std::optional<T> value = take(std::string_view(line))) return {std::move(value), {}};
   }
-  return {{}, fmt::format("{} has no {}", file, wanted)};
+  return {{}, format_text("{} has no {}", file, wanted)};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -68,7 +68,7 @@ Reading<uint64_t> number_in(const std::string& file) {
   if (!line.value) return {{}, line.reason};
   if (*line.value == "-1" || line.value->starts_with("max")) return {{}, "no limit is set"};
   const auto number = leading_number<uint64_t>(*line.value);
-  return {number, number ? "" : fmt::format("{} has no number", file)};
+  return {number, number ? "" : format_text("{} has no number", file)};
 }
 
 Reading<uint64_t> number_after(const std::string& file, std::string_view key) {
@@ -124,10 +124,10 @@ std::vector<Group> groups_of(std::string_view controller, const std::string& roo
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool unified = controllers.empty();
     if (!unified &&
-        fmt::format(",{},", controllers).find(fmt::format(",{},", controller)) == std::string::npos)
+        format_text(",{},", controllers).find(format_text(",{},", controller)) == std::string::npos)
       continue;
     const std::string mount =
-        root + (unified ? "/sys/fs/cgroup" : fmt::format("/sys/fs/cgroup/{}", controller));
+        root + (unified ? "/sys/fs/cgroup" : format_text("/sys/fs/cgroup/{}", controller));
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
     for (int depth = 0; depth < 64; ++depth) {

@@ -59,6 +59,10 @@ def _details(row):
             lines.append(f"- {text[0].upper()}{text[1:].format(row[key])}.")
     if "buffers" in row:
         lines.append(f"- Buffers used in turn: {row['buffers']}.")
+    if "tokens_per_second" in row:
+        lines.append("- Tokens a second, medians: " + ", ".join(f"{key} {value:.0f}" for key, value in row["tokens_per_second"].items()) + ".")
+    if row.get("adapter_us"):
+        lines.append("- Microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()) + ".")
     if "phases" in row:
         phases = ", ".join(f"{key[:-2]} {value * 1e3:.1f} ms" for key, value in row["phases"].items())
         lines.append(f"- Our rank 0, medians: {phases}.")

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How processes find each other, and what they hear when they do not.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,6 +11,7 @@
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/error.h"
+#include "core/context/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -20,7 +20,7 @@ namespace {
 Group group_of(int32_t world, double timeout) {
   static int jobs = 0;
   return {Provider::shm, world, timeout, LivenessSource::best,
-          fmt::format("attach {} {}", getpid(), jobs++)};
+          outrigger::format_text("attach {} {}", getpid(), jobs++)};
 }
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -90,7 +90,8 @@ TEST(Attach, ARankThatIsThereTwiceIsAMismatchForAll) {
       if (i == 2) pause(0.2);
       static_cast<void>(attach(group, i == 2 ? twice : i));
     });
-    expect_all(outcomes, OTR_E_MISMATCH, {fmt::format("rank {} of job", twice), "is there twice"});
+    expect_all(outcomes, OTR_E_MISMATCH,
+               {outrigger::format_text("rank {} of job", twice), "is there twice"});
   }
 }
 
@@ -113,7 +114,7 @@ TEST(Attach, ADeathMeanwhileIsReported) {
       const Outcome& outcome = outcomes[static_cast<size_t>(r)];
       EXPECT_EQ(outcome.status, r == victim ? kKilled : OTR_E_PEER_DEAD) << outcome.text;
       if (r == victim) continue;
-      expect_says(outcome.text, {fmt::format("rank {} of job", victim)});
+      expect_says(outcome.text, {outrigger::format_text("rank {} of job", victim)});
       EXPECT_LT(outcome.ended_at - board().moment, 1.0);
     }
   }
@@ -205,8 +206,8 @@ TEST(Attach, AnotherVersionIsAMismatchThatNamesBoth) {
     pause(0.3);
   });
   EXPECT_EQ(outcomes[0].status, OTR_E_MISMATCH);
-  expect_says(outcomes[0].text, {fmt::format("version {}", kLayoutVersion + 7),
-                                 fmt::format("rank 0 has {}", kLayoutVersion)});
+  expect_says(outcomes[0].text, {outrigger::format_text("version {}", kLayoutVersion + 7),
+                                 outrigger::format_text("rank 0 has {}", kLayoutVersion)});
 }
 
 // Something else listens where rank 0 should.

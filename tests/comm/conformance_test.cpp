@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every provider must do when nothing goes wrong.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "core/context/error.h"
+#include "core/context/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -63,7 +63,7 @@ TEST_P(Conformance, BarrierHoldsEveryone) {
       came++;
       c.barrier("hold");
       require(came >= i * c.size(),
-              fmt::format("left barrier {} after {} arrivals", i, came.load()));
+              outrigger::format_text("left barrier {} after {} arrivals", i, came.load()));
       c.barrier("go on");
       require(came <= (i + 1) * c.size(), "overtaken");
     }
@@ -77,7 +77,7 @@ TEST_P(Conformance, BroadcastsFromEveryRoot) {
       for (int32_t root = 0; root < c.size(); root++) {
         auto data = filled(c.rank(), n, ++salt);
         c.broadcast(data, root, "weights");
-        require(data == filled(root, n, salt), fmt::format("{} bytes from {}", n, root));
+        require(data == filled(root, n, salt), outrigger::format_text("{} bytes from {}", n, root));
       }
     }
   });
@@ -93,7 +93,7 @@ TEST_P(Conformance, GathersInRankOrder) {
         const auto expected = filled(r, n, n);
         require(
             n == 0 || std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
-            fmt::format("{} bytes of rank {}", n, r));
+            outrigger::format_text("{} bytes of rank {}", n, r));
       }
     }
   });
@@ -150,7 +150,8 @@ TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
             const auto writer = kind == WindowKind::per_rank ? r : static_cast<int32_t>(i % world);
             wrong += window->block(r)[i] != pattern(writer, i, n);
           }
-          require(wrong == 0, fmt::format("{} of {} bytes in block {} are wrong", wrong, n, r));
+          require(wrong == 0,
+                  outrigger::format_text("{} of {} bytes in block {} are wrong", wrong, n, r));
         }
         c.barrier("read");
       }
@@ -200,8 +201,9 @@ TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
               size_t wrong = 0;
               for (size_t i = 0; i < kSlice; i++)
                 wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
-              require(wrong == 0, fmt::format("round {}: {} values of rank {}'s slice are wrong",
-                                              round, wrong, r));
+              require(wrong == 0,
+                      outrigger::format_text("round {}: {} values of rank {}'s slice are wrong",
+                                             round, wrong, r));
             }
           },
           "gradients");
@@ -232,7 +234,7 @@ TEST_P(Conformance, GathersWindowSlices) {
           const auto expected = filled(r, slice, round);
           require(std::equal(expected.begin(), expected.end(),
                              mine + offset + static_cast<size_t>(r) * slice),
-                  fmt::format("slice {} of {} bytes in round {}", r, slice, round));
+                  outrigger::format_text("slice {} of {} bytes in round {}", r, slice, round));
         }
       }
     }

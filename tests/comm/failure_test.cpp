@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every provider must do when a rank goes its own way: all ranks get the same error, and it
 // names the culprit.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "core/context/error.h"
+#include "core/context/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -211,8 +211,8 @@ TEST_P(Failure, TimeoutNamesTheSilentRankAndWhatItDidLast) {
       c.barrier("alone");
     } catch (const Error&) {
       if (c.rank() != 1) {
-        require(now() - start > 0.9, fmt::format("gave up after {} s", now() - start));
-        require(now() - start < 1.35, fmt::format("gave up after {} s", now() - start));
+        require(now() - start > 0.9, outrigger::format_text("gave up after {} s", now() - start));
+        require(now() - start < 1.35, outrigger::format_text("gave up after {} s", now() - start));
       }
       throw;
     }

@@ -2,7 +2,6 @@
 #include "tests/comm/group.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -15,6 +14,7 @@
 #include "core/comm/custom.h"
 #include "core/comm/wait.h"
 #include "core/context/error.h"
+#include "core/context/text.h"
 
 namespace outrigger::comm::test {
 namespace {
@@ -58,7 +58,8 @@ Child start(const std::function<void()>& body) {
   if (pid == 0) {
     close(ends[0]);
     const Outcome outcome = outcome_of(body);
-    const auto words = fmt::format("{} {} {}", outcome.status, outcome.ended_at, outcome.text);
+    const auto words =
+        outrigger::format_text("{} {} {}", outcome.status, outcome.ended_at, outcome.text);
     const ssize_t written = write(ends[1], words.data(), words.size());
     _exit(written == static_cast<ssize_t>(words.size()) ? 0 : 1);
   }
@@ -121,8 +122,8 @@ void require(bool holds, const std::string& what) {
 
 std::string name_of(const Group& group) {
   constexpr std::array kNames{"self", "threads", "shm", "custom", "custom_gather_only"};
-  return fmt::format("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
-                     group.liveness == LivenessSource::locks ? "locks" : "");
+  return outrigger::format_text("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
+                                group.liveness == LivenessSource::locks ? "locks" : "");
 }
 
 void PrintTo(const Group& group, std::ostream* out) { *out << name_of(group); }
@@ -211,7 +212,7 @@ std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provid
 std::vector<Outcome> run(const Group& given, const Body& body) {
   Group group = given;
   static int groups = 0;
-  if (group.job.empty()) group.job = fmt::format("test {} {}", getpid(), groups++);
+  if (group.job.empty()) group.job = outrigger::format_text("test {} {}", getpid(), groups++);
   board().moment = 0;
   for (auto& number : board().numbers) number = 0;
 

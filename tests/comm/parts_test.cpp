@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator's parts alone: shared layouts, the failure board, windows' layout, spinning.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "core/comm/member.h"
 #include "core/comm/wait.h"
 #include "core/context/error.h"
+#include "core/context/text.h"
 #include "core/topology/memory.h"
 #include "tests/comm/group.h"
 
@@ -157,7 +157,7 @@ TEST(WindowLayout, PartsCoverEachBlockOnce) {
     for (const size_t bytes :
          {size_t{0}, size_t{1}, page_size() - 1, page_size() + 1, kHugePage - 1, kHugePage,
           3 * kHugePage + 5, 40 * kHugePage + 12345}) {
-      SCOPED_TRACE(fmt::format("{} ranks, {} bytes", world, bytes));
+      SCOPED_TRACE(outrigger::format_text("{} ranks, {} bytes", world, bytes));
       const auto common = WindowLayout::make(WindowKind::common, world, bytes);
       size_t at = 0;
       for (int32_t r = 0; r < world; r++) {

@@ -3,7 +3,6 @@
 // started.
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,6 +18,7 @@
 
 #include "core/comm/region.h"
 #include "core/context/error.h"
+#include "core/context/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -177,11 +177,12 @@ TEST_P(ShmDeath, IsReportedByAllSurvivorsWithinASecond) {
     EXPECT_EQ(outcome.status, OTR_E_PEER_DEAD) << "rank " << r << ": " << outcome.text;
     if (text.empty()) text = outcome.text;
     EXPECT_EQ(outcome.text, text);
-    expect_says(outcome.text,
-                {fmt::format("rank {} (process ", death.victim), " ended while ", "operation "});
+    expect_says(outcome.text, {outrigger::format_text("rank {} (process ", death.victim),
+                               " ended while ", "operation "});
     const double took = outcome.ended_at - board().moment;
     EXPECT_LT(took, 1.0) << "rank " << r;
-    RecordProperty(fmt::format("rank{}_ms", r), fmt::format("{:.0f}", took * 1000));
+    RecordProperty(outrigger::format_text("rank{}_ms", r),
+                   outrigger::format_text("{:.0f}", took * 1000));
     if (std::getenv("OTR_TEST_TIMES") != nullptr) {
       std::printf("%s: rank %d knew after %.1f ms\n", death.where, r, took * 1000);
     }
@@ -225,7 +226,7 @@ TEST(ShmFault, ManyDeathsAtRandomMoments) {
     });
     const Outcome& survivor = outcomes[static_cast<size_t>(1 - i % 2)];
     EXPECT_EQ(survivor.status, OTR_E_PEER_DEAD) << survivor.text;
-    expect_says(survivor.text, {fmt::format("rank {} ", i % 2)});
+    expect_says(survivor.text, {outrigger::format_text("rank {} ", i % 2)});
     EXPECT_LT(survivor.ended_at - board().moment, 1.0);
   }
 }
@@ -246,7 +247,7 @@ TEST(ShmFault, AStoppedRankIsATimeoutThatNamesIt) {
     } catch (const Error&) {
       if (c.rank() == 0) kill(static_cast<pid_t>(board().numbers[2].load()), SIGCONT);
       const double took = now() - start;
-      require(took > 0.95 && took < 1.5, fmt::format("gave up after {} s", took));
+      require(took > 0.95 && took < 1.5, outrigger::format_text("gave up after {} s", took));
       throw;
     }
   });
@@ -393,7 +394,7 @@ TEST(ShmFault, LeavesNothingBehind) {
 
 TEST(ShmFault, DescriptorsAreNotInheritedByPrograms) {
   const Group group{Provider::shm, 2, 30, LivenessSource::best,
-                    fmt::format("cloexec {}", getpid())};
+                    outrigger::format_text("cloexec {}", getpid())};
   const auto outcomes = run_processes(2, [&](int32_t rank) {
     const auto open_fds = [] {
       std::set<int> fds;
@@ -409,7 +410,7 @@ TEST(ShmFault, DescriptorsAreNotInheritedByPrograms) {
       if (before.contains(fd)) continue;
       ours++;
       require((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0,
-              fmt::format("descriptor {} would be inherited", fd));
+              outrigger::format_text("descriptor {} would be inherited", fd));
     }
     require(ours > 0, "there are descriptors to look at");
     comm->barrier("end");
@@ -443,7 +444,7 @@ TEST(ShmFault, AForkedChildIsRefusedAndDisturbsNobody) {
     int status = 0;
     waitpid(child, &status, 0);
     require(WIFEXITED(status) && WEXITSTATUS(status) == 3,
-            fmt::format("child ended with {:x}", status));
+            outrigger::format_text("child ended with {:x}", status));
     c.barrier("after");
   });
 }

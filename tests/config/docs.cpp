@@ -7,6 +7,7 @@
 
 #include "core/config/keys.h"
 #include "core/config/legality.h"
+#include "core/context/text.h"
 
 namespace outrigger::config {
 namespace {
@@ -53,8 +54,9 @@ std::string status_text(const Key& key) {
 std::string values_text(const Key& key) {
   if (key.type == Type::section || !key.alias_of.empty()) return "";
   if (key.type == Type::choice && !key.later.empty() && !key.choices.empty()) {
-    return fmt::format("{}; not built yet: {}", fmt::join(split_choices(key.choices), ", "),
-                       fmt::join(split_choices(key.later), ", "));
+    return outrigger::format_text("{}; not built yet: {}",
+                                  fmt::join(split_choices(key.choices), ", "),
+                                  fmt::join(split_choices(key.later), ", "));
   }
   return legal_values(key);
 }
@@ -63,10 +65,11 @@ std::string row(const Key& key) {
   const bool section = key.type == Type::section;
   std::string meaning(key.meaning);
   if (!key.note.empty()) meaning.append("; ").append(key.note);
-  return fmt::format("| {}`{}`{} | {} | {} | {} | {} |\n", section ? "**" : "", key.path,
-                     section ? "**" : "", cell(values_text(key)),
-                     section || !key.alias_of.empty() ? "" : fmt::format("`{}`", key.fallback),
-                     section && key.alias_of.empty() ? "" : status_text(key), cell(meaning));
+  return outrigger::format_text(
+      "| {}`{}`{} | {} | {} | {} | {} |\n", section ? "**" : "", key.path, section ? "**" : "",
+      cell(values_text(key)),
+      section || !key.alias_of.empty() ? "" : outrigger::format_text("`{}`", key.fallback),
+      section && key.alias_of.empty() ? "" : status_text(key), cell(meaning));
 }
 
 std::string verdict_text(const Combination& combination, EngineKind engine) {
@@ -75,9 +78,9 @@ std::string verdict_text(const Combination& combination, EngineKind engine) {
     case Verdict::legal:
       return "yes";
     case Verdict::illegal:
-      return fmt::format("error: {}", rule.name);
+      return outrigger::format_text("error: {}", rule.name);
     case Verdict::not_built:
-      return fmt::format("not built yet: {}", rule.name);
+      return outrigger::format_text("not built yet: {}", rule.name);
   }
   return {};
 }
@@ -97,11 +100,11 @@ std::string matrix(EngineKind engine) {
         c.fp16 = mode == "fp16";
         (c.fp16 ? c.fp16_master : c.bf16_master) = master;
         (c.fp16 ? c.fp16_states : c.bf16_states) = states;
-        text += fmt::format("| {} | {} | {} | {} |", mode, stage, master ? "yes" : "no",
-                            states ? "yes" : "no");
+        text += outrigger::format_text("| {} | {} | {} | {} |", mode, stage, master ? "yes" : "no",
+                                       states ? "yes" : "no");
         for (const Device device : {Device::none, Device::cpu, Device::nvme}) {
           c.offload_optimizer = device;
-          text += fmt::format(" {} |", verdict_text(c, engine));
+          text += outrigger::format_text(" {} |", verdict_text(c, engine));
         }
         text += "\n";
       }
@@ -140,7 +143,7 @@ std::string key_tables() {
   const Part* next = std::begin(kParts);
   for (const Key& key : keys()) {
     if (next != std::end(kParts) && key.path == next->first) {
-      text += fmt::format(
+      text += outrigger::format_text(
           "\n### {}\n\n| key | legal values | default | status | meaning "
           "|\n|---|---|---|---|---|\n",
           next->title);
@@ -156,8 +159,8 @@ std::string with_key_tables(std::string_view page) {
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) {
     throw std::runtime_error("configuration.md lacks the marker lines of the key tables");
   }
-  return fmt::format("{}{}{}", page.substr(0, begin + kBegin.size()), key_tables(),
-                     page.substr(end));
+  return outrigger::format_text("{}{}{}", page.substr(0, begin + kBegin.size()), key_tables(),
+                                page.substr(end));
 }
 
 std::string legality_page() {
@@ -167,8 +170,8 @@ std::string legality_page() {
     const std::string_view verdict = rule.verdict == Verdict::legal     ? "legal"
                                      : rule.verdict == Verdict::illegal ? "error"
                                                                         : "not built yet";
-    text += fmt::format("| {} | {} | {} | {} |\n", rule.name, verdict, cell(rule.reason),
-                        cell(rule.ways_out));
+    text += outrigger::format_text("| {} | {} | {} | {} |\n", rule.name, verdict, cell(rule.reason),
+                                   cell(rule.ways_out));
   }
   text += "\n## On a CPU engine\n\n" + matrix(EngineKind::cpu);
   text +=

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/config/keys.h"
+#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {
@@ -84,15 +85,17 @@ TEST(Engine, ReadsEveryField) {
 
 TEST(Engine, OrderFollowsTheStage) {
   for (int stage = 0; stage <= 3; ++stage) {
-    const std::string text = fmt::format("{{\"zero_optimization\": {{\"stage\": {}}}}}", stage);
+    const std::string text =
+        outrigger::format_text("{{\"zero_optimization\": {{\"stage\": {}}}}}", stage);
     EXPECT_EQ(parse_engine(text, 2).order, stage < 2 ? Order::boundary : Order::micro_step);
   }
 }
 
 TEST(Engine, BucketsAreWholeLeaves) {
   const auto elements = [](std::string_view size) {
-    return parse_engine(
-               fmt::format("{{\"zero_optimization\": {{\"reduce_bucket_size\": {}}}}}", size), 1)
+    return parse_engine(outrigger::format_text(
+                            "{{\"zero_optimization\": {{\"reduce_bucket_size\": {}}}}}", size),
+                        1)
         .bucket_elements;
   };
   EXPECT_EQ(elements("0"), 256);
@@ -142,7 +145,7 @@ TEST(Engine, BatchIsDerivedOrRefused) {
 TEST(Engine, StatesFollowDeepSpeedAndOwnKeys) {
   const auto optimizer = [](std::string_view bf16, std::string_view states, int stage = 1) {
     return parse_engine(
-               fmt::format(
+               outrigger::format_text(
                    "{{\"zero_optimization\": {{\"stage\": {}}}, \"bf16\": {}, \"outrigger\": "
                    "{{\"states\": {}}}}}",
                    stage, bf16, states),
@@ -184,7 +187,7 @@ TEST(Engine, StatesFollowDeepSpeedAndOwnKeys) {
 TEST(Engine, WarnsWhereNearestHarms) {
   const auto warnings = [](std::string_view params, std::string_view states) {
     return parse_engine(
-               fmt::format(
+               outrigger::format_text(
                    "{{\"zero_optimization\": {{\"stage\": 1}}, \"bf16\": {{\"enabled\": true, "
                    "\"bf16_master_weights_and_grads\": true, \"bf16_optimizer_states\": true}}, "
                    "\"optimizer\": {{\"params\": {}}}, \"outrigger\": {{\"states\": {}}}}}",
@@ -269,10 +272,10 @@ TEST(Engine, EffectiveConfigurationHoldsEveryKeyWithItsOrigin) {
 // Only where no moment is float32 does the derived value say so: given, false would contradict one.
 TEST(Engine, DerivesFp32OptimizerStatesAsItIsChecked) {
   const auto derived = [](const char* second) {
-    const std::string text =
-        fmt::format(R"({{"outrigger": {{"states": {{"exp_avg": {{"format": "bfloat16"}},)"
-                    R"("exp_avg_sq": {{"format": "{}"}}}}}}}})",
-                    second);
+    const std::string text = outrigger::format_text(
+        R"({{"outrigger": {{"states": {{"exp_avg": {{"format": "bfloat16"}},)"
+        R"("exp_avg_sq": {{"format": "{}"}}}}}}}})",
+        second);
     const auto tree = nlohmann::json::parse(parse_engine(text, 1).effective_json);
     return tree.at(nlohmann::json::json_pointer("/optimizer/params/fp32_optimizer_states/value"))
         .get<bool>();

@@ -6,6 +6,7 @@
 
 #include "core/config/canonical.h"
 #include "core/context/nearest.h"
+#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {
@@ -47,11 +48,11 @@ TEST(Keys, EveryDefaultWrittenOutIsAcceptedAlone) {
     std::string text, closing;
     std::string_view path = key.path;
     for (size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
-      text += fmt::format("{{\"{}\": ", path.substr(0, dot));
+      text += outrigger::format_text("{{\"{}\": ", path.substr(0, dot));
       closing += "}";
       path.remove_prefix(dot + 1);
     }
-    text += fmt::format("{{\"{}\": {}}}{}", path, key.fallback, closing);
+    text += outrigger::format_text("{{\"{}\": {}}}{}", path, key.fallback, closing);
     EXPECT_EQ(engine_fault(text).text, "") << text;
   }
 }
@@ -81,7 +82,7 @@ TEST(Keys, EveryKeyRefusesOtherTypes) {
       refused("18446744073709551616");
     }
     if (key.type == Type::integer || key.type == Type::number)
-      refused(fmt::format("{}", key.low - 1));
+      refused(outrigger::format_text("{}", key.low - 1));
     if (key.type == Type::number) refused("1e300");
   }
 }

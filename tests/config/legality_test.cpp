@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {
@@ -62,7 +63,7 @@ std::string_view word(Device device) {
 }
 
 std::string text_of(const Combination& c) {
-  return fmt::format(
+  return outrigger::format_text(
       R"({{"zero_optimization": {{"stage": {}, "offload_optimizer": {{"device": "{}", "nvme_path": "/x"}},
       "offload_param": {{"device": "{}", "nvme_path": "/x"}}}},
       "bf16": {{"enabled": {}, "bf16_master_weights_and_grads": {}, "bf16_optimizer_states": {}}},
@@ -114,14 +115,14 @@ TEST(Legality, ParserGivesTheVerdictWithReasonAndWaysOut) {
 // The rows of the published table, one by one, as a user would write them.
 TEST(Legality, NamedCells) {
   const auto bf16 = [](int stage, std::string_view rest, std::string_view zero = "") {
-    return fmt::format(
+    return outrigger::format_text(
         "{{\"zero_optimization\": {{\"stage\": {}{}}}, \"bf16\": {{\"enabled\": true{}}}}}", stage,
         zero, rest);
   };
   constexpr std::string_view kM = ", \"bf16_master_weights_and_grads\": true";
   constexpr std::string_view kS = ", \"bf16_optimizer_states\": true";
   constexpr std::string_view kCpu = ", \"offload_optimizer\": {\"device\": \"cpu\"}";
-  const std::string both = fmt::format("{}{}", kM, kS);
+  const std::string both = outrigger::format_text("{}{}", kM, kS);
   expect_fault(
       engine_fault(bf16(0, kM)), OTR_E_CONFIG,
       "line 1, column 96: bf16.bf16_master_weights_and_grads = true (bf16 at stage 0, "
@@ -143,7 +144,7 @@ TEST(Legality, NamedCells) {
     EXPECT_EQ(parse_engine(bf16(stage, both), 2).optimizer.exp_avg.format, Format::bfloat16);
   }
   const auto fp16 = [](int stage, std::string_view key) {
-    return fmt::format(
+    return outrigger::format_text(
         "{{\"zero_optimization\": {{\"stage\": {}}}, \"fp16\": {{\"enabled\": true, \"{}\": "
         "true}}}}",
         stage, key);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {
@@ -9,7 +10,7 @@ namespace {
 
 TEST(Optimizer, MomentsInFloat16AreExcludedWithTheReason) {
   for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
-    expect_fault_with(optimizer_fault(fmt::format(
+    expect_fault_with(optimizer_fault(outrigger::format_text(
                           "{{\"states\": {{\"{}\": {{\"format\": \"float16\"}}}}}}", moment)),
                       OTR_E_CONFIG, {moment, "excluded on purpose", "6e-8", "bfloat16"});
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/comm/communicator.h"
+#include "core/context/text.h"
 #include "core/engine/engine.h"
 #include "core/engine/pass.h"
 
@@ -185,10 +186,10 @@ std::vector<std::string> configs() {
   std::vector<std::string> all;
   for (const char* order : {"boundary", "micro_step"}) {
     for (const int stage : {0, 1, 2, 3}) {
-      all.push_back(
-          fmt::format(R"({{"gradient_clipping": 0.5, "zero_optimization": {{"stage": {}, )"
-                      R"("reduce_bucket_size": 512}}, "outrigger": {{"reduction_order": "{}"}}}})",
-                      stage, order));
+      all.push_back(outrigger::format_text(
+          R"({{"gradient_clipping": 0.5, "zero_optimization": {{"stage": {}, )"
+          R"("reduce_bucket_size": 512}}, "outrigger": {{"reduction_order": "{}"}}}})",
+          stage, order));
     }
   }
   return all;

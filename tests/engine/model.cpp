@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/engine/model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "core/context/text.h"
 #include "kernels/kernels.h"
 #include "tests/engine/precision.h"
 
@@ -101,7 +100,7 @@ std::string config_of(const Case& c) {
           ? R"("states": {"master": {"rounding": "stochastic"}, "exp_avg": {"rounding": "stochastic"},
                "exp_avg_sq": {"rounding": "stochastic"}},)"
           : "";
-  return fmt::format(
+  return outrigger::format_text(
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
@@ -113,7 +112,7 @@ std::string config_of(const Case& c) {
 }
 
 std::string text_of(const Case& c) {
-  return fmt::format(
+  return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
       "{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
@@ -396,9 +395,9 @@ Bytes Trained::bytes() const {
 
 std::string first_difference(const Bytes& got, const Bytes& expected) {
   if (got.size() != expected.size())
-    return fmt::format("{} bytes instead of {}", got.size(), expected.size());
+    return outrigger::format_text("{} bytes instead of {}", got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    if (got[i] != expected[i]) return fmt::format("byte {} of {}", i, got.size());
+    if (got[i] != expected[i]) return outrigger::format_text("byte {} of {}", i, got.size());
   }
   return "";
 }

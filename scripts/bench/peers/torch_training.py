@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole training step of a GPT under PyTorch: by Outrigger's adapter, by DeepSpeed, or by DistributedDataParallel with
-PyTorch's fused AdamW. The model, the data and autograd are the same.
+"""A whole training step of a GPT under PyTorch: by Outrigger's adapter, by DeepSpeed, by DistributedDataParallel with
+PyTorch's fused AdamW, or by that alone. The model, the data and autograd are the same.
 
-torch_training.py SIDE RANK WORLD PORT CONFIG_FILE LAYERS WIDTH BATCH CONTEXT     SIDE: outrigger, deepspeed, ddp
+torch_training.py SIDE RANK WORLD PORT CONFIG_FILE LAYERS WIDTH BATCH CONTEXT     SIDE: outrigger, deepspeed, ddp, plain
 """
 
 import json
@@ -65,14 +65,16 @@ class Training(worker.Worker):
                           LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 
     def setup(self):
-        torch.set_num_threads(1)
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         torch.manual_seed(1)
         model = GPT(*self.sizes, self.context)
         facts = {"torch": torch.__version__, "parameters": sum(each.numel() for each in model.parameters()),
                  "tensors": len(list(model.parameters()))}
-        if self.side == "ddp":
-            torch.distributed.init_process_group("gloo")
-            self.model = nn.parallel.DistributedDataParallel(model)
+        if self.side in ("ddp", "plain"):
+            self.model = model
+            if self.side == "ddp":
+                torch.distributed.init_process_group("gloo")
+                self.model = nn.parallel.DistributedDataParallel(model)
             options = self.config["optimizer"]["params"]
             self.optimizer = torch.optim.AdamW(model.parameters(), fused=True, **options)
             return facts
@@ -94,12 +96,13 @@ class Training(worker.Worker):
         return (start + 7 * torch.arange(self.context)) % VOCABULARY
 
     def prepare(self):
-        torch.distributed.barrier()
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
 
     def work(self):
         ids = self.ids()
-        if self.side == "ddp":
-            with torch.autocast("cpu", torch.bfloat16):
+        if self.side in ("ddp", "plain"):
+            with torch.autocast("cpu", torch.bfloat16, enabled="torch_autocast" in self.config):
                 loss = self.model(ids)
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config["gradient_clipping"])

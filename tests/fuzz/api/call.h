@@ -2,13 +2,12 @@
 // One call of the library: written down, made, and held against what the header says of every call.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "core/context/text.h"
 #include "outrigger.h"
 #include "tests/fuzz/api/bytes.h"
 #include "tests/fuzz/api/trace.h"
@@ -50,7 +49,8 @@ template <typename T>
 void require_cleared(const char*, const T&) {}
 template <typename T>
 void require_cleared(const char* call, const Out<T>& out) {
-  if (!out.cleared()) broken(fmt::format("{} failed and left something in an output", call));
+  if (!out.cleared())
+    broken(outrigger::format_text("{} failed and left something in an output", call));
 }
 
 std::string text_of(const otr_tensor* tensor);
@@ -58,15 +58,16 @@ std::string text_of(const char* text);
 template <typename T>
 std::string text_of(const T& value) {
   if constexpr (std::is_enum_v<T>) {
-    return fmt::format("{}", static_cast<int>(value));
+    return outrigger::format_text("{}", static_cast<int>(value));
   } else if constexpr (std::is_arithmetic_v<T>) {
-    return fmt::format("{}", value);
+    return outrigger::format_text("{}", value);
   } else if constexpr (std::is_null_pointer_v<T>) {
     return "NULL";
   } else if constexpr (std::is_function_v<std::remove_pointer_t<T>>) {
     return value == nullptr ? "NULL" : "function";
   } else {
-    return value == nullptr ? "NULL" : fmt::format("{}", static_cast<const void*>(value));
+    return value == nullptr ? "NULL"
+                            : outrigger::format_text("{}", static_cast<const void*>(value));
   }
 }
 template <typename T>
@@ -104,11 +105,12 @@ int32_t call(Trace& trace, const char* name, Function* function, Arguments&&... 
 template <typename Handle>
 void give_back(Trace& trace, const char* name, void (*destroy)(Handle*), Handle*& handle) {
   const std::string before = otr_last_error_message();
-  const size_t at = trace.begin(fmt::format("{}({})", name, text_of(handle)));
+  const size_t at = trace.begin(outrigger::format_text("{}({})", name, text_of(handle)));
   if (handle != nullptr) ++trace.changes;
   destroy(std::exchange(handle, nullptr));
   trace.end(at, "done");
-  if (before != otr_last_error_message()) broken(fmt::format("{} changed the last error", name));
+  if (before != otr_last_error_message())
+    broken(outrigger::format_text("{} changed the last error", name));
 }
 #define GIVE_BACK(rank, function, handle) give_back((rank).trace, #function, function, handle)
 

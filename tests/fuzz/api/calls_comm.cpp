@@ -2,6 +2,7 @@
 // Communicators and their collectives.
 #include <unistd.h>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -57,7 +58,7 @@ void from_environment(Rank& rank, Bytes& bytes) {
 void create_shm(Rank& rank, Bytes& bytes) {
   CommPlace& place = renewed(rank, bytes);
   Roomy<otr_comm_options> options = draw_options(rank, bytes);
-  const std::string job = fmt::format("otr_api_fuzz {} {}", getpid(), rank.number);
+  const std::string job = outrigger::format_text("otr_api_fuzz {} {}", getpid(), rank.number);
   options.job = bytes.one_in(16) ? nullptr : job.c_str();
   if (bytes.one_in(16)) options.world_size = bytes.one_in(2) ? 2 : -1;
   if (bytes.one_in(16)) options.rank = static_cast<int32_t>(bytes.below(5)) - 1;
@@ -114,7 +115,8 @@ void all_reduce(Rank& rank, Bytes& bytes) {
   CALL(rank, otr_comm_size, comm, &size);
   if (CALL(rank, otr_comm_all_reduce_sum, comm, values.data(), values.size()) != OTR_OK) return;
   for (const double value : values) {
-    if (value != 0.5 * size) broken(fmt::format("the sum of {} halves is {}", size, value));
+    if (value != 0.5 * size)
+      broken(outrigger::format_text("the sum of {} halves is {}", size, value));
   }
 }
 

@@ -2,6 +2,7 @@
 // Plugins, and devices with their memory, speeds and faults.
 #include <cmath>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -31,7 +32,7 @@ void count(Rank& rank, Bytes& bytes) {
   const int32_t type = draw_type(bytes);
   Out<int32_t> out(bytes);
   if (CALL(rank, otr_device_count, context, type, out) == OTR_OK && out.value < 1) {
-    broken(fmt::format("{} devices of type {}", out.value, type));
+    broken(outrigger::format_text("{} devices of type {}", out.value, type));
   }
 }
 

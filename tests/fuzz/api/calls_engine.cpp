@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An engine's life: create, declare, commit, finalize, abort, destroy.
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/configuration.h"
 
@@ -22,7 +23,7 @@ EnginePlace& create_in(Rank& rank, Bytes& bytes) {
 
 // Names are numbered, now and then one that is taken, empty or odd.
 std::string draw_name(Bytes& bytes, const Model& model) {
-  if (!bytes.one_in(16)) return fmt::format("p{}", model.parameters.size());
+  if (!bytes.one_in(16)) return outrigger::format_text("p{}", model.parameters.size());
   constexpr const char* kNames[] = {"p0", "", "a.b\"\n", "\xff\xfe",
                                     "a name of some length, to say so"};
   return bytes.pick(kNames);
@@ -60,7 +61,7 @@ void add_to(Rank& rank, Bytes& bytes, EnginePlace& place) {
   }
   Model& model = *place.model;
   if (id.value != static_cast<int64_t>(model.parameters.size())) {
-    broken(fmt::format("parameter {} got the id {}", model.parameters.size(), id.value));
+    broken(outrigger::format_text("parameter {} got the id {}", model.parameters.size(), id.value));
   }
   int32_t ndim = 0;
   const int64_t* extents = nullptr;
@@ -68,7 +69,7 @@ void add_to(Rank& rank, Bytes& bytes, EnginePlace& place) {
   const Shape stored(extents, extents + ndim);
   const bool given = !no_initial && alias < 0;
   if (given && stored != Shape(initial.tensor.shape, initial.tensor.shape + initial.tensor.ndim)) {
-    broken(fmt::format("the shape of parameter {} is not the one given", id.value));
+    broken(outrigger::format_text("the shape of parameter {} is not the one given", id.value));
   }
   model.parameters.push_back({name, stored});
 }

@@ -2,6 +2,7 @@
 // A short training held against AdamW in float64, whatever else the process does meanwhile.
 #include <cmath>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 
@@ -62,8 +63,8 @@ bool train(Rank& rank, Bytes& bytes, otr_engine* engine, Where where, const Shap
   const auto* weights = static_cast<const float*>(out.tensor.data);
   for (size_t i = 0; i < reference.w.size(); ++i) {
     if (std::abs(static_cast<double>(weights[i]) - reference.w[i]) > kBound) {
-      broken(fmt::format("step {}: weight {} is {}, AdamW makes {}", reference.steps, i, weights[i],
-                         reference.w[i]));
+      broken(outrigger::format_text("step {}: weight {} is {}, AdamW makes {}", reference.steps, i,
+                                    weights[i], reference.w[i]));
     }
   }
   return true;
@@ -73,7 +74,7 @@ void train_and_compare(Rank& rank, Bytes& bytes) {
   otr_comm* comm = rank.comms.pick(bytes).handle;
   const uint32_t stage = bytes.below(4);
   const bool offloads = bytes.one_in(2) && stage > 0, on_device = bytes.one_in(2);
-  const std::string text = fmt::format(
+  const std::string text = outrigger::format_text(
       R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}}, )"
       R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256{}}}}})",
       kLr, kDecay, stage, offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");

@@ -2,6 +2,7 @@
 // Backward passes.
 #include <thread>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 
@@ -63,7 +64,7 @@ void queries(Rank& rank, Bytes& bytes) {
   Out<double> scale(bytes);
   Out<int64_t> index(bytes);
   if (CALL(rank, otr_pass_get_scale, place.handle, scale) == OTR_OK && !(scale.value > 0)) {
-    broken(fmt::format("a pass has the scale {}", scale.value));
+    broken(outrigger::format_text("a pass has the scale {}", scale.value));
   }
   CALL(rank, otr_pass_get_seed_overflow, place.handle, index);
   otr_call_info tag;
@@ -90,7 +91,7 @@ void slot(Rank& rank, Bytes& bytes) {
   const otr_dtype dtype = dtype_named(place.model->compute);
   if (Shape(t.shape, t.shape + t.ndim) != p.shape || t.dtype.bits != dtype.bits ||
       t.dtype.code != dtype.code) {
-    broken(fmt::format("the slot of parameter {} has another form", p.id));
+    broken(outrigger::format_text("the slot of parameter {} has another form", p.id));
   }
   expect_at(place.model->where, t);
   fill(bytes, place.model->where, t, bytes.one_in(32));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine says of itself: counts, names, hyperparameters, configuration, memory, estimate.
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -10,11 +11,12 @@ void counts(Rank& rank, Bytes& bytes) {
   Out<int64_t> parameters(bytes), passes(bytes);
   if (CALL(rank, otr_engine_parameter_count, place.handle, parameters) == OTR_OK &&
       parameters.value != static_cast<int64_t>(place.model->parameters.size())) {
-    broken(fmt::format("{} parameters of {}", parameters.value, place.model->parameters.size()));
+    broken(outrigger::format_text("{} parameters of {}", parameters.value,
+                                  place.model->parameters.size()));
   }
   if (CALL(rank, otr_engine_live_children, place.handle, passes) == OTR_OK &&
       passes.value != place.model->passes) {
-    broken(fmt::format("{} passes alive of {}", passes.value, place.model->passes));
+    broken(outrigger::format_text("{} passes alive of {}", passes.value, place.model->passes));
   }
 }
 
@@ -32,7 +34,7 @@ void names(Rank& rank, Bytes& bytes) {
   Out<int64_t> back;
   if (CALL(rank, otr_engine_parameter_id, place.handle, name.value, back) != OTR_OK ||
       back.value != drawn.id) {
-    broken(fmt::format("parameter {} is not found by its name", drawn.id));
+    broken(outrigger::format_text("parameter {} is not found by its name", drawn.id));
   }
 }
 
@@ -52,7 +54,7 @@ void group_values(Rank& rank, Bytes& bytes) {
   // NULL sets all groups, and may fail for another one than the default that get reads.
   const double expected = set == OTR_OK ? value : before.value;
   if (after.value != expected) {
-    broken(fmt::format("{} is {} after it was to become {}", name, after.value, value));
+    broken(outrigger::format_text("{} is {} after it was to become {}", name, after.value, value));
   }
 }
 
@@ -78,8 +80,8 @@ void memory(Rank& rank, Bytes& bytes) {
   }
   for (size_t i = 0; i < count && i < entries.size(); ++i) {
     if (entries[i].resident_bytes < 0 || entries[i].peak_bytes < entries[i].resident_bytes) {
-      broken(fmt::format("ledger: {} has {} bytes, peak {}", entries[i].purpose,
-                         entries[i].resident_bytes, entries[i].peak_bytes));
+      broken(outrigger::format_text("ledger: {} has {} bytes, peak {}", entries[i].purpose,
+                                    entries[i].resident_bytes, entries[i].peak_bytes));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 
@@ -26,7 +27,7 @@ void expect_sensible(const otr_step_report& r) {
                     r.skipped_steps >= 0 && r.loss_scale > 0 && r.updates >= r.vanished &&
                     r.vanished >= 0;
   if (!good) {
-    broken(fmt::format(
+    broken(outrigger::format_text(
         "a report says outcome {} reason {} rank {} param {} count {} steps {} {} "
         "{} scale {} updates {} {}",
         r.outcome, r.reason, r.nonfinite_rank, r.nonfinite_param, r.nonfinite_count, r.micro_steps,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values read and written, whole and by this rank's range.
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -47,7 +48,7 @@ void write_and_read(Rank& rank, Bytes& bytes) {
   const std::vector<uint8_t> written = get(from, source.tensor), read = get(to, out.tensor);
   // Empty: a device has failed meanwhile.
   if (!written.empty() && !read.empty() && written != read) {
-    broken(fmt::format("parameter {} reads otherwise", p.id));
+    broken(outrigger::format_text("parameter {} reads otherwise", p.id));
   }
 }
 
@@ -61,7 +62,8 @@ void local(Rank& rank, Bytes& bytes, bool writes) {
     count.value = 2;
   } else if (first.value < 0 || count.value < 0 ||
              (count.value > 0 && first.value + count.value > count_of(p.shape))) {
-    broken(fmt::format("local range {} + {} of {}", first.value, count.value, count_of(p.shape)));
+    broken(outrigger::format_text("local range {} + {} of {}", first.value, count.value,
+                                  count_of(p.shape)));
   }
   const Where where = draw_where(bytes, *place.model);
   const Sample tensor =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/api/configuration.h"
-
-#include <fmt/format.h>
+#include "core/context/text.h"
 
 namespace otr_fuzz {
 namespace {
@@ -62,20 +61,21 @@ Configuration draw_configuration(Bytes& bytes) {
   constexpr const char* kClips[] = {"0", "1", "0.001"};
   std::string text = "{";
   text += precision.text;
-  text += fmt::format(R"("optimizer": {{"type": {}}}, )", bytes.pick(kRules));
-  text += fmt::format(R"("gradient_clipping": {}, )", bytes.pick(kClips));
-  text += fmt::format(R"("gradient_accumulation_steps": {}, )", 1 + bytes.below(4) % 3);
+  text += outrigger::format_text(R"("optimizer": {{"type": {}}}, )", bytes.pick(kRules));
+  text += outrigger::format_text(R"("gradient_clipping": {}, )", bytes.pick(kClips));
+  text += outrigger::format_text(R"("gradient_accumulation_steps": {}, )", 1 + bytes.below(4) % 3);
   // Legal from stage 1 on; on a device some precisions need it.
   const uint32_t offload = bytes.below(8);
   const bool offloads = offload < 3 && (stage > 0 || offload == 0);
-  text += fmt::format(R"("zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}}, )",
-                      stage, bytes.pick(kBuckets),
-                      offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
+  text += outrigger::format_text(
+      R"("zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}}, )", stage,
+      bytes.pick(kBuckets), offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
   const uint32_t order = bytes.below(3);
   const char* separator = "";
   text += R"("outrigger": {)";
   if (order != 0) {
-    text += fmt::format(R"("reduction_order": "{}")", order == 1 ? "boundary" : "micro_step");
+    text += outrigger::format_text(R"("reduction_order": "{}")",
+                                   order == 1 ? "boundary" : "micro_step");
     separator = ", ";
   }
   constexpr uint32_t kChoices = 1 << std::size(kOwn);

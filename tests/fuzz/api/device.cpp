@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/call.h"
 
 namespace otr_fuzz {
@@ -20,7 +21,8 @@ const otr_device_plugin* simulated_table() {
         std::string(folder == nullptr ? "." : folder) + "/liboutrigger_simulated.so";
     void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (object == nullptr) {
-      broken(fmt::format("OTR_PLUGIN_PATH is not the simulated device's folder: {}", dlerror()));
+      broken(outrigger::format_text("OTR_PLUGIN_PATH is not the simulated device's folder: {}",
+                                    dlerror()));
     }
     return reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL))();
   }();
@@ -29,7 +31,7 @@ const otr_device_plugin* simulated_table() {
 
 // A call that this host makes for itself.
 void expect_ok(const char* call, int32_t status) {
-  if (status != OTR_OK) broken(fmt::format("{}: {}", call, otr_last_error_message()));
+  if (status != OTR_OK) broken(outrigger::format_text("{}: {}", call, otr_last_error_message()));
 }
 
 // Null where the tensor is on the CPU.
@@ -58,7 +60,7 @@ Device::Device(int32_t id) : id_(id), table_(simulated_table()) {
   expect_ok("otr_context_create", otr_context_create(nullptr, &context_));
   expect_ok("otr_context_load_plugin", otr_context_load_plugin(context_, "simulated"));
   if (table_->open(id, &opened_) != OTR_OK || table_->stream_create(opened_, &stream_) != OTR_OK) {
-    broken(fmt::format("device {}: {}", id, table_->last_error()));
+    broken(outrigger::format_text("device {}: {}", id, table_->last_error()));
   }
 }
 
@@ -98,7 +100,8 @@ void Device::expect_empty() const {
   uint64_t free_bytes = 0, total = 0;
   static_cast<void>(table_->memory_info(opened_, &free_bytes, &total));
   if (free_bytes != total) {
-    broken(fmt::format("{} of {} bytes of device {} are free at the end", free_bytes, total, id_));
+    broken(outrigger::format_text("{} of {} bytes of device {} are free at the end", free_bytes,
+                                  total, id_));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <thread>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/state.h"
 
@@ -65,8 +66,8 @@ void run_record(Rank& rank, const Head& head, std::span<const uint8_t> record) {
   if (before.empty() || rank.trace.changes != changes) return;
   const std::string after = seen(rank);
   if (!after.empty() && after != before) {
-    broken(fmt::format("\"{}\" failed and changed the state from\n{}to\n{}", call.name, before,
-                       after));
+    broken(outrigger::format_text("\"{}\" failed and changed the state from\n{}to\n{}", call.name,
+                                  before, after));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 
+#include "core/context/text.h"
+
 namespace otr_fuzz {
 namespace {
 
@@ -50,7 +52,8 @@ bool draw_fields(Bytes& bytes, Roomy<otr_call_info>& info) {
 }  // namespace
 
 Rank::~Rank() {
-  if (channels != 0) broken(fmt::format("{} channels were not given back", channels.load()));
+  if (channels != 0)
+    broken(outrigger::format_text("{} channels were not given back", channels.load()));
 }
 
 void Rank::drop(ContextPlace& place) { GIVE_BACK(*this, otr_context_destroy, place.handle); }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <thread>
 
+#include "core/context/text.h"
+
 namespace otr_fuzz {
 namespace {
 
@@ -19,8 +21,8 @@ std::string seen_of(Rank& rank, const EnginePlace& place) {
   CALL(rank, otr_engine_get_loss_scale, place.handle, scale);
   CALL(rank, otr_engine_get_group_value, place.handle, nullptr, "lr", lr);
   std::string line =
-      fmt::format("{} parameters, {} passes, boundary {}, scale {}, lr {}", parameters.value,
-                  passes.value, boundary.value, scale.value, lr.value);
+      outrigger::format_text("{} parameters, {} passes, boundary {}, scale {}, lr {}",
+                             parameters.value, passes.value, boundary.value, scale.value, lr.value);
   if (CALL(rank, otr_engine_local_range, place.handle, 0, first, count) == OTR_OK) {
     std::vector<float> values(static_cast<size_t>(count.value));
     otr_tensor out;
@@ -29,7 +31,7 @@ std::string seen_of(Rank& rank, const EnginePlace& place) {
     // On a device that another rank or call has made fail.
     if (status == OTR_E_DEVICE_FAULT || status == OTR_E_OUT_OF_MEMORY) return "";
     if (status == OTR_OK) {
-      for (const float value : values) line += fmt::format(" {}", value);
+      for (const float value : values) line += outrigger::format_text(" {}", value);
     }
   }
   return line + "\n";
@@ -74,11 +76,11 @@ void expect_back_to(const Holdings& before) {
       return;
     }
     if (attempt == 1000) {
-      broken(
-          fmt::format("after the last destroy {} descriptors, {} threads, {} shared mappings; "
-                      "before the first call {}, {}, {}",
-                      now.descriptors, now.threads, now.mappings, before.descriptors,
-                      before.threads, before.mappings));
+      broken(outrigger::format_text(
+          "after the last destroy {} descriptors, {} threads, {} shared mappings; "
+          "before the first call {}, {}, {}",
+          now.descriptors, now.threads, now.mappings, before.descriptors, before.threads,
+          before.mappings));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/api/tensors.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string_view>
 
+#include "core/context/text.h"
 #include "tests/fuzz/api/trace.h"
 
 namespace otr_fuzz {
@@ -193,8 +192,8 @@ Sample draw_doubtful(Bytes& bytes, Where where, const Shape& shape, Use use) {
 void expect_at(Where where, const otr_tensor& t) {
   const otr_device due = where == nullptr ? otr_device{OTR_DEVICE_CPU, 0} : where->id();
   if (t.device.device_type != due.device_type || t.device.device_id != due.device_id) {
-    broken(fmt::format("the library gave a tensor on device {} of type {}", t.device.device_id,
-                       t.device.device_type));
+    broken(outrigger::format_text("the library gave a tensor on device {} of type {}",
+                                  t.device.device_id, t.device.device_type));
   }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // otr_fuzz_dictionary FILE: writes the words of the configuration in libFuzzer's form.
-#include <fmt/format.h>
 
 #include <fstream>
 #include <iostream>
 
+#include "core/context/text.h"
 #include "tests/fuzz/config/mutate.h"
 
 int main(int argc, char** argv) {
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     for (const char c : word) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < 0x20 || byte > 0x7e || c == '"' || c == '\\') {
-        file << fmt::format("\\x{:02X}", byte);
+        file << outrigger::format_text("\\x{:02X}", byte);
       } else {
         file << c;
       }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/config/mutate.h"
 
-#include <fmt/format.h>
-
 #include <set>
 
 #include "core/config/document.h"
 #include "core/config/keys.h"
+#include "core/context/text.h"
 
 namespace otr_fuzz {
 namespace {
@@ -148,7 +147,7 @@ const std::vector<std::string>& words() {
       const size_t dot = key.path.rfind('.');
       const std::string_view leaf =
           dot == std::string_view::npos ? key.path : key.path.substr(dot + 1);
-      found.insert(fmt::format("\"{}\": ", leaf));
+      found.insert(outrigger::format_text("\"{}\": ", leaf));
       found.insert(std::string(key.fallback));
       for (const std::string_view list : {key.choices, key.later}) {
         for (const std::string& word : split_choices(list)) found.insert('"' + word + '"');

@@ -37,7 +37,7 @@ Answer ask(const std::function<std::string()>& read) {
 std::string fault_of(const Answer& answer) {
   if (answer.status == OTR_OK) return {};
   if (answer.status != OTR_E_CONFIG && answer.status != OTR_E_UNSUPPORTED) {
-    return fmt::format("status {}: {}", answer.status, answer.text);
+    return outrigger::format_text("status {}: {}", answer.status, answer.text);
   }
   if (answer.text.empty()) return "an error without a text";
   if (answer.text.size() > kLongestMessage) return "a message that is too long: " + answer.text;
@@ -71,10 +71,10 @@ std::string fixed_point(const std::string& effective, int32_t world) {
   const Json first = Json::parse(effective);
   const std::string text = plain(first, false).dump();
   const Answer again = ask([&] { return parse_engine(text, world).effective_json; });
-  if (again.status != OTR_OK) return fmt::format("{} is refused: {}", text, again.text);
+  if (again.status != OTR_OK) return outrigger::format_text("{} is refused: {}", text, again.text);
   const Json second = Json::parse(again.result);
   if (plain(first, true) == plain(second, true)) return {};
-  return fmt::format("{} became {}", effective, again.result);
+  return outrigger::format_text("{} became {}", effective, again.result);
 }
 
 }  // namespace
@@ -85,12 +85,12 @@ Verdict check_configuration(std::string_view text) try {
   const auto read_engine = [&] {
     const EngineConfig config = parse_engine(text, world);
     effective = config.effective_json;
-    return fmt::format("{} {}", effective, fmt::join(config.warnings, "\n"));
+    return outrigger::format_text("{} {}", effective, fmt::join(config.warnings, "\n"));
   };
   const auto read_optimizer = [&] {
     const OptimizerConfig o = parse_optimizer(text);
-    return fmt::format("{} {} {} {} {} {}", o.type, o.lr, o.beta1, o.beta2, o.seed,
-                       fmt::join(o.warnings, "\n"));
+    return outrigger::format_text("{} {} {} {} {} {}", o.type, o.lr, o.beta1, o.beta2, o.seed,
+                                  fmt::join(o.warnings, "\n"));
   };
   Verdict verdict;
   for (const std::function<std::string()>& read :
@@ -104,7 +104,7 @@ Verdict check_configuration(std::string_view text) try {
   if (verdict.accepted) verdict.broken = fixed_point(effective, world);
   return verdict;
 } catch (const std::exception& error) {
-  return {false, fmt::format("an exception that is no Error: {}", error.what())};
+  return {false, outrigger::format_text("an exception that is no Error: {}", error.what())};
 }
 
 }  // namespace otr_fuzz

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration fuzzer's short form: the examples, and changes from a fixed seed.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/context/text.h"
 #include "tests/fuzz/config/mutate.h"
 #include "tests/fuzz/config/properties.h"
 
@@ -70,7 +70,7 @@ TEST(ConfigFuzz, AMegabyteOfGarbageIsAnsweredAtOnce) {
   expect_proper(pieces, "pieces");
   // Many keys of one object, the worst case of the search for duplicates.
   std::string keys = "{\"0\": 0";
-  for (int i = 1; i < 9000; ++i) keys += fmt::format(",\"{}\": 0", i);
+  for (int i = 1; i < 9000; ++i) keys += outrigger::format_text(",\"{}\": 0", i);
   expect_proper(keys + "}", "keys");
 }
 
