@@ -17,8 +17,8 @@ LAYERS = [
     ["kernels"],
 ]
 PUBLIC = "c_api/include"
-# What core and c_api may include from any layer: the one exception type, and the contract.
-EVERYWHERE_IN_CORE = {"core/context/error.h"}
+# What core and c_api may include from any layer: the one exception type and what its text is made with.
+EVERYWHERE_IN_CORE = {"core/context/error.h", "core/context/text.h"}
 # Programs and bindings see what every user sees: the contract and their own folder.
 USERS = ["bindings", "rust", "julia", "c_api/examples", "c_api/tools"]
 # A plugin is a program of its own behind a table; its kernels may be the library's.
