@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the ranks of a launcher: every stage, precision, accumulation and clipping against DistributedDataParallel.
+"""On the ranks of a launcher: every stage, precision, accumulation, clipping, kind of checkpointing and offload against
+DistributedDataParallel.
 
     outrigger run -n 2 -- python ranks.py
 """
@@ -28,12 +29,17 @@ def data(step, rank, micro, dtype):
 
 
 class Checkpointed(torch.nn.Module):
-    def __init__(self, inner):
+    """reentrant: None computes as the inner model does."""
+
+    def __init__(self, inner, reentrant):
         super().__init__()
-        self.inner = inner
+        self.inner, self.reentrant = inner, reentrant
 
     def forward(self, x):
-        return checkpoint(self.inner, x, use_reentrant=False)
+        if self.reentrant is None:
+            return self.inner(x)
+        hidden = torch.tanh(self.inner.a(x))
+        return checkpoint(lambda y: self.inner.c(torch.tanh(self.inner.b(y))), hidden, use_reentrant=self.reentrant)
 
 
 def squared(y, t):
@@ -73,29 +79,47 @@ def reference(model, form, precision, gas, clip, rank):
     return plain.master
 
 
-def ours(model, form, precision, gas, clip, rank, stage):
-    engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model),
-                                            config=config(stage=stage, gas=gas, clip=clip, **PRECISIONS[precision]))
+def ours(model, form, precision, gas, clip, rank, stage, offload, at_root):
+    made = config(stage=stage, gas=gas, clip=clip, **PRECISIONS[precision])
+    if offload:
+        made["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
+    engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), config=made)
+    assert engine.zero_cpu_offload() == offload
     for step in range(STEPS):
         for micro in range(gas):
             x, t = data(step, rank, micro, engine.compute_dtype)
-            backward(form, engine(x), t)
+            y = engine(x)
+            if at_root and form is not tensor:
+                engine.backward(form(y, t))
+            else:
+                backward(form, y, t)
             engine.step()
     assert (engine.global_steps, engine.skipped_steps) == (STEPS, 0), (engine.global_steps, engine.skipped_steps)
     return engine
 
 
+def cases():
+    """form, precision, accumulation, clipping: all together. Beside them, so that any two values meet: how blocks
+    are checkpointed, whether engine.backward(loss) or loss.backward() is called, and which stages are offloaded."""
+    for form, precision, gas, clip in itertools.product(range(3), range(3), range(2), range(2)):
+        yield (FORMS[form], list(PRECISIONS)[precision], (1, 4)[gas], (0, 0.1)[clip],
+               (None, False, True)[(form + precision + gas + clip) % 3], (form + gas + clip) % 2 == 0, (form + clip) % 2)
+
+
 def compare(rank):
-    cases = failures = 0
-    for form, precision, gas, clip in itertools.product(FORMS, PRECISIONS, (1, 4), (0, 0.1)):
-        model = Checkpointed(net()) if gas == 4 else net()
+    count = failures = 0
+    for form, precision, gas, clip, reentrant, at_root, parity in cases():
+        model = Checkpointed(net(), reentrant)
         expected = reference(model, form, precision, gas, clip, rank)
         before = None
         for stage in range(4):
-            engine = ours(model, form, precision, gas, clip, rank, stage)
-            case = f"{form.__name__} {precision} gas {gas} clip {clip} stage {stage}"
+            # Of two stages with the same bits one is offloaded; stage 0 cannot be.
+            offload = stage > 0 and (stage + parity) % 2 == 1
+            engine = ours(model, form, precision, gas, clip, rank, stage, offload, at_root)
+            case = (f"{form.__name__} {precision} gas {gas} clip {clip} stage {stage} reentrant {reentrant} offload {offload} "
+                    f"at root {at_root}")
             each = differences(expected, engine)
-            cases += 1
+            count += 1
             if each.max() > BOUNDS[precision][0] or each.mean() > BOUNDS[precision][1]:
                 failures += 1
                 print(f"{case}: differs by {each.max():.3g}, on average {each.mean():.3g}", flush=True)
@@ -106,15 +130,15 @@ def compare(rank):
                 print(f"{case}: other bits than stage {stage - 1}", flush=True)
             before = masters
             engine.destroy()
-    return cases, failures
+    return count, failures
 
 
 def main():
     torch.set_num_threads(1)
     outrigger.torch.init_distributed()
-    cases, failures = compare(dist.get_rank())
+    count, failures = compare(dist.get_rank())
     if dist.get_rank() == 0:
-        print(f"{cases} cases on {dist.get_world_size()} ranks, {failures} failures")
+        print(f"{count} cases on {dist.get_world_size()} ranks, {failures} failures")
     dist.destroy_process_group()
     return 1 if failures else 0
 

@@ -4,6 +4,7 @@ stays gathered, and what cannot be right is refused by name.
 
     outrigger run -n 2 -- python test_gathering.py
 """
+import tempfile
 import unittest
 import warnings
 
@@ -289,6 +290,12 @@ class Gathering(unittest.TestCase):
         with outrigger.torch.zero.GatheredParameters(weight):
             self.assertTrue(torch.equal(weight, 2 * expected))
         self.assertTrue(torch.equal(master_of(engine)[0], 2 * expected))
+        self.assertTrue(torch.equal(engine.module_state_dict()["a.weight"], 2 * expected))
+        with tempfile.TemporaryDirectory() as folder:
+            engine.save_16bit_model(folder)
+            if self.comm.rank == 0:
+                saved = torch.load(f"{folder}/pytorch_model.bin")
+                self.assertTrue(torch.equal(saved["a.weight"], 2 * expected))
         engine.module.load_state_dict(state)
         self.assertEqual(self.gathered(engine), 0)
         self.assertTrue(torch.equal(master_of(engine)[0], expected))

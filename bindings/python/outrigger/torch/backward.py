@@ -8,6 +8,8 @@ what goes out by outside / inside. So `loss.backward()`, `output.backward(grad)`
 a chain give the same gradients, each factor applied once.
 
 No hook marks the end of a backward: a pass is closed by engine.backward() or by the next engine.step().
+
+torch.compile does not trace what is here, nor the engine's backward and step: they call the library.
 """
 import threading
 
@@ -110,6 +112,7 @@ def _cross(engine, grad, factor, dtype):
     return result
 
 
+@torch.compiler.disable
 def border(node, engine, value):
     """value with each tensor that takes part in autograd passed through one node."""
     found = []

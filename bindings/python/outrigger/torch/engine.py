@@ -50,7 +50,7 @@ class Engine(Names, Values, torch.nn.Module):
         self.micro_steps = self.global_steps = self.skipped_steps = 0
         self._pass = None
         self._scale = 1.0
-        self._gave = self._reduced = self._step_applied = False
+        self._gave = self._reduced = self._step_applied = self.is_compiled = False
         # Where the caller counts the micro-batches, every step ends a window.
         self._boundary, self._window_steps = lowlevel.BOUNDARY_CONFIGURED if settings.managed else lowlevel.BOUNDARY_YES, 0
         self._library.set_boundary(self._boundary)
@@ -66,7 +66,11 @@ class Engine(Names, Values, torch.nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("module"), name)
+            module = super().__getattr__("module")
+            if not hasattr(module, name):
+                raise AttributeError(f"neither outrigger.torch.Engine nor its module, a {type(module).__name__}, has the name {name!r}; "
+                                     "docs/pytorch.md says which of DeepSpeed's it has", name=name, obj=self) from None
+            return getattr(module, name)
 
     # ---- Forward and backward ----
 
@@ -96,6 +100,15 @@ class Engine(Names, Values, torch.nn.Module):
         out as float32 comes back to another one."""
         return self.compute_dtype == torch.float16 and tensor.dtype == torch.float32
 
+    def compile(self, backend="inductor", compile_kwargs=None, schedule=None, compiled_autograd_enabled=False, **options):
+        """torch.compile of the module, in place, with DeepSpeed's arguments or PyTorch's. The engine's own call is not
+        traced."""
+        if schedule is not None or compiled_autograd_enabled:
+            raise NotImplementedError("compile: schedule= (DeepCompile) and compiled_autograd_enabled=True are not supported; leave them out")
+        self.module.compile(backend=backend, **(compile_kwargs or {}), **options)
+        self.is_compiled = True
+
+    @torch.compiler.disable
     def open_pass(self):
         """The pass that gradients go to now; begun by the first that needs it. Returns the factor that they carry."""
         with self._lock:
@@ -117,6 +130,7 @@ class Engine(Names, Values, torch.nn.Module):
                                "zero.GatheredParameters(…, modifier_rank=0), or use load_state_dict")
         self.take_weights(written)
 
+    @torch.compiler.disable
     def close_pass(self):
         with self._lock:
             if self._pass is not None:
@@ -129,6 +143,7 @@ class Engine(Names, Values, torch.nn.Module):
         engine = weakref.ref(self)
 
         def hook_of(identity):
+            @torch.compiler.disable
             def take(parameter):
                 owner = engine()
                 if owner is None:
@@ -154,6 +169,7 @@ class Engine(Names, Values, torch.nn.Module):
         """loss, on which backward() runs with this engine's loss scale and accumulation factor applied at the root."""
         return backward.scaled(loss, self._run_backward)
 
+    @torch.compiler.disable
     def backward(self, loss, gradient=None, retain_graph=False, scale_wrt_gas=True, **options):
         """Backward through all that `loss` depends on, scaled at the root, and the end of the pass. Returns the loss, divided
         by the accumulation steps if scale_wrt_gas. loss: any shape, with its gradient if it is not a scalar."""
@@ -179,6 +195,7 @@ class Engine(Names, Values, torch.nn.Module):
 
     # ---- Step ----
 
+    @torch.compiler.disable
     def step(self, lr_kwargs=None):
         """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
         self.optimizer.send_hyperparameters()
@@ -207,6 +224,7 @@ class Engine(Names, Values, torch.nn.Module):
             self.skipped_steps += 1
             log.info("step %d was skipped: %s", self.global_steps, _reason(self))
 
+    @torch.compiler.disable
     def zero_grad(self, set_to_none=True):
         """Forgets the gradients that came since the last step; without any, nothing. All ranks alike."""
         if not self._gave:

@@ -19,7 +19,8 @@ class _Live:
         if own is not None:
             return own
         engine = engine_of(self)
-        return None if engine is None else engine.gradients.read(self)
+        # torch.compile looks at every parameter when it traces, which each rank does in its own time.
+        return None if engine is None or torch.compiler.is_compiling() else engine.gradients.read(self)
 
     @grad.setter
     def grad(self, value):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a DeepSpeed script asks its engine: the configuration in effect, counts, rates."""
+"""What a DeepSpeed script asks its engine: the configuration in effect, counts, rates, weights."""
+import os
+
 import torch
 
 from .data import loader_of
@@ -11,6 +13,15 @@ class Names:
     @property
     def device(self):
         return torch.device("cpu")
+
+    @property
+    def dp_world_size(self):
+        return self.world_size
+
+    @property
+    def local_rank(self):
+        """On this host, as the launcher says it."""
+        return int(os.environ.get("LOCAL_RANK", "0"))
 
     @property
     def global_samples(self):
@@ -36,6 +47,12 @@ class Names:
     def zero_optimization(self):
         return self.zero_optimization_stage() > 0
 
+    def zero_optimization_partition_gradients(self):
+        return self.zero_optimization_stage() >= 2
+
+    def zero_optimization_partition_weights(self):
+        return self.zero_optimization_stage() >= 3
+
     def fp16_enabled(self):
         return self.effective("fp16", "enabled")
 
@@ -47,6 +64,11 @@ class Names:
 
     def get_lr(self):
         return [group["lr"] for group in self.optimizer.param_groups]
+
+    def set_lr(self, lr):
+        """For all groups, from the next step on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
 
     def get_mom(self):
         return [group["betas"] for group in self.optimizer.param_groups]
@@ -89,6 +111,38 @@ class Names:
         """A torch DataLoader over this rank's part of the dataset."""
         return loader_of(dataset, batch_size or self.train_micro_batch_size_per_gpu(), self.world_size, self.global_rank,
                          collate_fn, num_local_io_workers or 0, sampler=data_sampler)
+
+    def allreduce_gradients(self, bucket_size=None):
+        """Nothing: the library sums gradients while they come, and at step()."""
+
+    def empty_partition_cache(self):
+        """Nothing: no copies of parameters are kept."""
+
+    def module_state_dict(self, *arguments, **options):
+        """The module's state_dict; at stage 3 in slices one of whole copies. Collective there."""
+        with self.whole(self.parameters_of.ids):
+            state = self.module.state_dict(*arguments, **options)
+            if self.gathering is not None:
+                for name in state:
+                    state[name] = state[name].clone()
+            return state
+
+    def load_module_state_dict(self, state_dict, strict=True):
+        """All ranks alike; the weights become the masters, too."""
+        return self.module.load_state_dict(state_dict, strict=strict)
+
+    def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
+        """The module's state_dict in the compute dtype, written by rank 0 with torch.save. Collective. True: it was written."""
+        if exclude_frozen_parameters:
+            raise NotImplementedError("save_16bit_model: exclude_frozen_parameters=True is not supported; leave it out")
+        with self.whole(self.parameters_of.ids):
+            if self.global_rank == 0:
+                os.makedirs(save_dir, exist_ok=True)
+                # Whole tensors: views of shared memory are copied first.
+                torch.save({name: value.detach().clone() for name, value in self.module.state_dict().items()},
+                           os.path.join(save_dir, save_filename))
+        self._comm.barrier()
+        return True
 
     def save_checkpoint(self, save_dir, *arguments, **options):
         raise NotImplementedError("save_checkpoint: checkpoints are not built yet; engine.read(parameter, value) gives weights "

@@ -96,6 +96,11 @@ def unset_z3_leaf_modules(model, leaf_module_classes):
     return found
 
 
+def set_z3_leaf_module(model, flag):
+    """The same for one module."""
+    model._z3_leaf = flag
+
+
 def get_z3_leaf_modules(model):
     return [each for each in model.modules() if z3_leaf_module(each)]
 

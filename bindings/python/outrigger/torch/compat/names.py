@@ -70,6 +70,7 @@ MODULES = {
     "deepspeed.runtime": {},
     "deepspeed.runtime.activation_checkpointing": {},
     "deepspeed.runtime.activation_checkpointing.checkpointing": _CHECKPOINTING,
+    "deepspeed.runtime.dataloader": {"RepeatingLoader": utils.RepeatingLoader},
     "deepspeed.runtime.engine": {"DeepSpeedEngine": Engine},
     "deepspeed.runtime.lr_schedules": _SCHEDULES,
     "deepspeed.runtime.utils": {"see_memory_usage": see_memory_usage},

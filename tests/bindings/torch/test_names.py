@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of DeepSpeed that training scripts use beside backward and step."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from models import engine_of, furthest, master_of, net, solo
+
+import outrigger.torch
+from outrigger.torch import utils
+
+
+class Names(unittest.TestCase):
+    def test_questions(self):
+        engine = engine_of(net(), stage=2, bf16={"enabled": True})
+        self.assertEqual((engine.dp_world_size, engine.local_rank), (1, 0))
+        self.assertTrue(engine.zero_optimization_partition_gradients())
+        self.assertFalse(engine.zero_optimization_partition_weights())
+        engine.allreduce_gradients()
+        engine.empty_partition_cache()
+
+    def test_learning_rate(self):
+        engine = engine_of(net())
+        engine.set_lr(0.0)
+        before = master_of(engine)
+        engine(torch.ones(8, 6)).sum().backward()
+        engine.step()
+        self.assertEqual(engine.get_lr(), [0.0])
+        for one, other in zip(before, master_of(engine)):
+            self.assertTrue(torch.equal(one, other))
+
+    def test_weights(self):
+        engine, other = engine_of(net(), stage=3, bf16={"enabled": True}), net(3)
+        engine.load_module_state_dict(other.bfloat16().state_dict())
+        self.assertEqual(furthest(other, engine), 0)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertTrue(engine.save_16bit_model(Path(folder) / "new", "model.bin"))
+            saved = torch.load(Path(folder) / "new/model.bin")
+        for name, value in engine.module_state_dict().items():
+            self.assertEqual(saved[name].dtype, torch.bfloat16)
+            self.assertTrue(torch.equal(saved[name], value))
+        with self.assertRaisesRegex(NotImplementedError, "exclude_frozen_parameters"):
+            engine.save_16bit_model("unused", exclude_frozen_parameters=True)
+
+    def test_what_neither_has(self):
+        engine = engine_of(net())
+        self.assertFalse(hasattr(engine, "get_pld_theta"))
+        with self.assertRaisesRegex(AttributeError, "nor its module, a Net, has the name 'get_pld_theta'"):
+            engine.get_pld_theta()
+        self.assertIs(engine.a, engine.module.a)
+
+    def test_leaf_modules(self):
+        model = net()
+        self.assertEqual(utils.set_z3_leaf_modules(model, [torch.nn.Linear]), [model.a, model.b, model.c])
+        self.assertEqual(utils.unset_z3_leaf_modules(model, ["Linear"]), [model.a, model.b, model.c])
+        utils.set_z3_leaf_module(model.b, True)
+        self.assertEqual(utils.get_z3_leaf_modules(model), [model.b])
+        self.assertTrue(utils.z3_leaf_module(model.b))
+        with self.assertRaisesRegex(ValueError, "no module of the model has one of the classes Conv2d"):
+            utils.set_z3_leaf_modules(model, [torch.nn.Conv2d])
+        engine = engine_of(model, stage=3)
+        engine(torch.ones(8, 6)).sum().backward()
+        engine.step()
+        self.assertEqual(engine.global_steps, 1)
+
+    def test_untested_optimizers(self):
+        for allowed in (True, False):
+            config = {"zero_optimization": {"stage": 2}, "zero_allow_untested_optimizer": allowed}
+            model = net()
+            with self.assertRaisesRegex(NotImplementedError, "optimizer=SGD"):
+                outrigger.torch.initialize(model=model, config=config, optimizer=torch.optim.SGD(model.parameters(), 1), comm=solo())
+            engine, *_ = outrigger.torch.initialize(model=model, config=config, comm=solo(),
+                                                    optimizer=torch.optim.AdamW(model.parameters(), 0.1))
+            self.assertEqual(engine.get_lr(), [0.1])
+
+    def test_a_loader_that_repeats(self):
+        loader = utils.RepeatingLoader([1, 2, 3])
+        self.assertEqual([next(loader) for _ in range(7)], [1, 2, 3, 1, 2, 3, 1])
+
+
+if __name__ == "__main__":
+    unittest.main()
