@@ -24,7 +24,7 @@ def arguments():
     parser.add_argument("--peer-python", type=pathlib.Path, required=True, help="Python that has the peers")
     parser.add_argument("--peer-missing", default="", help="why the peers cannot run; empty if they can")
     parser.add_argument("--output", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=13, help="no round is begun later")
+    parser.add_argument("--minutes", type=float, default=25, help="no round is begun later")
     parser.add_argument("--seed", type=int, default=None, help="of the order of the sides")
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; default all")
     options = parser.parse_args()
