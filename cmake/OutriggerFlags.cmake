@@ -3,7 +3,8 @@
 add_library(otr_flags INTERFACE)
 target_compile_options(otr_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Werror -ffp-contract=off -fno-math-errno -g1
-  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=  # no machine's path in what is installed
+  # No machine's path in what is installed; and ccache takes what another build folder has compiled.
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}=.
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
 if(OTR_SANITIZE)
   target_compile_options(otr_flags INTERFACE

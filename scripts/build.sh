@@ -15,12 +15,10 @@ fi
 if [[ -x build/venv/bin/python ]]; then
   options+=(-DPython3_EXECUTABLE="$PWD/build/venv/bin/python" -DOTR_TEST_PYTHON="$PWD/build/venv/bin/python")
 fi
-if command -v ccache > /dev/null; then
-  options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-fi
+source scripts/ccache.sh
 
 # A second configuration of the same folder says little; the first one shows what was found.
 log_level=STATUS
 [[ -f $folder/build.ninja ]] && log_level=WARNING
-cmake -S . -B "$folder" -G Ninja --log-level="$log_level" "${options[@]}"
+cmake -S . -B "$folder" -G Ninja --log-level="$log_level" "${options[@]}" "${launchers[@]}"
 cmake --build "$folder"

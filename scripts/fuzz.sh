@@ -15,10 +15,8 @@ fi
 folder=build/fuzz
 options=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19
   -DOTR_FUZZ=ON "-DOTR_SANITIZE=address,undefined" -DOTR_EXAMPLES=OFF)
-if command -v ccache > /dev/null; then
-  options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-fi
-cmake -S . -B $folder -G Ninja --log-level=WARNING "${options[@]}"
+source scripts/ccache.sh
+cmake -S . -B $folder -G Ninja --log-level=WARNING "${options[@]}" "${launchers[@]}"
 cmake --build $folder --target otr_fuzz_dictionary otr_fuzz_config otr_fuzz_api otr_api_fuzz
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the declarations that Rust and Julia take from outrigger.h, or with --check compares them.
+"""Writes the declarations that Rust, Julia and Python take from outrigger.h, or with --check compares them.
 
     python3 bindings/gen/generate.py [--check]
 """
@@ -8,15 +8,19 @@ import difflib
 import pathlib
 import sys
 
+import docs
 import header
 import julia
 import layout
+import python
 import rust
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTPUTS = {
     "rust/outrigger-sys/src/bindings.rs": rust.generate,
     "julia/src/liboutrigger.jl": julia.generate,
+    "bindings/python/outrigger/lowlevel.pyi": python.generate,
+    "bindings/swig/docs.i": docs.generate,
     "tests/bindings/layout/layout.c": layout.generate,
 }
 

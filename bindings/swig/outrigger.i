@@ -3,8 +3,9 @@
 // tensors, outputs) stands in <language>.i, which defines:
 //   OTR_UNLOCK, OTR_LOCK   around a call, so that other threads of the interpreter run meanwhile
 //   OTR_RAISE(code)        throws OutriggerError(code, text), reading the text on the thread that failed
+//   OTR_SUCCEEDED          after a call that succeeded: log lines that it wrote are handed over
 //   OTR_CALLBACKS          declares what takes functions of the language
-//   OTR_INTERRUPT(options) sets the interrupt callback of new context options, for the interpreter's Ctrl-C
+//   OTR_CONTEXT(options)   sets the callbacks of new context options: interrupts (the interpreter's Ctrl-C), log lines
 // and typemaps for tensors, arrays, texts and every out_ parameter.
 %module(package="outrigger") lowlevel
 
@@ -22,6 +23,8 @@
 #error "outrigger.i: this language has no typemaps yet; python.i shows what is needed"
 #endif
 
+%include "docs.i"
+
 // ---- Names: otr_engine_create is engine_create, OTR_OK is OK, otr_engine is Engine ----
 %rename("%(strip:[otr_])s", %$isfunction) "";
 %rename("%(strip:[OTR_])s", %$isenumitem) "";
@@ -35,6 +38,7 @@
   if (result != OTR_OK) {
     OTR_RAISE(result);
   }
+  OTR_SUCCEEDED
 }
 %define OTR_NO_STATUS(function)
 %exception function "$action"
@@ -98,16 +102,16 @@ OTR_HANDLE(optimizer, Optimizer)
 %enddef
 #define OTR_OWN_TEXT(field) self->field = self->field ? strdup(self->field) : NULL;
 #define OTR_FREE_TEXT(field) free((char *)self->field);
-OTR_OPTIONS(context_options, ContextOptions, OTR_INTERRUPT(self), )
+OTR_OPTIONS(context_options, ContextOptions, OTR_CONTEXT(self), )
 OTR_OPTIONS(comm_options, CommOptions, OTR_OWN_TEXT(job), OTR_FREE_TEXT(job))
 OTR_OPTIONS(param_options, ParamOptions, OTR_OWN_TEXT(group), OTR_FREE_TEXT(group))
 OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
             OTR_FREE_TEXT(name) free((otr_tensor *)self->published);)
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
-%ignore otr_context_options::log_callback;  // lines come from any thread: needs a queue in the target language
+%ignore otr_context_options::log_callback;  // set by OTR_CONTEXT
 %ignore otr_context_options::log_user_data;
-%ignore otr_context_options::interrupt_callback;  // set by OTR_INTERRUPT
+%ignore otr_context_options::interrupt_callback;
 %ignore otr_context_options::interrupt_user_data;
 
 // The published copy is a tensor: its one extent is kept behind it, its memory is the caller's to keep.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's side of outrigger.i: the GIL, exceptions, buffers; out_ parameters become results.
+// Python's side of outrigger.i: the GIL, exceptions, log lines, buffers; out_ parameters become results.
 %{
 #include "python_buffer.h"
 #include "python_comm.h"
 #include "python_interrupt.h"
+#include "python_log.h"
 %}
 
 %define OTR_UNLOCK
@@ -14,13 +15,32 @@ Py_END_ALLOW_THREADS
 %enddef
 %define OTR_RAISE(code)
 otr_python_raise(code);
+otr_python_log_called();
 SWIG_fail;
 %enddef
-%define OTR_INTERRUPT(options)
-otr_python_interruptible(options);
+%define OTR_SUCCEEDED
+otr_python_log_called();
+%enddef
+%define OTR_CONTEXT(options)
+otr_python_find_main_thread();
+options->interrupt_callback = otr_python_interrupted;
+options->log_callback = otr_python_log;
 %enddef
 
+// What the module needs once; returns the class of the tensors that come out.
+%{
+static PyObject *otr_python_start(PyObject *self, PyObject *arguments) {
+  (void)self;
+  (void)arguments;
+  otr_python_find_main_thread();
+  return otr_python_log_open() == 0 ? Py_XNewRef((PyObject *)otr_python_view_type()) : NULL;
+}
+%}
+%native(_start) PyObject *otr_python_start(PyObject *self, PyObject *arguments);
+
 %pythoncode %{
+TensorView = _lowlevel._start()
+
 class OutriggerError(RuntimeError):
     """A call failed: code is the negative status, name its name, text the library's explanation."""
 
@@ -64,7 +84,9 @@ OTR_NUMBER(ranks)
 %enddef
 OTR_OUT_NUMBER(int32_t, out_rank, PyLong_FromLong)
 OTR_OUT_NUMBER(int32_t, out_world_size, PyLong_FromLong)
+OTR_OUT_NUMBER(int32_t, out_count, PyLong_FromLong)
 OTR_OUT_NUMBER(int32_t, out_is_boundary, PyBool_FromLong)
+OTR_OUT_NUMBER(int32_t, out_has_grad, PyBool_FromLong)
 OTR_OUT_NUMBER(int64_t, out_first, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_index, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_id, PyLong_FromLongLong)
@@ -72,6 +94,11 @@ OTR_OUT_NUMBER(int64_t, out_count, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_bytes, PyLong_FromLongLong)
 OTR_OUT_NUMBER(double, out_value, PyFloat_FromDouble)
 OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
+OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its address as a number
+%typemap(in) void *data {
+  $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);
+  if (PyErr_Occurred()) SWIG_fail;
+}
 
 %typemap(in, numinputs=0) const char **out_name (char *text = NULL) "$1 = &text;"
 %typemap(argout) const char **out_name { %append_output(PyUnicode_FromString(*$1)); }
@@ -165,7 +192,8 @@ OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
   }
 }
 // Memory that the library writes into has to be writable.
-%typemap(in) const otr_tensor *out (otr_python_tensor held), const otr_tensor *weights (otr_python_tensor held) {
+%typemap(in) const otr_tensor *out (otr_python_tensor held), const otr_tensor *weights (otr_python_tensor held),
+             const otr_tensor *to (otr_python_tensor held) {
   if (otr_python_acquire($input, 1, &held) != 0) SWIG_fail;
   $1 = &held.tensor;
 }

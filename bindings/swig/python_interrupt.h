@@ -7,29 +7,32 @@
 #ifndef OTR_PYTHON_INTERRUPT_H
 #define OTR_PYTHON_INTERRUPT_H
 
-/* user_data: the main thread's number. Only its calls can be interrupted; the others do not take
- * the interpreter's lock for nothing, nor at all while it shuts down. */
-static int32_t otr_python_interrupted(void* user_data) {
-  if (PyThread_get_thread_ident() != (unsigned long)(uintptr_t)user_data) return 0;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  const int raised = PyErr_CheckSignals() != 0; /* the exception stays this thread's */
-  PyGILState_Release(state);
-  return raised;
-}
+/* The main thread's number; a forked child may have another one. 0: it could not be found, and a
+ * wait is as uninterruptible as any in C. */
+static unsigned long otr_python_main_number;
+static unsigned long otr_python_main_thread(void) { return otr_python_main_number; }
 
-static void otr_python_interruptible(otr_context_options* options) {
+static void otr_python_find_main_thread(void) {
   PyObject* threading = PyImport_ImportModule("threading");
   PyObject* thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
   PyObject* ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
   const unsigned long number = ident ? PyLong_AsUnsignedLong(ident) : 0;
-  if (ident && !PyErr_Occurred()) {
-    options->interrupt_callback = otr_python_interrupted;
-    options->interrupt_user_data = (void*)(uintptr_t)number;
-  }
-  PyErr_Clear(); /* without it a wait is as uninterruptible as any in C */
+  if (!PyErr_Occurred()) otr_python_main_number = number;
+  PyErr_Clear();
   Py_XDECREF(ident);
   Py_XDECREF(thread);
   Py_XDECREF(threading);
+}
+
+/* Only calls of the main thread can be interrupted; the others do not take the interpreter's lock
+ * for nothing, nor at all while it shuts down. */
+static int32_t otr_python_interrupted(void* user_data) {
+  (void)user_data;
+  if (PyThread_get_thread_ident() != otr_python_main_thread()) return 0;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int raised = PyErr_CheckSignals() != 0; /* the exception stays this thread's */
+  PyGILState_Release(state);
+  return raised;
 }
 
 #endif /* OTR_PYTHON_INTERRUPT_H */

@@ -169,6 +169,17 @@ int32_t otr_engine_reduce(otr_engine* engine, otr_step_report* report) noexcept 
   });
 }
 
+int32_t otr_engine_has_grad(const otr_engine* engine, int64_t id, int32_t* out_has_grad) noexcept {
+  return guard([&] {
+    required(out_has_grad, "out_has_grad") = 0;
+    *out_has_grad = engine_of(engine).has_grad(id) ? 1 : 0;
+  });
+}
+
+int32_t otr_engine_discard(otr_engine* engine) noexcept {
+  return waiting(engine, [&](engine::Engine& e) { e.discard(); });
+}
+
 int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint,
                       otr_step_report* reports) noexcept {
   return guard([&] {

@@ -91,14 +91,17 @@ class Communicator {
   // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are
   // not told: they see this rank leave when the object is destroyed. Any thread.
   virtual void cancel() noexcept = 0;
+  // Tells the others that this rank comes to no operation of this object any more: who waits for it
+  // gets OTR_E_PEER_DEAD at once. The job goes on. Any thread.
+  virtual void give_up() noexcept {}
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
   // How many operations all ranks have come to. Changes with this object's operations only.
   [[nodiscard]] virtual uint64_t completed() const { return 0; }
   // What an operation in progress waits for, for texts; "" if that is not known. Any thread.
   [[nodiscard]] virtual std::string waiting() const { return {}; }
-  // This rank leaves in good order: no later operation of the others on this duplicate expects it.
-  // Destruction without it counts as leaving too; peers that still wait get OTR_E_PEER_DEAD.
+  // Destroyed, this rank has left: peers that still wait for it here get OTR_E_PEER_DEAD, and so
+  // does all that they call on this object later. The job's other objects go on.
 };
 
 struct Settings {

@@ -59,11 +59,18 @@ struct Bell {
       sleepers;  // one too many after a sleeper was killed: costs a spare call only
 };
 
+// Why a rank comes to no operation of a channel any more.
+enum class Gone : uint32_t {
+  no,
+  left,     // its handle was destroyed
+  gave_up,  // another rank had left, or what it belongs to failed there
+};
+
 // One rank's progress on one channel; only this rank writes here.
 struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
   std::atomic<uint64_t> drained;  // the last reduce_scatter whose fold this rank has finished
-  std::atomic<uint32_t> gone;     // 1: the handle was destroyed, nothing more will come
+  std::atomic<uint32_t> gone;     // nothing more will come: a Gone
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
 };

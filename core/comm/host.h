@@ -51,6 +51,7 @@ class HostCommunicator final : public Communicator {
                          std::string_view label) override;
   void abort(std::string_view reason) noexcept override;
   void cancel() noexcept override;
+  void give_up() noexcept override;
   void check() const override;
   uint64_t completed() const override { return current_.number - (interrupted_ ? 1 : 0); }
   std::string waiting() const override;
@@ -83,6 +84,10 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] std::string describe(const std::vector<int32_t>& ranks) const;
   // The operation that a rank began last. Any thread.
   [[nodiscard]] Operation last_operation(int32_t rank) const;
+  // No operation of this object sees this rank any more.
+  void go(Gone why) noexcept;
+  // A rank has left this object only: this rank gives it up, too.
+  [[noreturn]] void fail_here(const std::string& text);
   // Posts this failure and throws whichever came first.
   [[noreturn]] void fail_job(int32_t status, int32_t culprit, std::string_view text);
 
@@ -103,6 +108,8 @@ class HostCommunicator final : public Communicator {
   const std::string name_;
 
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> deserting_{false}, deserted_{false};
+  std::string desertion_;  // written once, by who set deserting_, before deserted_ is set
   Operation current_;
   uint64_t step_ = 0;
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step

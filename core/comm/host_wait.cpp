@@ -70,25 +70,34 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
                : format_text("{} (operation {} of '{}')", current_.text(), current_.number, name_);
   };
 
-  std::vector<int32_t> missing;
+  const auto why = [&](int32_t r, std::string_view did, std::string_view consequence) {
+    return format_text("rank {} (process {}) {} while rank {} waited for it in {}; {}. {}", r,
+                       member_->job.member(r).process.load(std::memory_order_relaxed), did, rank_,
+                       waited_in(), describe({r}), consequence);
+  };
+  std::vector<int32_t> missing, left, gave_up;
   for (int32_t r = 0; r < world_; r++) {
     Slot& slot = channel_.slot(r);
     const auto reached = [&] { return (slot.*counter).load(std::memory_order_acquire) >= target; };
     if (reached()) continue;
-    const bool gone = slot.gone.load(std::memory_order_acquire) != 0;
-    const bool ended = !gone && member_->liveness->ended(r);
-    if (gone || ended) {
-      if (reached()) continue;  // the last thing it did
-      fail_job(OTR_E_PEER_DEAD, r,
-               format_text(
-                   "rank {} (process {}) {} while rank {} waited for it in {}; {}. The job cannot "
-                   "go on: start all ranks again, from the last checkpoint",
-                   r, member_->job.member(r).process.load(std::memory_order_relaxed),
-                   gone ? "left, destroying its communicator," : "ended", rank_, waited_in(),
-                   describe({r})));
+    const auto gone = static_cast<Gone>(slot.gone.load(std::memory_order_acquire));
+    const bool ended = gone == Gone::no && member_->liveness->ended(r);
+    if ((gone != Gone::no || ended) && reached()) continue;  // the last thing it did
+    if (ended) {
+      fail_job(
+          OTR_E_PEER_DEAD, r,
+          why(r, "ended", "The job cannot go on: start all ranks again, from the last checkpoint"));
     }
+    if (gone == Gone::left) left.push_back(r);
+    if (gone == Gone::gave_up) gave_up.push_back(r);
     missing.push_back(r);
   }
+  constexpr std::string_view kHere = "What was made on this communicator cannot go on";
+  if (!left.empty()) {
+    fail_here(why(left.front(), "left, destroying its communicator,", kHere));
+  }
+  if (!gave_up.empty())
+    fail_here(why(gave_up.front(), "gave it up (its engine failed or was destroyed)", kHere));
   if (missing.empty()) return;
   if (overdue) {
     fail_job(
@@ -120,6 +129,15 @@ void HostCommunicator::cancel() noexcept {
   cancelled_ = true;
   ring(channel_.bell);
   wake(channel_.bell);
+}
+
+void HostCommunicator::fail_here(const std::string& text) {
+  if (!deserting_.exchange(true)) {  // an operation and a wait_drained may find it at a time
+    desertion_ = text;
+    deserted_ = true;
+  }
+  give_up();
+  throw Error(OTR_E_PEER_DEAD, text);
 }
 
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {

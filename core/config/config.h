@@ -26,7 +26,8 @@ struct StateFormat {
 };
 
 struct OptimizerConfig {
-  std::string type = "AdamW";  // canonical: "Adam" (L2) or "AdamW" (decoupled)
+  std::string type = "AdamW";  // canonical: "Adam" (L2), "AdamW" (decoupled) or "Host"
+  bool host = false;           // the host updates the weights and keeps what states it needs
   bool decoupled = true;
   bool bias_correction = true;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;

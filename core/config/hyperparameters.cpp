@@ -35,10 +35,60 @@ const Hyperparameter& find(std::string_view name) {
        printable(name), guess.empty() ? "" : format_text("the nearest is \"{}\"; ", guess));
 }
 
+void require_own(const OptimizerConfig& optimizer, std::string_view name) {
+  if (!optimizer.host || name == "lr") return;
+  fail(
+      OTR_E_NOT_FOUND,
+      "no hyperparameter \"{}\": with optimizer.type \"Host\" the host keeps its own; there is lr, "
+      "for the reports",
+      name);
+}
+
+// Keys that say how the engine's own Adam works, and the values that mean nothing beside a host's
+// optimizer: the default, and what the effective configuration shows.
+struct OfAdam {
+  std::string_view key, neutral;
+};
+constexpr OfAdam kOfAdam[] = {
+    {"optimizer.params.betas", ""},
+    {"optimizer.params.eps", ""},
+    {"optimizer.params.weight_decay", ""},
+    {"optimizer.params.bias_correction", ""},
+    {"optimizer.params.adam_w_mode", ""},
+    {"optimizer.params.fp32_optimizer_states", ""},
+    {"bf16.bf16_optimizer_states", ""},
+    {"outrigger.states.exp_avg.format", "float32"},
+    {"outrigger.states.exp_avg.rounding", "nearest"},
+    {"outrigger.states.exp_avg_sq.format", "float32"},
+    {"outrigger.states.exp_avg_sq.rounding", "nearest"},
+};
+
+void check_host(const Values& values) {
+  for (const auto& [key, neutral] : kOfAdam) {
+    const Json& value = values.json(key);
+    if (!values.from_user(key) || value == Json::parse(values.at(key).key->fallback) ||
+        (value.is_string() && value == neutral)) {
+      continue;
+    }
+    fail(OTR_E_CONFIG,
+         "{} is for the engine's own Adam, and {} leaves update and states to the host; leave it "
+         "out",
+         values.lead(key), values.name("optimizer.type"));
+  }
+  constexpr std::string_view kRounding = "outrigger.states.master.rounding";
+  if (!values.is_null(kRounding) && values.text(kRounding) == "stochastic") {
+    fail(OTR_E_CONFIG,
+         "{} contradicts {}: what the host writes is rounded to nearest; use \"nearest\", or a "
+         "float32 master",
+         values.lead(kRounding), values.name("optimizer.type"));
+  }
+}
+
 }  // namespace
 
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value) {
   const Hyperparameter& entry = find(name);
+  require_own(optimizer, name);
   const Key& key = *find_key(entry.key);
   const bool in_range = value >= key.low && (key.high_open ? value < key.high : value <= key.high);
   if (!in_range) {  // NaN is not in range
@@ -51,7 +101,9 @@ void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, doubl
 }
 
 double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name) {
-  return optimizer.*find(name).member;
+  const Hyperparameter& entry = find(name);
+  require_own(optimizer, name);
+  return optimizer.*entry.member;
 }
 
 void read_optimizer(const Values& values, OptimizerConfig& optimizer) {
@@ -63,8 +115,10 @@ void read_optimizer(const Values& values, OptimizerConfig& optimizer) {
          "adam_w_mode out",
          values.lead("optimizer.params.adam_w_mode"), values.name("optimizer.type"));
   }
+  optimizer.host = type == "Host";
+  if (optimizer.host) check_host(values);
   optimizer.decoupled = w_mode;
-  optimizer.type = w_mode ? "AdamW" : "Adam";
+  optimizer.type = optimizer.host ? "Host" : w_mode ? "AdamW" : "Adam";
   optimizer.bias_correction = values.flag("optimizer.params.bias_correction");
   optimizer.lr = values.number("optimizer.params.lr");
   optimizer.eps = values.number("optimizer.params.eps");

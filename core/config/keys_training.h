@@ -52,9 +52,11 @@ inline constexpr Key kTraining[] = {
     dtype("data_types.buffer_dtype", "null", Status::host, "dtype of the model's buffers"),
 
     section("optimizer", "the update rule; absent: AdamW with its defaults"),
-    choice("optimizer.type", "\"AdamW\"", "Adam|AdamW",
+    choice("optimizer.type", "\"AdamW\"", "Adam|AdamW|Host",
            "Lion|Adagrad|Lamb|Muon|SGD|OneBitAdam|OneBitLamb|ZeroOneAdam|MuAdam|MuAdamW|MuSGD",
-           Status::supported, "name of the rule", "Adam means AdamW unless adam_w_mode is false"),
+           Status::supported, "name of the rule",
+           "Adam means AdamW unless adam_w_mode is false; Host: the caller updates the weights, "
+           "between otr_engine_reduce and otr_engine_step"),
     flag("optimizer.legacy_fusion", "false", Status::hint, "fusion of the optimizer's loops"),
     section("optimizer.params", "hyperparameters"),
     real("optimizer.params.lr", "0.001", 0, kFloat, Status::supported, "learning rate",
@@ -78,7 +80,8 @@ inline constexpr Key kTraining[] = {
     any("optimizer.params.max_grad_norm", "null", Status::refused, "clipping inside the optimizer",
         "use the top-level key gradient_clipping"),
 
-    flag("zero_allow_untested_optimizer", "false", Status::hint, "allow optimizers of the host"),
+    flag("zero_allow_untested_optimizer", "false", Status::hint, "allow optimizers of the host",
+         "outrigger.torch asks for it at stages 1 to 3"),
     flag("zero_force_ds_cpu_optimizer", "true", Status::hint, "require the CPU kernel with offload",
          "the engine's own kernel always runs"),
 

@@ -130,6 +130,12 @@ OptimizerConfig parse_optimizer(std::string_view json) {
   }
   OptimizerConfig optimizer;
   read_optimizer(values, optimizer);
+  if (optimizer.host) {
+    fail(OTR_E_CONFIG,
+         "{} is for engines, whose host updates the weights; shards are updated here: use \"Adam\" "
+         "or \"AdamW\"",
+         values.lead("optimizer.type"));
+  }
   resolve_shard_states(values, optimizer);
   refuse_not_built(values);
   optimizer.warnings = std::move(values.warnings);

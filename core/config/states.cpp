@@ -49,7 +49,8 @@ Format deepspeed_format(const Values& values, const State& state) {
 
 // Decides one state. `open`: the format is unknown until the weights come, so any rounding is
 // legal.
-StateFormat resolve(Values& values, const State& state, Format deepspeed, bool open) {
+StateFormat resolve(Values& values, const State& state, Format deepspeed, bool open,
+                    bool host = false) {
   const std::string format_key = key_of(state, "format"), rounding_key = key_of(state, "rounding");
   const bool own = !values.is_null(format_key);
   StateFormat result;
@@ -80,14 +81,15 @@ StateFormat resolve(Values& values, const State& state, Format deepspeed, bool o
     }
   } else {
     // Parity with DeepSpeed where its key asks, else the rounding that loses nothing on average.
-    const bool stochastic = bfloat16 && (own || open);
+    const bool stochastic = bfloat16 && (own || open) && !host;
     result.rounding = stochastic ? Rounding::stochastic : Rounding::nearest;
     values.set(rounding_key, stochastic ? "stochastic" : "nearest", Origin::derived);
   }
   return result;
 }
 
-void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen, double beta2) {
+void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen, double beta2,
+                     bool host) {
   const std::string rounding_key = key_of(state, "rounding");
   if (chosen.format != Format::bfloat16 || chosen.rounding != Rounding::nearest ||
       values.from_user(rounding_key)) {
@@ -99,6 +101,13 @@ void warn_of_nearest(Values& values, const State& state, const StateFormat& chos
                     "{}: a decrease is less than half a unit in the last place; set {} to "
                     "\"stochastic\" (or to \"nearest\" to keep it without this warning)",
                     beta2, rounding_key));
+  } else if (state.name == "master" && host) {
+    values.warnings.push_back(format_text(
+        "bfloat16 weights lose updates below about 1/512 of the weight, and what the host writes "
+        "is "
+        "rounded to nearest; keep a float32 master (or set {} to \"nearest\" to go without this "
+        "warning)",
+        rounding_key));
   } else if (state.name == "master") {
     values.warnings.push_back(
         format_text("bfloat16 weights with rounding to nearest lose updates below about 1/512 of "
@@ -135,8 +144,8 @@ void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
 void resolve_states(Values& values, OptimizerConfig& optimizer) {
   for (const State& state : kStates) {
     StateFormat& chosen = optimizer.*state.member;
-    chosen = resolve(values, state, deepspeed_format(values, state), false);
-    warn_of_nearest(values, state, chosen, optimizer.beta2);
+    chosen = resolve(values, state, deepspeed_format(values, state), false, optimizer.host);
+    warn_of_nearest(values, state, chosen, optimizer.beta2, optimizer.host);
   }
   optimizer.master_given = true;
   check_fp32_states(values, optimizer);

@@ -71,7 +71,10 @@ void Engine::commit() {
     reducer_ =
         make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, devices_},
                      comm_->duplicate("gradients"));
-    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, ledger_, *front);
+    std::unique_ptr<comm::Communicator> ahead;
+    if (plan_->home == Home::slices) ahead = comm_->duplicate("prefetched parameters");
+    gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, std::move(ahead),
+                                       ledger_, *front);
     update_staging_ = memory::Block(ledger_, memory::Purpose::buckets, plan_->update_staging);
     if (update_staging_) {
       update_pinned_ = device::Pinned(*front, update_staging_.data(),

@@ -122,6 +122,7 @@ void Engine::finalize() {
   require_no_pass(kCall);
   collective(kCall, Again::always, [this] {
     reducer_->wait_idle();
+    gather_->settle();
     control_->barrier("finalize the engine");
   });
   if (pending_) pending_->stop();
@@ -154,7 +155,11 @@ void Engine::abort(const std::string& reason) noexcept {
 
 void Engine::leave() noexcept {
   if (open_passes_ > 0) return;  // the pass takes the engine with it
+  // First, so that nobody is told of another rank that has seen this one go.
+  if (control_) control_->give_up();
   if (is_pending_) control_->cancel();
+  if (gather_) gather_->cancel();
+  if (storage_) storage_->cancel();
   if (reducer_) reducer_->stop();
   pending_.reset();
   const std::unique_lock lock(life_mutex_);
@@ -183,8 +188,9 @@ void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
 
 void Engine::prefetch(const int64_t* ids, int64_t count) {
   require(State::committed, "otr_engine_prefetch");
-  // On one host an acquire is a pointer: there is nothing to fetch, only ids to check.
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_.at(ids[i]));
+  if (plan_->home != Home::slices) return;  // an acquire is a pointer
+  collective("otr_engine_prefetch", Again::never, [&] { gather_->prefetch(ids, count); });
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

@@ -2,12 +2,13 @@
 // One model's training state on this rank. Follow one gradient through the files of this folder:
 //   plan.h       how many bytes each block has; estimate.cpp: the same without an engine's memory
 //   commit.cpp   declarations → layout, storage, rank 0's values
-//   gather.cpp   parameters for the host: acquire, release
+//   gather.cpp   parameters for the host: acquire, release; prefetch.h: ahead of that
 //   pass.h       backward: scaled output gradients out, parameter gradients in
 //   reduce*.cpp  sum over ranks and passes
 //   step.cpp     agree on Inf/NaN and norm; joint.cpp: several engines as one
 //   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible
+//   window.cpp   a window that the host updates itself, or drops
 //   values.cpp   reading and writing parameters, states and gradients
 //   health.cpp   what a call requires, and what becomes of the engine after a failure
 //   on_device.cpp  parameters and gradients on a device
@@ -128,6 +129,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // every rank has them all.
   static void step_many(std::span<Engine* const> engines, comm::Communicator* joint,
                         std::span<otr_step_report> reports);
+  // Between reduce and step: the step would update the parameter.
+  [[nodiscard]] bool has_grad(int64_t id) const;
+  // Drops the window's gradients.
+  void discard();
   // Throws OTR_E_LOSS_SCALE, once, after a step that overflowed at the smallest scale.
   void require_scalable();
   void set_boundary(int32_t boundary);
@@ -212,6 +217,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void agree_on_window();
   [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
   const Decision& reduce_window(bool steps);
+  void clear_window();
   void finish_step(otr_step_report& report, const Decision& decision);
   void report_decision(otr_step_report& report, const Decision& decision) const;
   void report_counts(otr_step_report& report) const;
@@ -220,6 +226,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] kernels::UpdateCount update_offloaded(std::span<const kernels::Adam> pieces);
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
+
+  // window.cpp: with the host's optimizer.
+  void require_reduced(const char* call) const;
+  void require_updatable(const char* call) const;
+  [[noreturn]] static void refuse_updated(const char* call);
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<comm::Communicator> comm_;  // the caller's; given back at commit for duplicates

@@ -59,8 +59,10 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
   if (config.compute != kernels::Format::float32) {
     add(entries, back, Purpose::master, bytes_of(share(1), states.master.format), 0);
   }
-  add(entries, back, Purpose::exp_avg, bytes_of(share(1), states.exp_avg.format), 0);
-  add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), states.exp_avg_sq.format), 0);
+  if (!states.host) {
+    add(entries, back, Purpose::exp_avg, bytes_of(share(1), states.exp_avg.format), 0);
+    add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), states.exp_avg_sq.format), 0);
+  }
   add(entries, back, Purpose::scratch, 0, bytes_of(share(1), states.master.format));
   return entries;
 }

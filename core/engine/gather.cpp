@@ -34,27 +34,43 @@ void gather_pieces(comm::Communicator& comm, device::Device& device,
 }
 
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-               comm::Communicator& comm, memory::Ledger& ledger, device::Device& device)
+               comm::Communicator& comm, std::unique_ptr<comm::Communicator> ahead,
+               memory::Ledger& ledger, device::Device& device)
     : model_(&model),
       layout_(&layout),
       storage_(&storage),
       comm_(&comm),
       ledger_(&ledger),
       device_(&device),
-      entries_(static_cast<size_t>(model.size())) {}
+      entries_(static_cast<size_t>(model.size())) {
+  if (ahead == nullptr) return;
+  prefetch_ = std::make_unique<Prefetch>(std::move(ahead), [this](auto& own, int64_t root) {
+    size_t pieces = 0;
+    gather(own, root, pieces);
+  });
+}
 
 const std::byte* Gather::published(int64_t root) {
   const std::byte* whole = storage_->whole(root);
   const int64_t count = model_->at(root).count;
   if (whole != nullptr || count == 0) return whole;
+  Entry& entry = make_room(root);
+  if (entry.fetching) prefetch_->wait(root);
+  if (!entry.fetching && !entry.whole) gather(*comm_, root, entry.pieces);
+  entry.fetching = false;
+  entry.whole = true;
+  return entry.gathered.data();
+}
+
+Gather::Entry& Gather::make_room(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    entry.gathered = memory::Window(*ledger_, memory::Purpose::windows, count * size, device_);
+    entry.gathered =
+        memory::Window(*ledger_, memory::Purpose::windows, model_->at(root).count * size, device_);
   }
   entry.gathered.fill();
-  if (!entry.whole) gather(root);
-  return entry.gathered.data();
+  return entry;
 }
 
 // What stays is the address.
@@ -66,14 +82,12 @@ void Gather::Entry::clear() noexcept {
   widened = {};
 }
 
-void Gather::gather(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
+void Gather::gather(comm::Communicator& comm, int64_t root, size_t& pieces) {
   const std::string label = "acquire \"" + model_->at(root).name + "\"";  // ranks must agree on it
   gather_pieces(
-      *comm_, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
+      comm, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
       [this](const layout::Piece& piece) { return storage_->published(piece); },
-      entry.gathered.data(), label, entry.pieces);
-  entry.whole = true;
+      entries_[static_cast<size_t>(root)].gathered.data(), label, pieces);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -114,7 +128,7 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
     if (error != nullptr && error->status() == OTR_E_INTERRUPTED) {
       begun_.assign(ids, ids + count);
     } else {
-      give_up(ids, count);
+      drop_unused(ids, count);
     }
     throw;
   }
@@ -125,12 +139,45 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
 }
 
 // What was made for an acquire that failed.
-void Gather::give_up(const int64_t* ids, int64_t count) {
+void Gather::drop_unused(const int64_t* ids, int64_t count) {
   begun_.clear();
   for (int64_t i = 0; i < count; ++i) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
-    if (entry.acquired == 0) entry.clear();
+    if (entry.acquired == 0 && !entry.fetching) entry.clear();
   }
+}
+
+void Gather::prefetch(const int64_t* ids, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t root = model_->at(ids[i]).root;
+    if (storage_->whole(root) != nullptr || model_->at(root).count == 0) continue;
+    const Entry& known = entries_[static_cast<size_t>(root)];
+    if (known.whole || known.fetching) continue;
+    Entry& entry = make_room(root);
+    prefetch_->begin(root);
+    entry.fetching = true;
+  }
+}
+
+void Gather::settle() {
+  if (!prefetch_) return;
+  prefetch_->wait_idle();
+  for (Entry& entry : entries_) {
+    if (entry.fetching) entry.whole = true;
+    entry.fetching = false;
+  }
+}
+
+void Gather::check() {
+  if (prefetch_) prefetch_->check();
+}
+
+void Gather::give_up() noexcept {
+  if (prefetch_) prefetch_->give_up();
+}
+
+void Gather::cancel() noexcept {
+  if (prefetch_) prefetch_->cancel();
 }
 
 void Gather::release(const int64_t* ids, int64_t count) {
@@ -155,7 +202,7 @@ void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.whole) {
     entry.pieces = 0;
-    gather(root);
+    gather(*comm_, root, entry.pieces);
   }
   if (entry.widened) widen(root);
 }

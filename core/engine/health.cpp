@@ -81,6 +81,11 @@ void Engine::poison(const Error& error) noexcept {
   const bool of_device =
       error.status() == OTR_E_DEVICE_FAULT || (device_ && error.status() == OTR_E_OUT_OF_MEMORY);
   if (of_device && control_) control_->abort(error.what());
+  // Nor of other trouble: who waits for this rank shall not wait for the deadline.
+  if (reducer_) reducer_->give_up();
+  if (gather_) gather_->give_up();
+  if (storage_) storage_->give_up();
+  if (control_) control_->give_up();
   const std::lock_guard lock(failure_mutex_);
   if (!failure_) failure_ = error;
 }
@@ -108,6 +113,7 @@ void Engine::check() {
   if (state_ != State::committed) return;
   try {
     reducer_->check();
+    gather_->check();
     control_->check();
   } catch (...) {
     poison_with_current();

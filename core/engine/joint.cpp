@@ -50,6 +50,12 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
         fail(OTR_E_ARGUMENT, "{}: an engine is given twice", kCall);
       }
       e.require_step(kCall);
+      if (e.config_.optimizer.host) {
+        fail(OTR_E_UNSUPPORTED,
+             "{}: engine {} has optimizer.type \"Host\", whose weights are updated before the "
+             "engines agree on a joint norm; step it alone, or give it \"Adam\" or \"AdamW\"",
+             kCall, i);
+      }
       if (!e.at_boundary()) {
         fail(OTR_E_STATE,
              "{}: the next step of engine {} is number {} of {} in its accumulation window, and a "

@@ -35,8 +35,10 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
   const int64_t owned = home == Home::copy ? trainable : shard;
   const config::OptimizerConfig& states = config.optimizer;
   if (separate_master) master = engine::bytes_of(owned, states.master.format);
-  exp_avg = engine::bytes_of(owned, states.exp_avg.format);
-  exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
+  if (!states.host) {
+    exp_avg = engine::bytes_of(owned, states.exp_avg.format);
+    exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
+  }
   const bool boundary = config.order == config::Order::boundary;
   accumulators =
       engine::bytes_of(boundary || config.stage == 0 ? trainable : shard, config.accumulator);
@@ -57,7 +59,7 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
   if (front == Place::device && home == Home::replica && !alone) {
     publish_staging = engine::bytes_of(largest, config.compute);
   }
-  if (offloaded() && states.master.format != config.compute) {
+  if (offloaded() && states.master.format != config.compute && !states.host) {
     update_elements = std::min(kUpdateElements, shard);
     update_staging = engine::bytes_of(update_elements, config.compute);
   }

@@ -26,7 +26,7 @@ struct WindowFacts {
 struct GradientFacts {
   kernels::NormSum norm;
   device::Nonfinite origin;
-  int32_t discard, seed_overflow;
+  int32_t discard, seed_overflow, updated;
 };
 
 template <typename T>
@@ -79,7 +79,7 @@ void Engine::agree_on_window() {
 
 Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   const GradientFacts mine{summed.norm, summed.origin, summed.discard ? 1 : 0,
-                           seed_overflow_ ? 1 : 0};
+                           seed_overflow_ ? 1 : 0, reduced_->updated ? 1 : 0};
   std::vector<std::byte> message(bytes_of(mine).begin(), bytes_of(mine).end());
   const auto present = std::as_bytes(std::span(reducer_->present()));
   message.insert(message.end(), present.begin(), present.end());
@@ -98,6 +98,7 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
     kernels::merge(norm, facts.norm);
     device::keep_first(origin, facts.origin);
     discard = discard || facts.discard != 0;
+    d.updated = d.updated || facts.updated != 0;
     if (facts.seed_overflow != 0 && seed_rank < 0) {
       seed_rank = static_cast<int32_t>(at / message.size());
     }
@@ -146,11 +147,14 @@ void Engine::require_step(const char* call) {
 // After an interrupt it goes on where it was. steps: the update follows; parameters may have been
 // acquired since otr_engine_reduce.
 const Engine::Decision& Engine::reduce_window(bool steps) {
+  if (steps || !reduced_) gather_->settle();  // after an interrupt in it nothing has been agreed on
   if (!reduced_) agree_on_window();
   if (steps || !reduced_) {  // nobody reads the weights from here on
     await_streams();
     gather_->end_all();
   }
+  // By this decision the host has updated them.
+  if (steps && config_.optimizer.host) return reduced_->decision;
   if (!reduced_) reduced_ = std::make_unique<Reduced>();
   if (!reduced_->summed) {
     reduced_->mine = reducer_->finish();
@@ -160,7 +164,9 @@ const Engine::Decision& Engine::reduce_window(bool steps) {
     reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
     reduced_->replaced = false;
   }
-  reduced_->decision = agree_on_gradients(reduced_->mine);
+  Decision decision = agree_on_gradients(reduced_->mine);
+  reduced_->stands = decision.updated;
+  if (!decision.updated) reduced_->decision = std::move(decision);
   return reduced_->decision;
 }
 
@@ -191,6 +197,7 @@ void Engine::reduce(otr_step_report& report) {
          steps_in_window_ + 1, config_.accumulation_steps);
   }
   collective(kCall, Again::always, [&] { report_decision(report, reduce_window(false)); });
+  if (reduced_->stands) refuse_updated(kCall);
   report.outcome = OTR_STEP_REDUCED;
   report_counts(report);
 }
@@ -201,7 +208,9 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report_counts(report);  // the loss scale of this window
   bool scalable = true;
   if (decision.skip == OTR_SKIP_NONE) {
-    const kernels::UpdateCount counts = publish(update(decision));
+    const kernels::UpdateCount mine =
+        config_.optimizer.host ? kernels::UpdateCount{} : update(decision);
+    const kernels::UpdateCount counts = publish(mine);
     report.updates = counts.updates;
     report.vanished = counts.vanished;
     report.outcome = OTR_STEP_APPLIED;
@@ -214,15 +223,19 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
         decision.skip == OTR_SKIP_NONFINITE || decision.skip == OTR_SKIP_SEED_OVERFLOW;
     if (overflow) scalable = scaler_.update(true);
   }
-  reducer_->clear();
-  reduced_.reset();
-  seed_overflow_ = false;
-  passes_in_window_ = steps_in_window_ = passes_in_micro_step_ = 0;
+  clear_window();
   ++micro_steps_;
   report.micro_steps = micro_steps_;
   report.applied_steps = applied_steps_;
   report.skipped_steps = skipped_steps_;
   if (!scalable) stuck_at_minimum_ = true;
+}
+
+void Engine::clear_window() {
+  reducer_->clear();
+  reduced_.reset();
+  seed_overflow_ = false;
+  passes_in_window_ = steps_in_window_ = passes_in_micro_step_ = 0;
 }
 
 void Engine::require_scalable() {
@@ -251,6 +264,7 @@ void Engine::do_step(otr_step_report& report) {
     return;
   }
   constexpr const char* kCall = "otr_engine_step";
+  if (config_.optimizer.host) require_reduced(kCall);
   Decision decision;
   collective(kCall, Again::always, [&] { decision = reduce_window(true); });
   collective(kCall, Again::never, [&] { finish_step(report, decision); });

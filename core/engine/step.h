@@ -17,6 +17,7 @@ struct Engine::Decision {
   int64_t nonfinite_param = -1;
   int64_t nonfinite_count = 0;
   std::vector<uint8_t> present;  // by root: some rank has a gradient
+  bool updated = false;          // some rank's host has written a weight
 };
 
 // A window whose gradients are summed and agreed on, and which takes no more.
@@ -25,6 +26,8 @@ struct Engine::Reduced {
   bool summed = false;    // mine is complete
   bool agreed = false;    // decision is, in the joint step that is being made again
   bool replaced = false;  // a gradient was written here since
+  bool updated = false;   // the host has written a weight here, by the decision
+  bool stands = false;    // and so has some rank, when it was to be made again
   Decision decision;
 };
 

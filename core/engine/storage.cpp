@@ -71,6 +71,14 @@ void Storage::publish() const {
   }
 }
 
+void Storage::give_up() const noexcept {
+  if (staged_) staged_->give_up();
+}
+
+void Storage::cancel() const noexcept {
+  if (staged_) staged_->cancel();
+}
+
 std::byte* Storage::master(const layout::Piece& piece) const {
   return has_separate_master() ? at(master_, piece.shard, master_format_) : published(piece);
 }

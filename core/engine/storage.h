@@ -51,6 +51,9 @@ class Storage {
   [[nodiscard]] std::byte* whole(int64_t root) const;
   // Makes what this rank wrote into its pieces everybody's. Collective.
   void publish() const;
+  // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
+  void give_up() const noexcept;
+  void cancel() const noexcept;
   // These three are in the back.
   [[nodiscard]] std::byte* master(const layout::Piece& piece) const;
   [[nodiscard]] std::byte* exp_avg(const layout::Piece& piece) const;

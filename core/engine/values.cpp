@@ -48,6 +48,12 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
          "published value",
          root.name);
   }
+  if (config_.optimizer.host && (value == OTR_VALUE_EXP_AVG || value == OTR_VALUE_EXP_AVG_SQ)) {
+    fail(OTR_E_NOT_FOUND,
+         "parameter \"{}\" has no moments here: with optimizer.type \"Host\" the host keeps the "
+         "states of its optimizer",
+         root.name);
+  }
   device::Device* const back = devices_.back;
   switch (value) {
     case OTR_VALUE_MASTER:
@@ -140,6 +146,7 @@ void Engine::write_piece(const Place& place, const layout::Piece& piece, const f
 
 // The same for a weight: the master, and the published value beside it.
 void Engine::write_weight(const layout::Piece& piece, const float* values) {
+  if (reduced_) reduced_->updated = true;
   const layout::Parameter& root = model_.at(piece.parameter);
   write_piece(place_of(root, OTR_VALUE_PUBLISHED), piece, values);
   if (storage_->has_separate_master()) {
@@ -153,7 +160,9 @@ void Engine::require_writable(int32_t value, const char* call) const {
          "{}: the published value follows the master: write OTR_VALUE_MASTER, which sets both",
          call);
   }
-  if (value != OTR_VALUE_GRAD && passes_in_window_ > 0) {
+  if (value == OTR_VALUE_MASTER && config_.optimizer.host && reduced_) {
+    require_updatable(call);
+  } else if (value != OTR_VALUE_GRAD && passes_in_window_ > 0) {
     fail(OTR_E_STATE,
          "{}: gradients of this window were taken at the old value; call otr_engine_step first",
          call);
@@ -175,6 +184,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
     on_device([&] { read_tensor(view, reinterpret_cast<float*>(values.data())); });
   }
   collective(kCall, Again::at_first, [&] {
+    if (weight) gather_->settle();  // what is prefetched is about to change
     control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
                         "write a parameter");
     const auto* floats = reinterpret_cast<const float*>(values.data());
@@ -240,6 +250,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   read_tensor(view, reinterpret_cast<float*>(values.data()));
   const auto* floats = reinterpret_cast<const float*>(values.data());
   if (value == OTR_VALUE_MASTER) {
+    gather_->settle();
     write_weight(*piece, floats);
   } else {
     write_piece(place, *piece, floats);

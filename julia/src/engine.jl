@@ -130,6 +130,16 @@ function reduce!(engine::Engine)
 end
 
 """
+Whether the step would update this parameter; between `reduce!` and the step.
+"""
+has_grad(engine::Engine, id) = out(reference -> otr_engine_has_grad(engine, id, reference), Int32) != 0
+
+"""
+Drops the gradients of the window, summed or not. Collective.
+"""
+discard!(engine::Engine) = check(otr_engine_discard(engine))
+
+"""
 One step of several engines, all or none. joint: a group of the ranks of all, where they have different engines.
 Collective.
 """

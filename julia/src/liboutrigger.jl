@@ -591,6 +591,16 @@ otr_engine_reduce(engine, report) =
         (Ptr{otr_engine}, Ptr{otr_step_report}),
         engine, report)
 
+otr_engine_has_grad(engine, id, out_has_grad) =
+    ccall((:otr_engine_has_grad, liboutrigger), Int32,
+        (Ptr{otr_engine}, Int64, Ptr{Int32}),
+        engine, id, out_has_grad)
+
+otr_engine_discard(engine) =
+    @gcsafe ccall((:otr_engine_discard, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
+
 otr_step_many(engines, count, joint, reports) =
     ccall((:otr_step_many, liboutrigger), Int32,
         (Ptr{Ptr{otr_engine}}, Int64, Ptr{otr_comm}, Ptr{otr_step_report}),

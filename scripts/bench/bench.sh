@@ -15,10 +15,7 @@ mkdir -p "$output"
 source scripts/bench/peers.sh
 install_peers "$venv" "$output/peers.log"
 
-launchers=()
-if command -v ccache > /dev/null; then
-  launchers=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-fi
+source scripts/ccache.sh
 cmake -S . -B "$programs" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release \
   -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF "${launchers[@]}"
 cmake --build "$programs" --target bench_programs

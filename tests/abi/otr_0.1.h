@@ -36,11 +36,11 @@
  * INTERRUPTION.  While a call waits for other ranks it asks the context's interrupt callback, and
  * returns OTR_E_INTERRUPTED once that says so; the text names the operation and the ranks. A call
  * that was interrupted while ranks had still to come to it is made again, with the same arguments,
- * and goes on where it was (otr_engine_acquire anywhere; otr_engine_step, otr_engine_reduce and
- * otr_step_many anywhere before the update); until then other collective calls on the handle return
- * OTR_E_STATE. Interrupted in the middle of moving data or of the update, or while a group is being
- * made, it is lost: the text says so, and group or engine cannot go on. A custom communicator's own
- * functions are not interrupted. docs/waiting.md has more.
+ * and goes on where it was (otr_engine_acquire anywhere; otr_engine_step, otr_engine_reduce,
+ * otr_engine_discard and otr_step_many anywhere before the update); until then other collective
+ * calls on the handle return OTR_E_STATE. Interrupted in the middle of moving data or of the
+ * update, or while a group is being made, it is lost: the text says so, and group or engine cannot
+ * go on. A custom communicator's own functions are not interrupted. docs/waiting.md has more.
  *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */
@@ -540,9 +540,11 @@ OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64
 OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info) OTR_NOEXCEPT;
 
-/* A hint that these parameters will be acquired soon, with the same info. Never needed for
- * correctness; on one host, where nothing has to be fetched, it only checks its arguments. Local.
- * Since: 0.1 */
+/* Begins to gather these parameters, on a thread of the library, for acquires that come soon with
+ * the same info. Where acquire is collective every rank prefetches the same ids, at the same place
+ * among its collective calls and local writes of weights; what was prefetched stays until it is
+ * acquired and released, or until the step. Elsewhere it only checks its arguments. Never needed
+ * for correctness; does not wait for other ranks. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int64_t count,
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -563,10 +565,12 @@ OTR_API int32_t otr_engine_parameter_read(otr_engine *engine, int64_t id, int32_
 
 /* Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
  * OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
- * parameter, the published value. Weights and moments not between a pass and its step. Gradients:
- * norm, Inf/NaN and clipping are found again in the step. Collective. OTR_E_NOT_FOUND: the
- * parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which follows the master.
- * Since: 0.1 */
+ * parameter, the published value. Weights and moments not between a pass and its step, but with
+ * optimizer.type "Host" weights after otr_engine_reduce, unless its report says that the window is
+ * skipped. Gradients: norm, Inf/NaN and clipping are found again in the step (with "Host", in the
+ * next otr_engine_reduce). Collective.
+ * OTR_E_NOT_FOUND: the parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which
+ * follows the master. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id, int32_t value,
                                            const otr_tensor *source) OTR_NOEXCEPT;
 
@@ -583,8 +587,9 @@ OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t va
 /* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
  * others see a weight without further ado: let none read it before all have written it. Elsewhere
  * (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
- * the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from their next
- * acquire on. Local. Since: 0.1 */
+ * the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
+ * they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
+ * prefetched. Since: 0.1 */
 OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
                                        const otr_tensor *source) OTR_NOEXCEPT;
 
@@ -824,9 +829,28 @@ OTR_API int32_t otr_engine_report(otr_engine *engine, double timeout_seconds,
 /* The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
  * and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
  * says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
- * Collective. OTR_E_STATE: a pass is open, none was made, or the next step ends no window. Since:
- * 0.1 */
+ *
+ * With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
+ * OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
+ * report's clip_coefficient, and writes OTR_VALUE_MASTER with otr_engine_local_write (or all ranks
+ * a whole parameter). The step publishes what was written, counts, and skips where this report says
+ * so; it is OTR_E_STATE without this call before it.
+ *
+ * Collective. OTR_E_STATE: a pass is open, none was made, the next step ends no window, or a rank
+ * has written weights since. Since: 0.1 */
 OTR_API int32_t otr_engine_reduce(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
+
+/* *out_has_grad = 1: the step would update this parameter, because some rank gave it a gradient in
+ * the window or one was written here, or as "unused_parameters": "zero" says; else 0. Local.
+ * OTR_E_STATE: not between otr_engine_reduce and otr_engine_step. Since: 0.1 */
+OTR_API int32_t otr_engine_has_grad(const otr_engine *engine, int64_t id,
+                                    int32_t *out_has_grad) OTR_NOEXCEPT;
+
+/* Drops the gradients of the window, summed or not, and of all its steps so far: a new window
+ * begins. Weights, states, counters and the loss scale stay. Collective. OTR_E_STATE: a pass is
+ * open, or with optimizer.type "Host" a rank has written weights; OTR_E_MISMATCH: ranks have made
+ * different numbers of passes. Since: 0.1 */
+OTR_API int32_t otr_engine_discard(otr_engine *engine) OTR_NOEXCEPT;
 
 /* One step of several engines, all or none: they agree on skipping, on one norm (the root of the
  * sum of their squared norms) and so on one clip coefficient. reports: NULL, or count structs with

@@ -7,9 +7,11 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bindings/gen"))
 
+import docs  # noqa: E402
 import header  # noqa: E402
 import julia  # noqa: E402
 import layout  # noqa: E402
+import python  # noqa: E402
 import rust  # noqa: E402
 
 SMALL = """
@@ -69,6 +71,22 @@ class Generator(unittest.TestCase):
                      "    @gcsafe ccall((:otr_ask, liboutrigger), Int32,",
                      "otr_name() = ccall((:otr_name, liboutrigger), Cstring, ())"):
             self.assertIn(line + "\n", text)
+
+    def test_python(self):
+        arrays = "OTR_API void otr_all(otr_thing *const *things, size_t count, double *values) OTR_NOEXCEPT;"
+        text = python.generate(header.parse(SMALL.replace(arrays, "")))
+        for line in ("class Thing(_Handle): ...", "BAD: Final = -7", "    name: str | None", "class _Options(TypedDict, total=False):",
+                     "def thing_create(options: Options | None) -> Thing: ...", "def name() -> str: ...",
+                     "def ask(thing: Thing, seconds: float) -> None: ..."):
+            self.assertIn(line + "\n", text)
+        self.assertNotIn("reserved", text)
+        with self.assertRaisesRegex(ValueError, "no rule for otr_thing .* things"):
+            python.generate(header.parse(SMALL))
+
+    def test_docstrings(self):
+        text = docs.generate(header.parse(SMALL.replace("Asks.", 'Asks "why".')))
+        self.assertIn('%feature("docstring") otr_ask "Asks \\"why\\". May wait. Since: 0.1";\n', text)
+        self.assertIn('%feature("docstring") otr_options::call "or NULL";\n', text)
 
     def test_layout(self):
         text = layout.generate(header.parse(SMALL))

@@ -135,6 +135,8 @@ inline const std::vector<Call>& blocking_calls() {
        [](const Scene& s) { return otr_engine_finalize(s.handle()); }},
       {"engine_reduce", Call::gradients,
        [](const Scene& s) { return otr_engine_reduce(s.handle(), nullptr); }},
+      {"engine_discard", Call::gradients,
+       [](const Scene& s) { return otr_engine_discard(s.handle()); }},
       {"engine_step", Call::gradients,
        [](const Scene& s) {
          otr_step_report report = OTR_STEP_REPORT_INIT;

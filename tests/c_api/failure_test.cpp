@@ -102,6 +102,26 @@ TEST_P(Failure, ARankThatDestroysItsEngine) {
   });
 }
 
+// As garbage collectors do: each rank at a time of its own, in the middle of a window.
+TEST_P(Failure, ARankThatDropsItsEngineLeavesTheOthersToTheirNextOne) {
+  Meeting passes(3);
+  run_ranks(3, [&](int32_t rank, otr_comm* comm) {
+    Engine dropped = committed(comm);
+    dropped.pass({{0, Values(600, 1)}, {1, Values(600, 1)}});
+    passes.come();
+    if (rank == 1) dropped.reset();
+    // Rank 0 has asked the engine that is gone, rank 2's background has.
+    if (rank == 0) {
+      EXPECT_FAILS(OTR_E_PEER_DEAD, otr_engine_step(dropped.get(), nullptr), "rank");
+    }
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    Engine next = committed(comm);
+    next.pass({{0, Values(600, 1)}});
+    EXPECT_EQ(next.step().outcome, OTR_STEP_APPLIED);
+    EXPECT_OK(otr_engine_finalize(next.get()));
+  });
+}
+
 TEST_P(Failure, ARankThatLeavesBeforeCommit) {
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config_of(GetParam()));

@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "support.h"
 
 namespace {
@@ -75,17 +79,126 @@ TEST(Gather, MemoryComesAndGoesAtOneAddress) {
   });
 }
 
+void prefetch(const Engine& engine, std::vector<int64_t> ids) {
+  EXPECT_OK(
+      otr_engine_prefetch(engine.get(), ids.data(), static_cast<int64_t>(ids.size()), nullptr));
+}
+
 // Of one size, so that only the name tells.
-TEST(Gather, RanksThatAskForDifferentParameters) {
-  run_ranks(2, [](int32_t rank, otr_comm* comm) {
+void expect_named(bool prefetches) {
+  run_ranks(2, [=](int32_t rank, otr_comm* comm) {
     Engine engine(comm, kConfig);
     engine.add("one", {100}, dyadic(100, 1));
     engine.add("two", {100}, dyadic(100, 2));
     engine.commit();
     const int64_t id = rank;
+    if (prefetches) prefetch(engine, {id});
     otr_tensor out{};
     EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_acquire(engine.get(), &id, 1, nullptr, &out),
                  "acquire \"one\"", "acquire \"two\"");
+  });
+}
+
+TEST(Gather, RanksThatAskForDifferentParameters) { expect_named(false); }
+
+void declare(Engine& engine) {
+  engine.add("big", {kCount}, dyadic(kCount, 1));
+  engine.add("small", {3}, {1, 2, 3});
+  engine.add("last", {600}, dyadic(600, 2));
+  engine.commit();
+}
+
+TEST(Prefetch, IsThereForTheAcquire) {
+  run_ranks(3, [](int32_t, otr_comm* comm) {
+    Engine engine(comm, kConfig);
+    declare(engine);
+    const int64_t before = windows(engine);
+    for (int step = 0; step < 3; ++step) {
+      prefetch(engine, {2, 0, 2});
+      prefetch(engine, {0});
+      EXPECT_EQ(windows(engine), before + (kCount + 600) * 4);
+      // In another order, and between others.
+      EXPECT_EQ(values_of(acquire(engine, 1)), engine.read(1, OTR_VALUE_PUBLISHED));
+      EXPECT_EQ(values_of(acquire(engine, 0)), engine.read(0, OTR_VALUE_PUBLISHED));
+      prefetch(engine, {0, 1});  // they are there
+      EXPECT_EQ(values_of(acquire(engine, 2)), engine.read(2, OTR_VALUE_PUBLISHED));
+      for (int64_t id = 0; id < 3; ++id) release(engine, id);
+      EXPECT_EQ(windows(engine), before);
+      prefetch(engine, {1, 0});  // what nobody acquires goes with the step
+      engine.pass({{0, dyadic(kCount, 5)}, {2, dyadic(600, 3)}});
+      EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+      EXPECT_EQ(windows(engine), before);
+    }
+    prefetch(engine, {0});
+    EXPECT_OK(otr_engine_finalize(engine.get()));
+  });
+}
+
+TEST(Prefetch, FollowsAWeightThatIsWritten) {
+  run_ranks(2, [](int32_t, otr_comm* comm) {
+    Engine engine(comm, kConfig);
+    declare(engine);
+    prefetch(engine, {0, 1, 2});
+    const Tensor next = Tensor::filled({kCount}, 0.75);
+    EXPECT_OK(otr_engine_parameter_write(engine.get(), 0, OTR_VALUE_MASTER, &next));
+    EXPECT_EQ(values_of(acquire(engine, 0)), Values(kCount, 0.75));
+    EXPECT_EQ(values_of(acquire(engine, 2)), dyadic(600, 2));
+  });
+}
+
+TEST(Prefetch, OfDifferentParametersIsNamed) { expect_named(true); }
+
+// Rank 1 does neither fetch nor wait; destroying the engine does not wait for it, nor it for
+// others.
+TEST(Prefetch, OnItsWayWhenTheEngineGoes) {
+  run_ranks(2, [](int32_t rank, otr_comm* comm) {
+    Engine engine(comm, kConfig);
+    declare(engine);
+    if (rank == 0) prefetch(engine, {0, 1, 2});
+    engine.reset();
+    EXPECT_OK(otr_comm_barrier(comm)) << "the job goes on";
+  });
+}
+
+TEST(Prefetch, WaitedForIsInterruptedAndTheCallMadeAgain) {
+  static std::atomic<bool> stop, goes_on;
+  stop = goes_on = false;
+  const auto context = make_context(1, [](void*) -> int32_t { return stop ? 1 : 0; });
+  run_ranks(context.get(), 2, [](int32_t rank, otr_comm* comm) {
+    Engine engine(comm, kConfig);
+    declare(engine);
+    EXPECT_OK(otr_comm_barrier(comm));
+    const int64_t id = 0;
+    otr_tensor out{};
+    if (rank == 0) {
+      prefetch(engine, {0});
+      stop = true;
+      EXPECT_FAILS(OTR_E_INTERRUPTED, otr_engine_acquire(engine.get(), &id, 1, nullptr, &out),
+                   "prefetched", "rank 1");
+      stop = false;
+      goes_on = true;
+    } else {
+      while (!goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      prefetch(engine, {0});
+    }
+    EXPECT_EQ(values_of(acquire(engine, 0)), dyadic(kCount, 1));
+    EXPECT_OK(otr_comm_barrier(comm));
+    goes_on = false;
+    EXPECT_OK(otr_comm_barrier(comm));
+
+    if (rank == 1) {
+      while (!goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    prefetch(engine, {2});
+    engine.pass({{2, dyadic(600, 3)}});
+    if (rank == 0) {
+      stop = true;
+      EXPECT_FAILS(OTR_E_INTERRUPTED, otr_engine_step(engine.get(), nullptr), "prefetched");
+      stop = false;
+      goes_on = true;
+    }
+    EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+    EXPECT_OK(otr_engine_check(engine.get()));
   });
 }
 

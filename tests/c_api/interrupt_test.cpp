@@ -71,7 +71,7 @@ TEST_P(Interrupt, EndsTheWaitAndTheCallIsMadeAgain) {
       if (GetParam().needs < Call::gradients || name == "engine_finalize") return;
       if (name == "engine_reduce") scene.engine->step();
       scene.engine->pass({{1, Values(kElements, 1)}});
-      EXPECT_EQ(scene.engine->step().applied_steps, 2);
+      EXPECT_EQ(scene.engine->step().applied_steps, name == "engine_discard" ? 1 : 2);
     });
     EXPECT_GT(host.asked, 0);
     EXPECT_FALSE(host.elsewhere) << "asked on a thread of the library";

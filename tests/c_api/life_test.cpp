@@ -45,6 +45,12 @@ std::vector<std::pair<const char*, std::function<int32_t()>>> committed_calls(ot
       {"local_read", [=] { return otr_engine_local_read(engine, 0, OTR_VALUE_MASTER, &value); }},
       {"local_write", [=] { return otr_engine_local_write(engine, 0, OTR_VALUE_MASTER, &value); }},
       {"reduce", [=] { return otr_engine_reduce(engine, nullptr); }},
+      {"has_grad",
+       [=] {
+         int32_t has_grad = 0;
+         return otr_engine_has_grad(engine, 0, &has_grad);
+       }},
+      {"discard", [=] { return otr_engine_discard(engine); }},
       {"step_many",
        [=] {
          otr_engine* const engines[1] = {engine};

@@ -165,17 +165,18 @@ TEST_P(Failure, AbortEndsPendingAndLaterCallsOfAllDuplicates) {
   EXPECT_LT(now() - start, 5);
 }
 
+int32_t status_of(Communicator& comm) {
+  try {
+    comm.barrier("on the duplicate");
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return OTR_OK;
+}
+
 // Only this rank's calls on this object end; the others see it leave once it is destroyed.
 TEST_P(Failure, CancelEndsOneObjectOnOneRank) {
   run_all_well(GetParam(), [](Communicator& c) {
-    const auto status_of = [](Communicator& comm) -> int32_t {
-      try {
-        comm.barrier("on the duplicate");
-      } catch (const Error& error) {
-        return error.status();
-      }
-      return OTR_OK;
-    };
     auto other = c.duplicate("other");
     c.barrier("together");
     if (c.rank() == 1) {
@@ -256,9 +257,28 @@ TEST_P(Failure, ARankThatLeavesIsReportedToThoseWhoWait) {
     }
   });
   EXPECT_EQ(outcomes[1].status, OTR_OK);
-  EXPECT_EQ(outcomes[0].text, outcomes[2].text);
-  EXPECT_EQ(outcomes[0].status, OTR_E_PEER_DEAD);
-  expect_says(outcomes[0].text, {"rank 1", "left", "without rank 1"});
+  for (const size_t rank : {0, 2}) {
+    EXPECT_EQ(outcomes[rank].status, OTR_E_PEER_DEAD);
+    expect_says(outcomes[rank].text, {"rank 1", "left", "without rank 1"});
+  }
+}
+
+TEST_P(Failure, ARankThatLeavesOneObjectLeavesTheOthers) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    auto first = c.duplicate("first"), second = c.duplicate("second");
+    if (c.rank() == 1) {
+      first.reset();
+      second->barrier("after rank 1 has left the first");
+      second->give_up();
+    } else {
+      for (int call = 0; call < 2; ++call) {
+        require(status_of(*first) == OTR_E_PEER_DEAD, "rank 1 has left");
+      }
+      second->barrier("after rank 1 has left the first");
+      require(status_of(*second) == OTR_E_PEER_DEAD, "rank 1 has given it up");
+    }
+    c.barrier("the job goes on");
+  });
 }
 
 // Leaving a duplicate, or everything after the last common call, harms nobody.

@@ -64,7 +64,7 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
        "from 0 to below 1"},
       {"{\"optimizer\": {\"type\": \"AdamX\"}}",
        "line 1, column 24: optimizer.type = \"AdamX\" is not legal; legal: one of \"Adam\", "
-       "\"AdamW\", \"Lion\", \"Adagrad\", \"Lamb\", \"Muon\", \"SGD\", \"OneBitAdam\", "
+       "\"AdamW\", \"Host\", \"Lion\", \"Adagrad\", \"Lamb\", \"Muon\", \"SGD\", \"OneBitAdam\", "
        "\"OneBitLamb\", \"ZeroOneAdam\", \"MuAdam\", \"MuAdamW\", \"MuSGD\"; the nearest is "
        "\"Adam\""},
       {"{\"optimizer\": {\"params\": {\"lr\": \"auto\"}}}",

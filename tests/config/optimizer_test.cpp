@@ -66,7 +66,11 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
       "max_grad_norm");
   expect_fault(
       optimizer_fault("{\"type\": \"Lion\", \"params\": {\"momentum\": 0.9}}"), OTR_E_UNSUPPORTED,
-      "line 1, column 10: type = \"Lion\" is recognised but not built yet: use Adam or AdamW");
+      "line 1, column 10: type = \"Lion\" is recognised but not built yet: use Adam or AdamW or "
+      "Host");
+  expect_fault(optimizer_fault("{\"type\": \"Host\"}"), OTR_E_CONFIG,
+               "line 1, column 10: type = \"Host\" is for engines, whose host updates the weights; "
+               "shards are updated here: use \"Adam\" or \"AdamW\"");
   expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"block8\"}}}"),
                     OTR_E_UNSUPPORTED, {"states.exp_avg.format = \"block8\""});
   expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"rounding\": \"stochastic\"}}}"),

@@ -218,6 +218,15 @@ TEST(Overlap, LearnsBesideItsLoadingAloneAndOnTwoWorkers) {
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_OVERLAP}).out, expected);
 }
 
+TEST(HostUpdate, ReachesItsTargetAloneAndOnTwoWorkers) {
+  for (const Result& result :
+       {run({OTR_HOST_UPDATE}), run({OTR_TOOL, "run", "-n", "2", "--", OTR_HOST_UPDATE})}) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("mean distance 0.00"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("after 200 steps"), std::string::npos) << result.out;
+  }
+}
+
 TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   const Result result = run({OTR_OPTIMIZER_ONLY});
   EXPECT_EQ(result.code, 0) << result.err;

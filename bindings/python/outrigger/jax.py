@@ -8,7 +8,12 @@
 
 Parameters are copies, as JAX's arrays are immutable; gradients come all at once, so the host holds one model of them more
 (grads_at_once in estimates). Stages 0 to 2; on stage 3 the parameters are a list of blocks, each asked for by itself."""
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,25 +23,34 @@ from . import Engine as _Engine
 from . import lowlevel
 from .process import process_comm
 
+if TYPE_CHECKING:
+    from . import Comm
+    from . import Pass as _Pass
+    from .handle import Config
+
+Tree: TypeAlias = Any  # a pytree; jax has no type for its form
+
 __all__ = ["Engine", "Pass"]
 
 
 class Pass:
-    """One backward pass. cotangents: what came in, scaled, as JAX arrays of the same tree and dtypes."""
+    """One backward pass, from Engine.begin_pass. cotangents: what came in, scaled, as JAX arrays of the same tree, shapes and
+    dtypes."""
 
-    def __init__(self, engine, a_pass, tree, leaves):
+    def __init__(self, engine: Engine, a_pass: _Pass, tree: jax.tree_util.PyTreeDef, leaves: list[jax.Array]) -> None:
         self._engine, self._pass = engine, a_pass
         scaled = [jnp.array(a_pass.output_grad(index), dtype=leaf.dtype, copy=True) for index, leaf in enumerate(leaves)]
-        self.cotangents = jax.tree.unflatten(tree, scaled)
+        self.cotangents: Tree = jax.tree.unflatten(tree, scaled)
 
     @property
-    def scale(self):
+    def scale(self) -> float:
         """The factor that cotangents carry: loss scale / accumulation steps."""
         return self._pass.scale
 
-    def add(self, grads, block=None):
-        """Adds gradients computed from the cotangents: a tree like the parameters, or like one block of them. None, and the
-        zeros that JAX has for integers, count as no gradient."""
+    def add(self, grads: Tree, block: int | None = None) -> None:
+        """Adds gradients computed from the cotangents: a tree like the parameters, or like one block of them, of their shapes
+        and any floating dtypes. None, and the zeros that JAX has for integers, count as no gradient. ValueError: another
+        form or shape."""
         for (path, identity, shape), grad in zip(self._engine.leaves(block), self._engine.matching(grads, block), strict=True):
             if grad is None or grad.dtype == jax.dtypes.float0 or not self._engine.is_trainable(identity):
                 continue
@@ -44,16 +58,19 @@ class Pass:
                 raise ValueError(f"the gradient of {path} has shape {grad.shape}; the parameter has {shape}")
             self._pass.add_grad(identity, np.asarray(grad))
 
-    def unscale(self, tree):
+    def unscale(self, tree: Tree) -> Tree:
         """The gradients of inputs without the factor, in their dtypes."""
         return jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else (leaf / self.scale).astype(leaf.dtype), tree)
 
 
 class Engine:
-    """params: a pytree of floating arrays, the same on all ranks (rank 0's values win). frozen: a tree of the same form
-    with True where there is no gradient, or None. comm: an outrigger.Comm; default: the launcher's processes."""
+    """params: a pytree of floating arrays of any shapes, the same on all ranks (rank 0's values win). config: a dictionary or
+    JSON. frozen: a tree of the same form with True where there is no gradient, or None (ValueError: another form). comm: an
+    outrigger.Comm; default: the launcher's processes. NotImplementedError: stage 3 without a list of blocks. Collective. As a
+    context manager it finalizes on a normal exit and aborts on an exception. `library` is the outrigger.Engine, whose
+    docstring lists the errors."""
 
-    def __init__(self, params, config=None, comm=None, frozen=None):
+    def __init__(self, params: Tree, config: Config = None, comm: Comm | None = None, frozen: Tree = None) -> None:
         comm = comm or process_comm()
         self.rank, self.world_size = comm.rank, comm.size
         self.library = _Engine(comm, config)
@@ -66,7 +83,8 @@ class Engine:
         flags = [False] * len(found) if frozen is None else jax.tree.leaves(frozen)
         if len(flags) != len(found):
             raise ValueError(f"frozen has {len(flags)} leaves, the parameters {len(found)}: they must have one form")
-        self._leaves, self._frozen = [], set()
+        self._leaves: list[tuple[str, int, tuple[int, ...]]] = []
+        self._frozen: set[int] = set()
         for (path, leaf), is_frozen in zip(found, flags, strict=True):
             name = jax.tree_util.keystr(path)
             identity = self.library.add_parameter(name, np.asarray(leaf), trainable=int(not is_frozen))
@@ -74,34 +92,36 @@ class Engine:
             if is_frozen:
                 self._frozen.add(identity)
         self.library.commit()
-        self._shown = {}
+        self._shown: dict[str, Tree] = {}
 
-    def leaves(self, block=None):
+    def leaves(self, block: int | None = None) -> list[tuple[str, int, tuple[int, ...]]]:
         """(path, id, shape) of each parameter."""
         if block is None:
             return self._leaves
-        first = sum(len(jax.tree.leaves(each)) for each in self._require_blocks()[:block])
-        return self._leaves[first:first + len(jax.tree.leaves(self._blocks[block]))]
+        blocks = self._require_blocks()
+        first = sum(len(jax.tree.leaves(each)) for each in blocks[:block])
+        return self._leaves[first:first + len(jax.tree.leaves(blocks[block]))]
 
-    def matching(self, tree, block=None):
-        """The leaves of a tree that has the parameters' form; None is a leaf."""
-        expected = self._tree if block is None else jax.tree.structure(self._require_blocks()[block])
+    def matching(self, tree: Tree, block: int | None = None) -> list[Any]:
+        """The leaves of a tree that has the parameters' form (ValueError else); None is a leaf."""
+        found: Any  # a PyTreeDef, of which jaxlib's types say nothing
+        expected: Any = self._tree if block is None else jax.tree.structure(self._require_blocks()[block])
         leaves, found = jax.tree.flatten(tree, is_leaf=lambda each: each is None)
         if found.num_leaves != expected.num_leaves:
             raise ValueError(f"the gradients have {found.num_leaves} leaves, the parameters {expected.num_leaves}: they must have one form")
         return leaves
 
-    def is_trainable(self, identity):
+    def is_trainable(self, identity: int) -> bool:
         return identity not in self._frozen
 
-    def _require_blocks(self):
+    def _require_blocks(self) -> list[Tree]:
         if self._blocks is None:
             raise ValueError("block= is for stage 3, where the parameters are a list of blocks")
         return self._blocks
 
-    def parameters(self, block=None):
+    def parameters(self, block: int | None = None) -> Tree:
         """The parameters in the compute dtype, as a tree of JAX arrays: copies, made once after each update. block: one block
-        of stage 3, made each time."""
+        of stage 3, made each time. ValueError: all of them on stage 3, or a block elsewhere."""
         if block is None and self._blocks is not None:
             raise ValueError("on stage 3 there is no copy of all parameters; ask for parameters(block)")
         if block is None and self._shown:
@@ -114,14 +134,15 @@ class Engine:
         return shown
 
     @contextlib.contextmanager
-    def begin_pass(self, cotangents):
-        """A Pass, ended with the block and given up by an exception. cotangents: a tree of arrays of any shapes."""
+    def begin_pass(self, cotangents: Tree) -> Iterator[Pass]:
+        """A Pass, ended with the block and given up by an exception. cotangents: a tree of arrays of any shapes and floating
+        dtypes."""
         leaves, tree = jax.tree.flatten(cotangents)
         leaves = [jnp.asarray(leaf) for leaf in leaves]
         with self.library.begin_pass([np.asarray(leaf) for leaf in leaves], flags=lowlevel.PASS_KEEP_DTYPE) as a_pass:
             yield Pass(self, a_pass, tree, leaves)
 
-    def backward(self, vjp, cotangents):
+    def backward(self, vjp: Callable[..., Any], cotangents: Tree) -> tuple[Tree, ...]:
         """Pulls cotangents back through vjp, a function of jax.vjp whose first argument were the parameters, and hands their
         gradients over. Returns the gradients of the other arguments, unscaled: a tuple."""
         with self.begin_pass(cotangents) as a_pass:
@@ -129,26 +150,28 @@ class Engine:
             a_pass.add(grads)
             return tuple(a_pass.unscale(each) for each in others)
 
-    def step(self):
-        """Ends a micro-batch; the report says what happened."""
+    def step(self) -> lowlevel.StepReport:
+        """Ends a micro-batch; the report says what happened (outrigger.Engine.step). Collective."""
         report = self.library.step()
         if report.outcome == lowlevel.STEP_APPLIED:
             self._shown.clear()
         return report
 
     @property
-    def loss_scale(self):
+    def loss_scale(self) -> float:
+        """Of this window's passes; 1 without loss scaling."""
         return self.library.loss_scale
 
-    def masters(self):
+    def masters(self) -> Tree:
         """The master weights as a tree of float32 NumPy arrays, whole. Collective."""
         read = [self.library.read(identity, lowlevel.VALUE_MASTER if self.is_trainable(identity) else lowlevel.VALUE_PUBLISHED)
                 for _, identity, _ in self._leaves]
         return jax.tree.unflatten(self._tree, read)
 
-    def __enter__(self):
+    def __enter__(self) -> Engine:
         self.library.__enter__()
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
         self.library.__exit__(kind, value, traceback)

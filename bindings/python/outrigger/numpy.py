@@ -11,73 +11,94 @@
     report = engine.step()
 
 Ranks come from the launcher (outrigger run, torchrun), or as comm=."""
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy
+import numpy.typing
 
 from . import Engine as _Engine
 from . import lowlevel
 from .process import process_comm
 
+if TYPE_CHECKING:
+    from . import Comm, Pass
+    from .handle import Config
+
+Array: TypeAlias = numpy.typing.NDArray[Any]
+ArrayLike: TypeAlias = numpy.typing.ArrayLike
+# Named arrays: dictionaries and lists of them, nested as the caller likes.
+Tree: TypeAlias = dict[str, Any] | list[Any] | tuple[Any, ...]
+
 __all__ = ["Engine", "Gradients"]
 
 
-def flatten(tree, prefix=""):
+def flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
     """{"layer": {"w": a}, "b": [c, d]} → {"layer.w": a, "b.0": c, "b.1": d}, sorted by name, so that ranks agree."""
+    items: Iterable[tuple[Any, Any]]
     if isinstance(tree, dict):
         items = tree.items()
     elif isinstance(tree, (list, tuple)):
         items = enumerate(tree)
     else:
         return {prefix: tree}
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in items:
         flat.update(flatten(value, f"{prefix}.{name}" if prefix else str(name)))
     return dict(sorted(flat.items()))
 
 
 class Gradients:
-    """One backward pass. output or outputs: the scaled gradients that came in; grads[name] = array adds a parameter's
-    gradient, of its shape, computed from them."""
+    """One backward pass, from Engine.backward. output or outputs: the scaled gradients that came in, float32, of their
+    shapes; grads[name] = array adds a parameter's gradient, computed from them: of the parameter's shape, any floating
+    dtype, copied. KeyError: no such parameter; OutriggerError: E_SHAPE, E_STATE (frozen, or the block has ended)."""
 
-    def __init__(self, engine, a_pass, count):
+    def __init__(self, engine: Engine, a_pass: Pass, count: int) -> None:
         self._engine, self._pass = engine, a_pass
-        self.outputs = [a_pass.output_grad(index) for index in range(count)]
+        self.outputs: list[Array] = [a_pass.output_grad(index) for index in range(count)]
 
     @property
-    def output(self):
+    def output(self) -> Array:
+        """The one output's. ValueError: the pass has not one output."""
         if len(self.outputs) != 1:
             raise ValueError(f"this pass has {len(self.outputs)} output gradients; use outputs")
         return self.outputs[0]
 
     @property
-    def scale(self):
+    def scale(self) -> float:
         """The factor that outputs carry: loss scale / accumulation steps."""
         return self._pass.scale
 
-    def __setitem__(self, name, grad):
+    def __setitem__(self, name: str, grad: ArrayLike) -> None:
         self._pass.add_grad(self._engine.id_of(name), numpy.asarray(grad))
 
     @contextlib.contextmanager
-    def slot(self, name):
+    def slot(self, name: str) -> Iterator[Array]:
         """The gradient's own place in its bucket, compute dtype, uninitialised; it is added at the end of the block."""
         identity = self._engine.id_of(name)
         array = self._pass.slot(identity)
         yield array
         self._pass.add_grad(identity, array)
 
-    def unscale(self, grad):
-        """An input's gradient without the factor, as a new float32 array."""
+    def unscale(self, grad: ArrayLike) -> numpy.typing.NDArray[numpy.float32]:
+        """An input's gradient without the factor, as a new float32 array of its shape."""
         return self._pass.unscale(numpy.asarray(grad))
 
 
 class Engine:
-    """parameters: named arrays, nested dictionaries and lists of them allowed; float32, float64, float16 or
-    ml_dtypes.bfloat16. Names are joined by dots. frozen: names without a gradient."""
+    """parameters: named arrays of any shapes, nested dictionaries and lists of them allowed; float32, float64, float16 or
+    ml_dtypes.bfloat16; copied, and rank 0's values win. Names are joined by dots. config: a dictionary or JSON. comm: an
+    outrigger.Comm; default: the launcher's processes. frozen: names without a gradient (ValueError for others). Collective.
+    As a context manager it finalizes on a normal exit and aborts on an exception. `library` is the outrigger.Engine, whose
+    docstring lists the errors."""
 
-    def __init__(self, parameters, config=None, comm=None, frozen=()):
-        flat = flatten(parameters)
-        unknown = sorted(set(frozen) - set(flat))
+    def __init__(self, parameters: Tree, config: Config = None, comm: Comm | None = None, frozen: Iterable[str] = ()) -> None:
+        flat, frozen = flatten(parameters), set(frozen)
+        unknown = sorted(frozen - set(flat))
         if unknown:
             raise ValueError(f"frozen names no parameter: {', '.join(unknown)}; there are {', '.join(flat)}")
         comm = comm or process_comm()
@@ -87,13 +108,14 @@ class Engine:
                     for name, value in flat.items()}
         self.library.commit()
 
-    def id_of(self, name):
+    def id_of(self, name: str) -> int:
+        """The library's number. KeyError lists the names."""
         if name not in self.ids:
             raise KeyError(f"no parameter {name!r}; there are {', '.join(self.ids)}")
         return self.ids[name]
 
     @contextlib.contextmanager
-    def parameters(self, names=None, float32=True):
+    def parameters(self, names: Iterable[str] | None = None, float32: bool = True) -> Iterator[dict[str, Array]]:
         """A dictionary of read-only arrays, valid inside the block: float32 copies, which NumPy computes fastest with, or
         with float32=False the compute dtype, without a copy."""
         names = list(self.ids) if names is None else list(names)
@@ -101,30 +123,32 @@ class Engine:
             yield dict(zip(names, arrays))
 
     @contextlib.contextmanager
-    def backward(self, *output_grads):
-        """One pass, from the gradients of the outputs, of any shapes. An exception gives it up."""
+    def backward(self, *output_grads: ArrayLike) -> Iterator[Gradients]:
+        """One pass, from the gradients of the outputs, of any shapes and floating dtypes. An exception gives it up."""
         with self.library.begin_pass([numpy.asarray(each) for each in output_grads]) as a_pass:
             yield Gradients(self, a_pass, len(output_grads))
 
     @property
-    def loss_scale(self):
+    def loss_scale(self) -> float:
+        """Of this window's passes; 1 without loss scaling."""
         return self.library.loss_scale
 
-    def step(self):
-        """Ends a micro-batch; the report says what happened."""
+    def step(self) -> lowlevel.StepReport:
+        """Ends a micro-batch; the report says what happened (outrigger.Engine.step). Collective."""
         return self.library.step()
 
-    def read(self, name, value=lowlevel.VALUE_MASTER):
-        """A whole value as float32: the master weight, or lowlevel.VALUE_EXP_AVG, VALUE_EXP_AVG_SQ. Collective."""
+    def read(self, name: str, value: int = lowlevel.VALUE_MASTER) -> numpy.typing.NDArray[numpy.float32]:
+        """A whole value as float32, of the parameter's shape: the master weight, or lowlevel.VALUE_EXP_AVG, VALUE_EXP_AVG_SQ. Collective."""
         return self.library.read(self.id_of(name), value)
 
-    def write(self, name, array, value=lowlevel.VALUE_MASTER):
-        """Sets it from rank 0's array. Collective."""
+    def write(self, name: str, array: ArrayLike, value: int = lowlevel.VALUE_MASTER) -> None:
+        """Sets it from rank 0's array, of the parameter's shape. Collective."""
         self.library.write(self.id_of(name), numpy.asarray(array), value)
 
-    def __enter__(self):
+    def __enter__(self) -> Engine:
         self.library.__enter__()
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
         self.library.__exit__(kind, value, traceback)

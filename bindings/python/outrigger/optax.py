@@ -8,12 +8,15 @@
 
 A function of its arguments and nothing else, so it may be jitted, called again with an older state, and traced more than
 once: step and moments are arrays of the state, and a call makes the shard of each leaf anew."""
+from __future__ import annotations
+
 import contextlib
 import functools
 import json
 import threading
+from collections.abc import Callable
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +28,9 @@ from . import Context, Optimizer, Shard, lowlevel
 
 __all__ = ["AdamState", "adam", "adamw"]
 
+Number: TypeAlias = float | jax.Array
+Rate: TypeAlias = Number | Callable[[Any], Any]  # or a schedule of the updates made
+
 _FLOATS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float16": jnp.float16}
 _STATES = {"mu": "exp_avg", "nu": "exp_avg_sq"}
 _LEAST_EPS = 1e-30  # what the library takes
@@ -32,13 +38,14 @@ _LEAST_EPS = 1e-30  # what the library takes
 
 class AdamState(NamedTuple):
     """count: updates made; skipped: those left out for Inf or NaN. mu, nu: the moments, trees like the parameters."""
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # in the place of a tuple's method
     skipped: jax.Array
     mu: Any
     nu: Any
 
 
-def adamw(learning_rate, b1=0.9, b2=0.999, eps=1e-8, weight_decay=1e-4, mask=None, *, states=None, seed=0):
+def adamw(learning_rate: Rate, b1: Number = 0.9, b2: Number = 0.999, eps: Number = 1e-8, weight_decay: Number = 1e-4, mask: Any = None,
+          *, states: dict[str, Any] | None = None, seed: int = 0) -> optax.GradientTransformation:
     """optax.adamw by Outrigger's kernels. learning_rate: a number, or a schedule of the updates made. Numbers may be JAX
     arrays (optax.inject_hyperparams). mask: a tree of bools, or a function of the parameters that gives one: where weights
     decay. states, seed: as of an optimizer without an engine (docs/configuration.md); a leaf is its own master, in its own
@@ -72,7 +79,8 @@ def adamw(learning_rate, b1=0.9, b2=0.999, eps=1e-8, weight_decay=1e-4, mask=Non
     return optax.GradientTransformation(init, update)
 
 
-def adam(learning_rate, b1=0.9, b2=0.999, eps=1e-8, *, states=None, seed=0):
+def adam(learning_rate: Rate, b1: Number = 0.9, b2: Number = 0.999, eps: Number = 1e-8, *, states: dict[str, Any] | None = None,
+         seed: int = 0) -> optax.GradientTransformation:
     """adamw without weight decay."""
     return adamw(learning_rate, b1, b2, eps, 0.0, states=states, seed=seed)
 

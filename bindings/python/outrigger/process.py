@@ -5,11 +5,12 @@ import threading
 from . import Comm, Context
 
 _lock = threading.Lock()
-_made = []
+_made: list[Comm] = []
 
 
-def process_comm():
-    """This process's group, made at first use from the launcher's environment."""
+def process_comm() -> Comm:
+    """This process's group, made at first use from the launcher's environment. Collective at first use; OutriggerError as
+    Comm.from_env."""
     with _lock:
         if not _made:
             _made.append(Comm.from_env(Context()))

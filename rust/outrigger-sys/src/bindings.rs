@@ -603,9 +603,11 @@ extern "C" {
     /// Where acquire is collective, every rank releases an id before or after the same acquires.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1
     pub fn otr_engine_release(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
-    /// A hint that these parameters will be acquired soon, with the same info. Never needed for
-    /// correctness; on one host, where nothing has to be fetched, it only checks its arguments. Local.
-    /// Since: 0.1
+    /// Begins to gather these parameters, on a thread of the library, for acquires that come soon with
+    /// the same info. Where acquire is collective every rank prefetches the same ids, at the same place
+    /// among its collective calls and local writes of weights; what was prefetched stays until it is
+    /// acquired and released, or until the step. Elsewhere it only checks its arguments. Never needed
+    /// for correctness; does not wait for other ranks. Local. Since: 0.1
     pub fn otr_engine_prefetch(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
     /// Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
     /// float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
@@ -613,10 +615,12 @@ extern "C" {
     pub fn otr_engine_parameter_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
     /// Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
     /// OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
-    /// parameter, the published value. Weights and moments not between a pass and its step. Gradients:
-    /// norm, Inf/NaN and clipping are found again in the step. Collective. OTR_E_NOT_FOUND: the
-    /// parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which follows the master.
-    /// Since: 0.1
+    /// parameter, the published value. Weights and moments not between a pass and its step, but with
+    /// optimizer.type "Host" weights after otr_engine_reduce, unless its report says that the window is
+    /// skipped. Gradients: norm, Inf/NaN and clipping are found again in the step (with "Host", in the
+    /// next otr_engine_reduce). Collective.
+    /// OTR_E_NOT_FOUND: the parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which
+    /// follows the master. Since: 0.1
     pub fn otr_engine_parameter_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// The elements of a parameter that this rank updates: *out_count from *out_first on, in row-major
     /// order; count 0: none. The same for master, moments and gradient. Local. Since: 0.1
@@ -627,8 +631,9 @@ extern "C" {
     /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
     /// others see a weight without further ado: let none read it before all have written it. Elsewhere
     /// (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
-    /// the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from their next
-    /// acquire on. Local. Since: 0.1
+    /// the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
+    /// they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
+    /// prefetched. Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
@@ -744,9 +749,25 @@ extern "C" {
     /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
     /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
     /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
-    /// Collective. OTR_E_STATE: a pass is open, none was made, or the next step ends no window. Since:
-    /// 0.1
+    ///
+    /// With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
+    /// OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
+    /// report's clip_coefficient, and writes OTR_VALUE_MASTER with otr_engine_local_write (or all ranks
+    /// a whole parameter). The step publishes what was written, counts, and skips where this report says
+    /// so; it is OTR_E_STATE without this call before it.
+    ///
+    /// Collective. OTR_E_STATE: a pass is open, none was made, the next step ends no window, or a rank
+    /// has written weights since. Since: 0.1
     pub fn otr_engine_reduce(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
+    /// out_has_grad = 1: the step would update this parameter, because some rank gave it a gradient in
+    /// the window or one was written here, or as "unused_parameters": "zero" says; else 0. Local.
+    /// OTR_E_STATE: not between otr_engine_reduce and otr_engine_step. Since: 0.1
+    pub fn otr_engine_has_grad(engine: *const otr_engine, id: i64, out_has_grad: *mut i32) -> i32;
+    /// Drops the gradients of the window, summed or not, and of all its steps so far: a new window
+    /// begins. Weights, states, counters and the loss scale stay. Collective. OTR_E_STATE: a pass is
+    /// open, or with optimizer.type "Host" a rank has written weights; OTR_E_MISMATCH: ranks have made
+    /// different numbers of passes. Since: 0.1
+    pub fn otr_engine_discard(engine: *mut otr_engine) -> i32;
     /// One step of several engines, all or none: they agree on skipping, on one norm (the root of the
     /// sum of their squared norms) and so on one clip coefficient. reports: NULL, or count structs with
     /// struct_size set in each. joint: NULL if every rank has all the engines, in the same order; else a

@@ -83,6 +83,8 @@ static int32_t (*const is_otr_engine_step)(otr_engine *, otr_step_report *) = ot
 static int32_t (*const is_otr_engine_step_begin)(otr_engine *) = otr_engine_step_begin;
 static int32_t (*const is_otr_engine_report)(otr_engine *, double, otr_step_report *) = otr_engine_report;
 static int32_t (*const is_otr_engine_reduce)(otr_engine *, otr_step_report *) = otr_engine_reduce;
+static int32_t (*const is_otr_engine_has_grad)(const otr_engine *, int64_t, int32_t *) = otr_engine_has_grad;
+static int32_t (*const is_otr_engine_discard)(otr_engine *) = otr_engine_discard;
 static int32_t (*const is_otr_step_many)(otr_engine *const *, int64_t, otr_comm *, otr_step_report *) = otr_step_many;
 static int32_t (*const is_otr_engine_set_boundary)(otr_engine *, int32_t) = otr_engine_set_boundary;
 static int32_t (*const is_otr_engine_get_boundary)(const otr_engine *, int32_t *) = otr_engine_get_boundary;
@@ -636,6 +638,14 @@ void layout_print(FILE *out) {
   BEGIN(otr_engine_reduce);
   KIND(otr_engine *);
   KIND(otr_step_report *);
+  END(int32_t);
+  BEGIN(otr_engine_has_grad);
+  KIND(const otr_engine *);
+  KIND(int64_t);
+  KIND(int32_t *);
+  END(int32_t);
+  BEGIN(otr_engine_discard);
+  KIND(otr_engine *);
   END(int32_t);
   BEGIN(otr_step_many);
   KIND(otr_engine *const *);

@@ -7,6 +7,7 @@ stays gathered, and what cannot be right is refused by name.
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 from models import engine_of, master_of, net
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 import outrigger
 import outrigger.torch
+from outrigger import lowlevel
 from outrigger.process import process_comm
 
 SLICES = {"outrigger": {"share_parameters": False}, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}
@@ -204,6 +206,48 @@ class Gathering(unittest.TestCase):
         self.assertEqual(self.gathered(engine), 0)
         loss.backward()
         self.assertEqual(self.gathered(engine), 0, "each went when its gradient had come")
+
+    def test_fetched_ahead(self):
+        """From the second pass on, all but the first of a pass and the first of its backward, which the forward has just given
+        back; never more than the budget, and nothing that stays."""
+        model = net(hidden=64)
+        largest = max(each.numel() for each in model.parameters())
+        for budget, ahead in ((50_000_000, 6), (largest, 6), (64, 3), (0, 0)):
+            with self.subTest(budget=budget):
+                zero = {**SLICES["zero_optimization"], "stage3_prefetch_bucket_size": budget}
+                engines = [engine_of(model, comm=self.comm, **{**SLICES, "zero_optimization": each}) for each in (SLICES["zero_optimization"], zero)]
+                fetched = []
+                with mock.patch.object(lowlevel, "engine_prefetch", wraps=lowlevel.engine_prefetch) as prefetch:
+                    for step in range(3):
+                        for engine in engines[:1 if budget == 0 else 2]:
+                            engine.backward(self.loss(engine, step))
+                            self.assertEqual(self.gathered(engine), 0)
+                            engine.step()
+                        calls = [call.args for call in prefetch.call_args_list]
+                        fetched.append(sum(len(ids) for handle, ids, _ in calls if handle == engines[1].handle))
+                        prefetch.reset_mock()
+                self.assertEqual(fetched, [0, ahead, ahead])
+                if budget:
+                    self.same_bits(engines)
+
+    def test_fetched_and_not_used(self):
+        """A pass that leaves out what the last one used gives it back."""
+        class Either(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.a, self.b, self.way = nn.Linear(6, 6), nn.Linear(6, 4), nn.Linear(6, 4), 0
+
+            def forward(self, x):
+                self.way += 1
+                return (self.a if self.way % 3 else self.b)(torch.tanh(self.first(x)))
+
+        engines = self.both(Either())
+        for step in range(6):
+            for engine in engines:
+                engine.backward(self.loss(engine, step))
+                engine.step()
+            self.assertEqual(self.gathered(engines[1]), 0)
+        self.same_bits(engines)
 
     def test_small_parameters_stay(self):
         config = {**SLICES, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 16}}

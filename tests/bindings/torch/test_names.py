@@ -64,15 +64,20 @@ class Names(unittest.TestCase):
         engine.step()
         self.assertEqual(engine.global_steps, 1)
 
-    def test_untested_optimizers(self):
+    def test_adam_is_tested(self):
         for allowed in (True, False):
             config = {"zero_optimization": {"stage": 2}, "zero_allow_untested_optimizer": allowed}
             model = net()
-            with self.assertRaisesRegex(NotImplementedError, "optimizer=SGD"):
-                outrigger.torch.initialize(model=model, config=config, optimizer=torch.optim.SGD(model.parameters(), 1), comm=solo())
             engine, *_ = outrigger.torch.initialize(model=model, config=config, comm=solo(),
                                                     optimizer=torch.optim.AdamW(model.parameters(), 0.1))
             self.assertEqual(engine.get_lr(), [0.1])
+
+    def test_adam_with_either_decay(self):
+        for make, name in ((torch.optim.Adam, "Adam"), (torch.optim.AdamW, "AdamW"),
+                           (lambda p: torch.optim.Adam(p, decoupled_weight_decay=True), "AdamW")):
+            model = net()
+            engine, *_ = outrigger.torch.initialize(model=model, config={}, comm=solo(), optimizer=make(model.parameters()))
+            self.assertEqual(engine.optimizer_name(), name)
 
     def test_a_loader_that_repeats(self):
         loader = utils.RepeatingLoader([1, 2, 3])

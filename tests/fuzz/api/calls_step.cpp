@@ -109,6 +109,30 @@ void reduce(Rank& rank, Bytes& bytes) {
   }
 }
 
+// As a host with an update rule of its own does it: the weights of this rank between the halves.
+void host_update(Rank& rank, Bytes& bytes, const EnginePlace& place) {
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  if (CALL(rank, otr_engine_reduce, place.handle, &report) != OTR_OK) return;
+  const bool late = bytes.one_in(8);
+  for (size_t i = 0; i < place.model->parameters.size(); ++i) {
+    const auto id = static_cast<int64_t>(i);
+    Out<int32_t> has_grad;
+    Out<int64_t> first, count;
+    if (CALL(rank, otr_engine_has_grad, place.handle, id, has_grad) != OTR_OK ||
+        CALL(rank, otr_engine_local_range, place.handle, id, first, count) != OTR_OK) {
+      continue;
+    }
+    if (has_grad.value == 0 && !late) continue;
+    const Sample weight = make_sample(bytes, place.model->where, {count.value}, "float32");
+    CALL(rank, otr_engine_local_read, place.handle, id, OTR_VALUE_GRAD, &weight.tensor);
+    CALL(rank, otr_engine_local_write, place.handle, id, OTR_VALUE_MASTER, &weight.tensor);
+  }
+}
+
+void discard(Rank& rank, Bytes& bytes) {
+  CALL(rank, otr_engine_discard, rank.engines.pick(bytes).handle);
+}
+
 // A whole micro-batch in one row of the table: a gradient for every parameter, and the step.
 void micro_batch(Rank& rank, Bytes& bytes) {
   const EnginePlace& place = rank.engines.pick(bytes);
@@ -135,6 +159,7 @@ void micro_batch(Rank& rank, Bytes& bytes) {
     }
     if (CALL(rank, otr_pass_end, pass.value) == OTR_OK) passes_ended.add(model->where);
   }
+  if (bytes.one_in(3)) host_update(rank, bytes, place);
   step_engine(rank, bytes, place);
   GIVE_BACK(rank, otr_pass_destroy, pass.value);
 }
@@ -173,6 +198,7 @@ void window(Rank& rank, Bytes& bytes) {
 constexpr Call kCalls[] = {{"step", Scope::collective, 6, step},
                            {"pending step", Scope::collective, 4, pending_step},
                            {"reduce", Scope::collective, 3, reduce},
+                           {"discard", Scope::collective, 2, discard},
                            {"micro-batch", Scope::collective, 14, micro_batch},
                            {"step many", Scope::collective, 4, step_many},
                            {"set boundary", Scope::local, 2, boundary},

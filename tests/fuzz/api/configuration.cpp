@@ -30,7 +30,7 @@ constexpr Precision kPrecisions[] = {
 
 constexpr const char* kRules[] = {
     R"("AdamW", "params": {"lr": 0.125})",
-    R"("Adam", "params": {"lr": 0.01, "adam_w_mode": false})",
+    R"("Adam", "params": {"lr": 0.01, "adam_w_mode": false})", R"("Host")",
     R"("AdamW", "params": {"lr": 0.001, "weight_decay": 0.1, "betas": [0, 0.5]})"};
 
 constexpr const char* kOwn[] = {R"("unused_parameters": "zero")",

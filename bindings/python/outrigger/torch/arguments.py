@@ -3,7 +3,7 @@
 import argparse
 
 
-def add_config_arguments(parser):
+def add_config_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Adds --deepspeed, --deepspeed_config and their old spellings to an argparse parser, and returns it."""
     group = parser.add_argument_group("DeepSpeed", "DeepSpeed configurations")
     group.add_argument("--deepspeed", action="store_true", help="enable DeepSpeed; a script may ask for it")

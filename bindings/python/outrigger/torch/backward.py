@@ -16,6 +16,7 @@ import threading
 import torch
 
 from .trees import map_tensors
+from .untraced import untraced
 
 _thread = threading.local()
 
@@ -112,7 +113,7 @@ def _cross(engine, grad, factor, dtype):
     return result
 
 
-@torch.compiler.disable
+@untraced
 def border(node, engine, value):
     """value with each tensor that takes part in autograd passed through one node."""
     found = []

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed, as scripts want it to be ready."""
+from __future__ import annotations
+
+import datetime
 import os
+from typing import Any
 
 import torch.distributed
 
 
-def init_distributed(dist_backend=None, auto_mpi_discovery=True, distributed_port=29500, verbose=True, timeout=None,
-                     init_method=None, dist_init_required=None, config=None, rank=-1, world_size=-1):
+def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool = True, distributed_port: int = 29500,
+                     verbose: bool = True, timeout: datetime.timedelta | None = None, init_method: str | None = None,
+                     dist_init_required: bool | None = None, config: object = None, rank: int = -1, world_size: int = -1) -> None:
     """Makes torch.distributed ready, as DeepSpeed's function of this name does: from the environment of torchrun or
     outrigger run, or as a group of one. Does nothing where it is ready. dist_backend: default "gloo"."""
     if torch.distributed.is_initialized() or dist_init_required is False:
         return
-    options = {} if timeout is None else {"timeout": timeout}
+    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     backend = dist_backend or "gloo"
     if world_size > 0 and rank >= 0:
         options.update(rank=rank, world_size=world_size)

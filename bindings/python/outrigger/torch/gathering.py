@@ -7,19 +7,22 @@ there. Uses are seen by public means: `__torch_function__` of the parameter, `sa
 (a node of the backward asks for what it saved just before it runs), module hooks, and the hook on accumulated gradients.
 
 Given back: after the outermost module call that used it, while no pass is open; in a backward when its gradient has come; the
-rest when the pass closes. Ranks gather in the same order if they compute the same; where they differ the communicator says so."""
+rest when the pass closes. Ranks gather in the same order if they compute the same; where they differ the communicator says so.
+What the last pass used next is fetched ahead (ahead.py)."""
 import contextlib
 import weakref
+from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from .. import lowlevel
+from .ahead import Ahead
 from .registry import engine_of
 from .trees import map_tensors
 from .utils import z3_leaf_module
 
-_Tensor = torch.Tensor
+_Tensor: Any = torch.Tensor  # with its slots and properties
 # What does not read a parameter's values. Which of them there are depends on PyTorch's version.
 _GET = ("shape", "dtype", "device", "layout", "requires_grad", "grad", "grad_fn", "is_leaf", "ndim", "itemsize", "nbytes", "_version",
         "is_sparse", "is_cuda", "is_meta", "is_quantized", "is_nested", "retains_grad", "output_nr", "_backward_hooks")
@@ -67,17 +70,20 @@ def is_whole(parameter):
 
 
 class Gathering:
-    """engine: stage 3, its parameters declared, the library's engine committed. persistent: parameters of so many elements
-    stay, once gathered, until the step."""
+    """engine: stage 3, its parameters declared, the library's engine committed. Parameters of at most
+    stage3_param_persistence_threshold elements stay, once gathered, until the step."""
 
-    def __init__(self, engine, module, persistent):
-        self._engine = weakref.ref(engine)
+    def __init__(self, engine, module):
+        self._engine: Any = weakref.ref(engine)  # which outlives this object
         self._handle, self._ids = engine.handle, engine.parameters_of.ids
+        persistent = engine.effective("zero_optimization", "stage3_param_persistence_threshold")
         self._small = {each for each in engine.parameters_of.trainable if each.numel() <= persistent}
+        self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has)
         self._live, self._kept = set(), set()  # gathered; of these, not given back before the step
         self._users = {}  # module calls and blocks that use it now
         self._calls, self._inside = [], 0
-        self._at, self._views, self._classes = {}, {}, {}
+        self._at, self._views = {}, {}
+        self._classes: dict[Any, type] = {}
         for parameter in engine.parameters_of.trainable:
             self._show(parameter)
         self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
@@ -110,6 +116,8 @@ class Gathering:
                 raise RuntimeError(f"parameter {self._name(parameter)!r} is in slices on the ranks outside of a module's call; read or write "
                                    "it inside zero.GatheredParameters, on all ranks")
             self._fetch(parameter)
+            if parameter not in self._small and (torch.is_grad_enabled() or not self._calls):  # not without gradients
+                self._ahead.gathered(parameter)
         if self._calls:
             if parameter not in self._calls[-1][1]:
                 self._calls[-1][1].add(parameter)
@@ -141,6 +149,7 @@ class Gathering:
 
     def pass_closed(self):
         self._free_all()
+        self._ahead.pass_closed()
 
     def acquires_end(self):
         """The library is about to end every acquire."""
@@ -154,7 +163,7 @@ class Gathering:
     def forward(self):
         """Around the engine's call of its module."""
         depth, self._inside = len(self._calls), self._inside + 1
-        hooks = contextlib.nullcontext()
+        hooks: Any = contextlib.nullcontext()
         if torch.is_grad_enabled():
             hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
         try:
@@ -260,7 +269,7 @@ def has_own(module):
     return any(True for _ in module.parameters(recurse=False))
 
 
-_kinds = {}
+_kinds: dict[type, type] = {}
 
 
 def _kind_of(kind):

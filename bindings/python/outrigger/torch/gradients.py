@@ -4,12 +4,14 @@
 A gradient leaves its parameter as soon as autograd has put it there. Who reads `.grad` afterwards gets the mean gradient
 over ranks, unscaled, float32; what is changed in it, or assigned, is what the step uses. So code written for plain PyTorch
 (norms, clipping, a look at a gradient) does what it says. Reading is collective on more than one rank."""
+from typing import Any
+
 import torch
 
 from .. import lowlevel
 from .registry import engine_of
 
-_raw = torch.Tensor.grad
+_raw: Any = torch.Tensor.grad  # a property
 
 
 class _Live:
@@ -33,7 +35,7 @@ class _Live:
         self.grad = None
 
 
-_classes = {}
+_classes: dict[type, type] = {}
 
 
 def make_live(parameter):

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """initialize: from a module and a configuration to an engine."""
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import torch
 
 from ..process import process_comm
@@ -7,20 +14,34 @@ from . import distributed, lr_schedules
 from .adam import CPUAdam
 from .config import Settings, given
 from .engine import Engine
+from .host_optimizer import from_config, hand_over
 from .parameters import groups_of, rule_of
 
-_CLASSES = {torch.optim.AdamW: ("AdamW", {}), torch.optim.Adam: ("Adam", {"adam_w_mode": False})}
+if TYPE_CHECKING:
+    from .. import Comm
+    from .optimizer import ZeroOptimizer
+
+Groups: TypeAlias = Iterable[torch.Tensor] | Iterable[dict[str, Any]]
+_VARIANTS = ("amsgrad", "maximize", "differentiable")  # that the library's update has not
 _DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
 
 
-def initialize(args=None, model=None, optimizer=None, model_parameters=None, training_data=None, lr_scheduler=None,
-               distributed_port=29500, mpu=None, dist_init_required=None, collate_fn=None, config=None, config_params=None, *,
-               comm=None):
+def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | None = None,
+               optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+               model_parameters: Groups | None = None, training_data: torch.utils.data.Dataset[Any] | None = None,
+               lr_scheduler: Any = None, distributed_port: int = 29500, mpu: object = None, dist_init_required: bool | None = None,
+               collate_fn: Callable[[list[Any]], Any] | None = None, config: dict[str, Any] | str | os.PathLike[str] | None = None,
+               config_params: dict[str, Any] | str | os.PathLike[str] | None = None, *, comm: Comm | None = None,
+               ) -> tuple[Engine, ZeroOptimizer, torch.utils.data.DataLoader[Any] | None, Any]:
     """DeepSpeed's initialize: (engine, optimizer, training dataloader, learning-rate scheduler).
 
-    model: a torch.nn.Module on the CPU; its parameters become views of the engine's memory. optimizer: an Adam or AdamW of
-    PyTorch, whose groups and hyperparameters are taken; default: the configuration's. model_parameters: parameters or
-    parameter groups to train; default all. comm: an outrigger.Comm; default: the launcher's group of processes."""
+    model: a torch.nn.Module on the CPU; its parameters become views of the engine's memory. optimizer: CPUAdam or an Adam or
+    AdamW of PyTorch, whose groups and hyperparameters are taken, or another optimizer, which then makes the updates; default:
+    the configuration's. model_parameters: parameters or
+    parameter groups to train; default all. comm: an outrigger.Comm; default: the launcher's group of processes. Collective.
+
+    ValueError: an argument is missing or contradicts another; NotImplementedError: what is not built, by name; OutriggerError:
+    E_CONFIG with path and remedy, E_MISMATCH where ranks differ, E_OUT_OF_MEMORY."""
     if model is None:
         raise ValueError("initialize needs model=, a torch.nn.Module")
     if mpu is not None:
@@ -28,7 +49,7 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     settings = Settings(given(args, config, config_params))
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(groups_of(model, model_parameters))
-    groups, defaults = _groups(settings.library, model, optimizer, model_parameters)
+    groups, defaults, optimizer = _groups(settings.library, model, optimizer, model_parameters)
     if comm is None:
         distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
         comm = process_comm()
@@ -43,31 +64,39 @@ def initialize(args=None, model=None, optimizer=None, model_parameters=None, tra
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
 
-def _groups(config, model, optimizer, model_parameters):
-    """Parameter groups with all hyperparameters, and the defaults; config gets the optimizer's rule."""
+def _groups(config: dict[str, Any], model: torch.nn.Module, optimizer: torch.optim.Optimizer | None,
+            model_parameters: Groups | None) -> tuple[list[dict[str, Any]], dict[str, Any], torch.optim.Optimizer | None]:
+    """Parameter groups with all hyperparameters, the defaults and the optimizer of PyTorch; config gets its rule."""
+    if optimizer is not None and config.get("optimizer"):
+        raise ValueError("both optimizer= and the configuration's \"optimizer\" are given; keep one")
+    if optimizer is None:
+        groups = groups_of(model, model_parameters)
+        optimizer = from_config(config, groups)
     if optimizer is None:
         params = (config.get("optimizer") or {}).get("params") or {}
         defaults = {name: params.get(name, value) for name, value in _DEFAULTS.items()}
-        return [{**defaults, **group} for group in groups_of(model, model_parameters)], defaults
-    if config.get("optimizer"):
-        raise ValueError("both optimizer= and the configuration's \"optimizer\" are given; keep one")
-    for option in ("amsgrad", "maximize", "differentiable", "capturable"):
-        if any(group.get(option) for group in optimizer.param_groups):
-            raise NotImplementedError(f"{type(optimizer).__name__} with {option}=True is not supported")
+        return [{**defaults, **group} for group in groups], defaults, None
     first = optimizer.param_groups[0]
     if isinstance(optimizer, CPUAdam):
         config["optimizer"] = optimizer.library_config(first)
         _guard_states(config, optimizer)
-    elif type(optimizer) in _CLASSES:
-        name, more = _CLASSES[type(optimizer)]
-        config["optimizer"] = rule_of(name, first, **more)
+    elif _is_plain_adam(optimizer):
+        decoupled = type(optimizer) is torch.optim.AdamW or bool(first.get("decoupled_weight_decay"))
+        config["optimizer"] = rule_of("AdamW", first) if decoupled else rule_of("Adam", first, adam_w_mode=False)
     else:
-        raise NotImplementedError(f"optimizer={type(optimizer).__name__}: this engine has the updates of Adam and AdamW; give "
-                                  "torch.optim.AdamW, torch.optim.Adam or outrigger.torch.CPUAdam, or name one in the configuration")
-    return optimizer.param_groups, optimizer.defaults
+        hand_over(config, optimizer)
+    return optimizer.param_groups, optimizer.defaults, optimizer
 
 
-def _guard_states(config, optimizer):
+def _is_plain_adam(optimizer: torch.optim.Optimizer) -> bool:
+    """One that the library's update is."""
+    groups = optimizer.param_groups
+    return (type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
+            and not any(group.get(option) for group in groups for option in _VARIANTS)
+            and len({bool(group.get("decoupled_weight_decay")) for group in groups}) == 1)
+
+
+def _guard_states(config: dict[str, Any], optimizer: CPUAdam) -> None:
     """A caller's optimizer that says float32 states, and a configuration that says bfloat16, cannot both hold."""
     asked = (config.get("bf16") or {}).get("bf16_optimizer_states")
     if asked and optimizer.fp32_optimizer_states:

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's learning-rate schedules, by its names, parameters and numbers. The engine steps them after each applied
 step; a schedule of PyTorch does as well."""
+from __future__ import annotations
+
 import math
+from typing import Any, TypeAlias
+
+import torch
+
+# One value, or one for each parameter group.
+Rates: TypeAlias = float | list[float]
 
 
 class _Schedule:
     """Sets "lr" of the optimizer's groups for a number of applied steps. Its first step() is number 0."""
 
-    def __init__(self, optimizer, last_batch_iteration):
+    def __init__(self, optimizer: torch.optim.Optimizer, last_batch_iteration: int) -> None:
         self.optimizer = optimizer
         self.last_batch_iteration = last_batch_iteration
-        self._last_lr = None
+        self._last_lr: list[float] | None = None
 
-    def _start(self, rates=None):
+    def _start(self, rates: list[float] | None = None) -> None:
         if self.last_batch_iteration == -1:
             self._set(self.get_lr() if rates is None else rates)
 
-    def _set(self, rates):
+    def _set(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = list(rates)
 
-    def _each(self, value, name):
+    def _each(self, value: Rates, name: str) -> list[float]:
         """One value for each group."""
         groups = len(self.optimizer.param_groups)
         if not isinstance(value, (list, tuple)):
@@ -30,36 +38,40 @@ class _Schedule:
             raise ValueError(f"{name} has {len(value)} values for {groups} parameter groups; give one value, or one for each")
         return list(value)
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
+        """One for each group. RuntimeError before the first step."""
         if self._last_lr is None:
             raise RuntimeError("the schedule has not set a learning rate yet: call step() first")
         return self._last_lr
 
-    def step(self, last_batch_iteration=None):
+    def get_lr(self) -> list[float]:
+        raise NotImplementedError
+
+    def step(self, last_batch_iteration: int | None = None) -> None:
         self.last_batch_iteration = self.last_batch_iteration + 1 if last_batch_iteration is None else last_batch_iteration
         self._set(self.get_lr())
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, int]:
         return {"last_batch_iteration": self.last_batch_iteration}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, int]) -> None:
         self.last_batch_iteration = state["last_batch_iteration"]
 
 
-def _positive(value, name, least=1):
+def _positive(value: int, name: str, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} = {value!r} is not legal; legal: an integer of at least {least}")
     return value
 
 
 class _Warmup(_Schedule):
-    def __init__(self, optimizer, warmup_num_steps, warmup_type, last_batch_iteration):
+    def __init__(self, optimizer: torch.optim.Optimizer, warmup_num_steps: int, warmup_type: str, last_batch_iteration: int) -> None:
         super().__init__(optimizer, last_batch_iteration)
         if warmup_type not in ("log", "linear"):
             raise ValueError(f"warmup_type = {warmup_type!r} is not legal; legal: \"log\", \"linear\"")
         self.warmup_num_steps, self.warmup_type = max(2, _positive(warmup_num_steps, "warmup_num_steps")), warmup_type
 
-    def _warmed(self):
+    def _warmed(self) -> float | None:
         """From 0 to 1 over the warm-up; None after it."""
         if self.last_batch_iteration >= self.warmup_num_steps:
             return None
@@ -71,18 +83,18 @@ class _Warmup(_Schedule):
 class WarmupLR(_Warmup):
     """From warmup_min_lr to warmup_max_lr (None: the groups' own) over warmup_num_steps, then constant."""
 
-    def __init__(self, optimizer, warmup_min_lr=0.0, warmup_max_lr=None, warmup_num_steps=1000, warmup_type="log",
-                 last_batch_iteration=-1):
+    def __init__(self, optimizer: torch.optim.Optimizer, warmup_min_lr: Rates = 0.0, warmup_max_lr: Rates | None = None,
+                 warmup_num_steps: int = 1000, warmup_type: str = "log", last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         if warmup_max_lr is None:
             warmup_max_lr = [group["lr"] for group in optimizer.param_groups]
         self.min_lrs, self.max_lrs = self._each(warmup_min_lr, "warmup_min_lr"), self._each(warmup_max_lr, "warmup_max_lr")
         self._start()
 
-    def _after(self):
+    def _after(self) -> float:
         return 1.0
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         if self.last_batch_iteration < 0:
             return list(self.min_lrs)
         share = self._warmed()
@@ -93,27 +105,29 @@ class WarmupLR(_Warmup):
 class WarmupDecayLR(WarmupLR):
     """WarmupLR, then linearly down to warmup_min_lr at total_num_steps."""
 
-    def __init__(self, optimizer, total_num_steps, warmup_min_lr=0.0, warmup_max_lr=0.001, warmup_num_steps=1000,
-                 warmup_type="log", last_batch_iteration=-1):
+    def __init__(self, optimizer: torch.optim.Optimizer, total_num_steps: int, warmup_min_lr: Rates = 0.0,
+                 warmup_max_lr: Rates | None = 0.001, warmup_num_steps: int = 1000, warmup_type: str = "log",
+                 last_batch_iteration: int = -1) -> None:
         self.total_num_steps = _positive(total_num_steps, "total_num_steps")
         super().__init__(optimizer, warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type, last_batch_iteration)
 
-    def _after(self):
+    def _after(self) -> float:
         return max(0.0, (self.total_num_steps - self.last_batch_iteration) / max(1, self.total_num_steps - self.warmup_num_steps))
 
 
 class WarmupCosineLR(_Warmup):
     """Shares of the groups' own rates: from warmup_min_ratio to 1, then along a cosine to cos_min_ratio."""
 
-    def __init__(self, optimizer, total_num_steps, warmup_min_ratio=0.0, warmup_num_steps=1000, cos_min_ratio=0.0001,
-                 warmup_type="log", last_batch_iteration=-1):
+    def __init__(self, optimizer: torch.optim.Optimizer, total_num_steps: int, warmup_min_ratio: float = 0.0,
+                 warmup_num_steps: int = 1000, cos_min_ratio: float = 0.0001, warmup_type: str = "log",
+                 last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         self.total_num_steps = _positive(total_num_steps, "total_num_steps")
         self.warmup_min_ratio, self.cos_min_ratio = warmup_min_ratio, cos_min_ratio
         self.org_lrs = [group["lr"] for group in optimizer.param_groups]
         self._start()
 
-    def get_lr_ratio(self):
+    def get_lr_ratio(self) -> float:
         if self.last_batch_iteration < 0:
             return 0.0
         share = self._warmed()
@@ -122,7 +136,7 @@ class WarmupCosineLR(_Warmup):
         done = (self.last_batch_iteration - self.warmup_num_steps + 1) / max(1, self.total_num_steps - self.warmup_num_steps)
         return self.cos_min_ratio + (1 - self.cos_min_ratio) * (1 + math.cos(math.pi * min(1.0, done))) / 2
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         ratio = self.get_lr_ratio()
         return [rate * ratio for rate in self.org_lrs]
 
@@ -130,15 +144,15 @@ class WarmupCosineLR(_Warmup):
 class LRRangeTest(_Schedule):
     """A rate that grows by lr_range_test_step_rate × the first one every lr_range_test_step_size steps."""
 
-    def __init__(self, optimizer, lr_range_test_min_lr=1e-3, lr_range_test_step_size=2000, lr_range_test_step_rate=1.0,
-                 lr_range_test_staircase=False, last_batch_iteration=-1):
+    def __init__(self, optimizer: torch.optim.Optimizer, lr_range_test_min_lr: Rates = 1e-3, lr_range_test_step_size: int = 2000,
+                 lr_range_test_step_rate: float = 1.0, lr_range_test_staircase: bool = False, last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, last_batch_iteration)
         self.min_lr = self._each(lr_range_test_min_lr, "lr_range_test_min_lr")
         self.step_size = _positive(lr_range_test_step_size, "lr_range_test_step_size")
         self.step_rate, self.staircase = lr_range_test_step_rate, lr_range_test_staircase
         self._start(self.min_lr)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         done = (self.last_batch_iteration + 1) / self.step_size
         growth = 1 + self.step_rate * (math.floor(done) if self.staircase else done)
         return [rate * growth for rate in self.min_lr]
@@ -147,9 +161,11 @@ class LRRangeTest(_Schedule):
 class OneCycle(_Schedule):
     """cycle_min_lr up to cycle_max_lr and back, then decaying; beta1 the other way round."""
 
-    def __init__(self, optimizer, cycle_min_lr, cycle_max_lr, decay_lr_rate=0.0, cycle_first_step_size=2000,
-                 cycle_second_step_size=None, cycle_first_stair_count=0, cycle_second_stair_count=None, decay_step_size=0,
-                 cycle_momentum=True, cycle_min_mom=0.8, cycle_max_mom=0.9, decay_mom_rate=0.0, last_batch_iteration=-1):
+    def __init__(self, optimizer: torch.optim.Optimizer, cycle_min_lr: Rates, cycle_max_lr: Rates, decay_lr_rate: float = 0.0,
+                 cycle_first_step_size: int = 2000, cycle_second_step_size: int | None = None, cycle_first_stair_count: int = 0,
+                 cycle_second_stair_count: int | None = None, decay_step_size: int = 0, cycle_momentum: bool = True,
+                 cycle_min_mom: Rates = 0.8, cycle_max_mom: Rates = 0.9, decay_mom_rate: float = 0.0,
+                 last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, last_batch_iteration)
         self.first = float(_positive(cycle_first_step_size, "cycle_first_step_size"))
         self.second = self.first if cycle_second_step_size is None else float(_positive(cycle_second_step_size,
@@ -164,11 +180,11 @@ class OneCycle(_Schedule):
         if cycle_momentum and last_batch_iteration == -1:
             self._set_moms(self.min_moms)
 
-    def _set_moms(self, values):
+    def _set_moms(self, values: list[float]) -> None:
         for group, value in zip(self.optimizer.param_groups, values):
             group["betas"] = (value, 0.99)
 
-    def _share(self):
+    def _share(self) -> float:
         """0 at the ends of the cycle, 1 at its top."""
         total = self.first + self.second
         at = (self.last_batch_iteration + 1) % total
@@ -176,19 +192,19 @@ class OneCycle(_Schedule):
         share, stairs = (at / self.first, self.stairs[0]) if rising else ((total - at) / self.second, self.stairs[1])
         return math.floor(share * stairs) / stairs if stairs else share
 
-    def _decay(self, rate):
+    def _decay(self, rate: float) -> float:
         """The factor after the cycle."""
         if not self.decay_step_size or not rate:
             return 1.0
         return 1 + rate * (self.last_batch_iteration - self.first - self.second + 1) / self.decay_step_size
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         if self.last_batch_iteration < self.first + self.second:
             share = self._share()
             return [low + (high - low) * share for low, high in zip(self.min_lrs, self.max_lrs)]
         return [low / self._decay(self.decay_lr_rate) for low in self.min_lrs]
 
-    def get_mom(self):
+    def get_mom(self) -> list[float] | None:
         if not self.cycle_momentum:
             return None
         if self.last_batch_iteration < self.first + self.second:
@@ -196,16 +212,18 @@ class OneCycle(_Schedule):
             return [high - (high - low) * share for low, high in zip(self.min_moms, self.max_moms)]
         return [high * self._decay(self.decay_mom_rate) for high in self.max_moms]
 
-    def step(self, batch_iteration=None):
+    def step(self, batch_iteration: int | None = None) -> None:
         super().step(batch_iteration)
-        if self.cycle_momentum:
-            self._set_moms(self.get_mom())
+        moms = self.get_mom()
+        if moms is not None:
+            self._set_moms(moms)
 
 
-SCHEDULES = {each.__name__: each for each in (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)}
+_KINDS: tuple[type[_Schedule], ...] = (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)
+SCHEDULES: dict[str, type[_Schedule]] = {each.__name__: each for each in _KINDS}
 
 
-def from_config(section, optimizer):
+def from_config(section: dict[str, Any], optimizer: torch.optim.Optimizer) -> _Schedule | None:
     """The schedule of a configuration's "scheduler"; None without one."""
     name = section.get("type")
     if name is None:

@@ -1,124 +1,158 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a DeepSpeed script asks its engine: the configuration in effect, counts, rates, weights."""
+from __future__ import annotations
+
+import contextlib
 import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from .data import loader_of
 
+if TYPE_CHECKING:
+    from .. import Engine as LibraryEngine
+    from .. import lowlevel
+    from .. import Comm
+    from .config import Effective, Settings
+    from .gathering import Gathering
+    from .optimizer import ZeroOptimizer
+    from .parameters import Parameters
+
 
 class Names:
     """Answers of an engine that only look something up."""
 
+    effective: Effective
+    settings: Settings
+    optimizer: ZeroOptimizer
+    report: lowlevel.StepReport | None
+    micro_steps: int
+    world_size: int
+    global_rank: int
+    _library: LibraryEngine
+    _step_applied: bool
+    _comm: Comm
+    module: torch.nn.Module
+    parameters_of: Parameters
+    gathering: Gathering | None
+
+    if TYPE_CHECKING:  # of the engine
+        def whole(self, parameters: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]: ...
+
     @property
-    def device(self):
+    def device(self) -> torch.device:
         return torch.device("cpu")
 
     @property
-    def dp_world_size(self):
+    def dp_world_size(self) -> int:
         return self.world_size
 
     @property
-    def local_rank(self):
+    def local_rank(self) -> int:
         """On this host, as the launcher says it."""
         return int(os.environ.get("LOCAL_RANK", "0"))
 
     @property
-    def global_samples(self):
+    def global_samples(self) -> int | None:
         """Over all ranks; None where the configuration has no batch size."""
         size = self.train_micro_batch_size_per_gpu()
         return None if size is None else self.micro_steps * size * self.world_size
 
-    def train_batch_size(self):
+    def train_batch_size(self) -> int | None:
         return self.effective("train_batch_size")
 
-    def train_micro_batch_size_per_gpu(self):
+    def train_micro_batch_size_per_gpu(self) -> int | None:
         return self.effective("train_micro_batch_size_per_gpu")
 
-    def gradient_accumulation_steps(self):
+    def gradient_accumulation_steps(self) -> int:
         return self.effective("gradient_accumulation_steps")
 
-    def gradient_clipping(self):
+    def gradient_clipping(self) -> float:
         return self.effective("gradient_clipping")
 
-    def zero_optimization_stage(self):
+    def zero_optimization_stage(self) -> int:
         return self.effective("zero_optimization", "stage")
 
-    def zero_optimization(self):
+    def zero_optimization(self) -> bool:
         return self.zero_optimization_stage() > 0
 
-    def zero_optimization_partition_gradients(self):
+    def zero_optimization_partition_gradients(self) -> bool:
         return self.zero_optimization_stage() >= 2
 
-    def zero_optimization_partition_weights(self):
+    def zero_optimization_partition_weights(self) -> bool:
         return self.zero_optimization_stage() >= 3
 
-    def fp16_enabled(self):
+    def fp16_enabled(self) -> bool:
         return self.effective("fp16", "enabled")
 
-    def bfloat16_enabled(self):
+    def bfloat16_enabled(self) -> bool:
         return self.effective("bf16", "enabled")
 
-    def dynamic_loss_scale(self):
+    def dynamic_loss_scale(self) -> bool:
         return self.fp16_enabled() and self.effective("fp16", "loss_scale") == 0
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         return [group["lr"] for group in self.optimizer.param_groups]
 
-    def set_lr(self, lr):
+    def set_lr(self, lr: float) -> None:
         """For all groups, from the next step on."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
-    def get_mom(self):
-        return [group["betas"] for group in self.optimizer.param_groups]
+    def get_mom(self) -> list[Any]:
+        """Of each group: betas, or the momentum where the optimizer has no betas; None without either."""
+        return [group.get("betas", group.get("momentum")) for group in self.optimizer.param_groups]
 
-    def get_global_grad_norm(self):
+    def get_global_grad_norm(self) -> float | None:
         """L2 norm of the last window's mean gradient, before clipping; None before the first step."""
         return None if self.report is None else self.report.grad_norm
 
-    def was_step_applied(self):
+    def was_step_applied(self) -> bool:
         return self._step_applied
 
     @property
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         return self.optimizer.cur_scale
 
-    def get_loss_scale(self):
+    def get_loss_scale(self) -> float:
         return self.optimizer.cur_scale
 
-    def memory(self):
+    def memory(self) -> list[tuple[str, int, int]]:
         """The ledger: (purpose, resident bytes, peak bytes) of this rank, "total" last."""
         return self._library.memory
 
-    def get_batch_info(self):
+    def get_batch_info(self) -> tuple[int | None, int | None, int]:
         return self.train_batch_size(), self.train_micro_batch_size_per_gpu(), self.gradient_accumulation_steps()
 
-    def steps_per_print(self):
+    def steps_per_print(self) -> int:
         return self.effective("steps_per_print")
 
-    def zero_cpu_offload(self):
+    def zero_cpu_offload(self) -> bool:
         return self.effective("zero_optimization", "offload_optimizer", "device") == "cpu"
 
-    def optimizer_name(self):
+    def optimizer_name(self) -> str:
         return self.effective("optimizer", "type")
 
-    def scheduler_name(self):
+    def scheduler_name(self) -> str | None:
         return self.settings.scheduler.get("type")
 
-    def deepspeed_io(self, dataset, batch_size=None, route=None, pin_memory=True, data_sampler=None, collate_fn=None,
-                     num_local_io_workers=None):
+    def deepspeed_io(self, dataset: torch.utils.data.Dataset[Any], batch_size: int | None = None, route: object = None,
+                     pin_memory: bool = True, data_sampler: torch.utils.data.Sampler[Any] | None = None,
+                     collate_fn: Callable[[list[Any]], Any] | None = None,
+                     num_local_io_workers: int | None = None) -> torch.utils.data.DataLoader[Any]:
         """A torch DataLoader over this rank's part of the dataset."""
         return loader_of(dataset, batch_size or self.train_micro_batch_size_per_gpu(), self.world_size, self.global_rank,
                          collate_fn, num_local_io_workers or 0, sampler=data_sampler)
 
-    def allreduce_gradients(self, bucket_size=None):
+    def allreduce_gradients(self, bucket_size: int | None = None) -> None:
         """Nothing: the library sums gradients while they come, and at step()."""
 
-    def empty_partition_cache(self):
+    def empty_partition_cache(self) -> None:
         """Nothing: no copies of parameters are kept."""
 
-    def module_state_dict(self, *arguments, **options):
+    def module_state_dict(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The module's state_dict; at stage 3 in slices one of whole copies. Collective there."""
         with self.whole(self.parameters_of.ids):
             state = self.module.state_dict(*arguments, **options)
@@ -127,11 +161,12 @@ class Names:
                     state[name] = state[name].clone()
             return state
 
-    def load_module_state_dict(self, state_dict, strict=True):
+    def load_module_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
         """All ranks alike; the weights become the masters, too."""
         return self.module.load_state_dict(state_dict, strict=strict)
 
-    def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
+    def save_16bit_model(self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin",
+                         exclude_frozen_parameters: bool = False) -> bool:
         """The module's state_dict in the compute dtype, written by rank 0 with torch.save. Collective. True: it was written."""
         if exclude_frozen_parameters:
             raise NotImplementedError("save_16bit_model: exclude_frozen_parameters=True is not supported; leave it out")
@@ -144,10 +179,10 @@ class Names:
         self._comm.barrier()
         return True
 
-    def save_checkpoint(self, save_dir, *arguments, **options):
+    def save_checkpoint(self, save_dir: object, *arguments: Any, **options: Any) -> NoReturn:
         raise NotImplementedError("save_checkpoint: checkpoints are not built yet; engine.read(parameter, value) gives weights "
                                   "and states whole")
 
-    def load_checkpoint(self, load_dir, *arguments, **options):
+    def load_checkpoint(self, load_dir: object, *arguments: Any, **options: Any) -> NoReturn:
         raise NotImplementedError("load_checkpoint: checkpoints are not built yet; engine.write(parameter, tensor, value) sets "
                                   "weights and states")

@@ -1,29 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine's optimizer, as training loops and schedulers of PyTorch see one."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from .. import lowlevel
 from .parameters import group_name, hyperparameters
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+_STATES = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
+
+
+def _state(key: str) -> int:
+    if key not in _STATES:
+        raise ValueError(f"optimizer state {key!r} is not legal; legal: {', '.join(_STATES)}")
+    return _STATES[key]
 
 
 class ZeroOptimizer(torch.optim.Optimizer):
     """param_groups are live: a changed "lr", "betas", "eps" or "weight_decay" holds from the next step on. The states
     live in the engine; state is empty."""
 
-    def __init__(self, engine, groups, defaults, client=None):
+    def __init__(self, engine: Engine, groups: list[dict[str, Any]], defaults: dict[str, Any],
+                 client: torch.optim.Optimizer | None = None) -> None:
         super().__init__(groups, defaults)
         self._engine, self._client = engine, client
-        self._sent = {}
-        self._seen = False
+        self._sent: dict[tuple[int, str], float] = {}
+        self._seen: bool | None = False
 
-    def send_hyperparameters(self):
+    def send_hyperparameters(self) -> None:
         for index, group in enumerate(self.param_groups):
             for name, value in hyperparameters(group):
-                if self._sent.get((index, name)) != value:
-                    lowlevel.engine_set_group_value(self._engine.handle, group_name(index), name, value)
-                    self._sent[index, name] = value
+                self._send(index, name, value)
 
-    def step(self, closure=None):
+    def _send(self, index: int, name: str, value: float) -> None:
+        if self._sent.get((index, name)) != value:
+            lowlevel.engine_set_group_value(self._engine.handle, group_name(index), name, value)
+            self._sent[index, name] = value
+
+    def update(self) -> None:
+        """Before the step that ends a window: nothing, the library updates in it."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The engine's step. closure: called first, with gradients enabled; its result is returned."""
         loss = None
         if closure is not None:
@@ -33,7 +57,7 @@ class ZeroOptimizer(torch.optim.Optimizer):
             self._engine.step()
         return loss
 
-    def seen(self):
+    def seen(self) -> None:
         """A schedule of PyTorch warns unless its optimizer, the caller's own or this one, has made a step before it. The
         first time they make one that does nothing: the gradients are not in the parameters."""
         if not self._seen:
@@ -43,21 +67,38 @@ class ZeroOptimizer(torch.optim.Optimizer):
                     each.step()
             self._seen = True
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         self._engine.zero_grad()
 
-    def backward(self, loss, retain_graph=False):
+    def backward(self, loss: torch.Tensor, retain_graph: bool = False) -> None:
         self._engine.backward(loss, retain_graph=retain_graph)
 
     @property
-    def cur_scale(self):
+    def cur_scale(self) -> float:
         """The loss scale of the next pass; 1 without loss scaling."""
         return lowlevel.engine_get_loss_scale(self._engine.handle)
 
     loss_scale = cur_scale
 
     @property
-    def overflow(self):
+    def overflow(self) -> bool:
         """Whether the last step was skipped for Inf or NaN."""
         report = self._engine.report
         return report is not None and report.outcome == lowlevel.STEP_SKIPPED
+
+    # ---- States, by their names ----
+
+    def full_state(self, parameter: torch.Tensor, key: str) -> torch.Tensor:
+        """Of the whole parameter. Collective."""
+        return self._engine.read(parameter, _state(key))
+
+    def local_state(self, parameter: torch.Tensor, key: str) -> torch.Tensor:
+        """Of what this rank updates, 1-D. Local."""
+        return self._engine.read_local(parameter, _state(key))
+
+    def set_full_state(self, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
+        """All ranks give the same. Collective."""
+        self._engine.write(parameter, value, _state(key))
+
+    def set_local_state(self, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
+        self._engine.write_local(parameter, value, _state(key))

@@ -2,81 +2,87 @@
 """DeepSpeed's functions that read and write a parameter's master, states and gradient, by its names.
 
 full: the whole value, as float32, collective over the engine's ranks. local: what this rank updates, 1-D; local. States are
-"exp_avg" and "exp_avg_sq". Gradients: from the window's last backward until step(); unscaled, averaged over ranks."""
+"exp_avg" and "exp_avg_sq", or those that an optimizer of PyTorch has (ValueError for another key). Gradients: from the window's last backward until step(); unscaled,
+averaged over ranks. What is set may have any floating dtype, and the shape that is read. ValueError: the tensor is no
+parameter of an engine; RuntimeError: a gradient is set before there is one."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import torch
+
 from .. import lowlevel
 from .registry import require_engine
 
-_STATES = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
+T = TypeVar("T")
 
 
-def _state(key):
-    if key not in _STATES:
-        raise ValueError(f"optimizer state {key!r} is not legal; legal: {', '.join(_STATES)}")
-    return _STATES[key]
-
-
-def safe_get_full_fp32_param(param):
+def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor:
     return require_engine(param, "safe_get_full_fp32_param").read(param, lowlevel.VALUE_MASTER)
 
 
-def safe_set_full_fp32_param(param, value):
+def safe_set_full_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     require_engine(param, "safe_set_full_fp32_param").write(param, value, lowlevel.VALUE_MASTER)
 
 
-def safe_get_full_optimizer_state(param, optim_state_key):
-    return require_engine(param, "safe_get_full_optimizer_state").read(param, _state(optim_state_key))
+def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor:
+    return require_engine(param, "safe_get_full_optimizer_state").optimizer.full_state(param, optim_state_key)
 
 
-def safe_set_full_optimizer_state(param, value, optim_state_key):
-    require_engine(param, "safe_set_full_optimizer_state").write(param, value, _state(optim_state_key))
+def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
+    require_engine(param, "safe_set_full_optimizer_state").optimizer.set_full_state(param, optim_state_key, value)
 
 
-def safe_get_full_grad(param):
+def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
     """None before the window's gradients are complete."""
     engine = require_engine(param, "safe_get_full_grad")
     return engine.read(param, lowlevel.VALUE_GRAD) if engine.reduce() else None
 
 
-def safe_set_full_grad(param, value):
+def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     engine = require_engine(param, "safe_set_full_grad")
     engine.require_reduced("safe_set_full_grad")
     engine.write(param, value, lowlevel.VALUE_GRAD)
 
 
-def safe_update_full_grad_vectorized(param_list, update_func):
+def safe_update_full_grad_vectorized(param_list: Iterable[torch.Tensor],
+                                     update_func: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
     """update_func(gradient, parameter) → the new gradient, for each of the parameters."""
     for param in param_list:
-        safe_set_full_grad(param, update_func(safe_get_full_grad(param), param))
+        engine = require_engine(param, "safe_update_full_grad_vectorized")
+        engine.require_reduced("safe_update_full_grad_vectorized")
+        engine.write(param, update_func(engine.read(param, lowlevel.VALUE_GRAD), param), lowlevel.VALUE_GRAD)
 
 
-def safe_get_local_grad(param):
+def safe_get_local_grad(param: torch.Tensor) -> torch.Tensor | None:
     engine = require_engine(param, "safe_get_local_grad")
     return engine.read_local(param, lowlevel.VALUE_GRAD) if engine.reduce() else None
 
 
-def safe_set_local_grad(param, value):
+def safe_set_local_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     engine = require_engine(param, "safe_set_local_grad")
     engine.require_reduced("safe_set_local_grad")
     engine.write_local(param, value, lowlevel.VALUE_GRAD)
 
 
-def safe_get_local_fp32_param(param):
+def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor:
     return require_engine(param, "safe_get_local_fp32_param").read_local(param, lowlevel.VALUE_MASTER)
 
 
-def safe_set_local_fp32_param(param, value):
+def safe_set_local_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     require_engine(param, "safe_set_local_fp32_param").write_local(param, value, lowlevel.VALUE_MASTER)
 
 
-def safe_get_local_optimizer_state(param, optim_state_key):
-    return require_engine(param, "safe_get_local_optimizer_state").read_local(param, _state(optim_state_key))
+def safe_get_local_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor:
+    return require_engine(param, "safe_get_local_optimizer_state").optimizer.local_state(param, optim_state_key)
 
 
-def safe_set_local_optimizer_state(param, value, optim_state_key):
-    require_engine(param, "safe_set_local_optimizer_state").write_local(param, value, _state(optim_state_key))
+def safe_set_local_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
+    require_engine(param, "safe_set_local_optimizer_state").optimizer.set_local_state(param, optim_state_key, value)
 
 
-def set_z3_leaf_modules(model, leaf_module_classes):
+def set_z3_leaf_modules(model: torch.nn.Module, leaf_module_classes: Sequence[type[torch.nn.Module] | str]) -> list[torch.nn.Module]:
     """Modules of these classes (or names of classes) whose parameters are gathered together when they are called, and stay
     until the step: for those in which each rank takes another branch. Before initialize. Returns them. Where ranks share
     parameters nothing is gathered, and this changes nothing."""
@@ -85,41 +91,41 @@ def set_z3_leaf_modules(model, leaf_module_classes):
     if not found:
         raise ValueError(f"no module of the model has one of the classes {', '.join(sorted(names))}")
     for each in found:
-        each._z3_leaf = True
+        each._z3_leaf = True  # type: ignore[assignment]
     return found
 
 
-def unset_z3_leaf_modules(model, leaf_module_classes):
+def unset_z3_leaf_modules(model: torch.nn.Module, leaf_module_classes: Sequence[type[torch.nn.Module] | str]) -> list[torch.nn.Module]:
     found = set_z3_leaf_modules(model, leaf_module_classes)
     for each in found:
-        each._z3_leaf = False
+        each._z3_leaf = False  # type: ignore[assignment]
     return found
 
 
-def set_z3_leaf_module(model, flag):
+def set_z3_leaf_module(model: torch.nn.Module, flag: bool) -> None:
     """The same for one module."""
-    model._z3_leaf = flag
+    model._z3_leaf = flag  # type: ignore[assignment]
 
 
-def get_z3_leaf_modules(model):
+def get_z3_leaf_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     return [each for each in model.modules() if z3_leaf_module(each)]
 
 
-def z3_leaf_module(model):
-    return getattr(model, "_z3_leaf", False)
+def z3_leaf_module(model: torch.nn.Module) -> bool:
+    return bool(getattr(model, "_z3_leaf", False))
 
 
-class RepeatingLoader:
+class RepeatingLoader(Generic[T]):
     """An iterator that begins again where its loader ends."""
 
-    def __init__(self, loader):
+    def __init__(self, loader: Iterable[T]) -> None:
         self.loader = loader
         self._iterator = iter(loader)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self):
+    def __next__(self) -> T:
         try:
             return next(self._iterator)
         except StopIteration:

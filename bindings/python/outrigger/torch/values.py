@@ -1,36 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine's values, read and written by parameter."""
+from __future__ import annotations
+
 import contextlib
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import lowlevel
 
+if TYPE_CHECKING:
+    from .. import Comm
+    from .. import Engine as LibraryEngine
+    from .gathering import Gathering
+    from .parameters import Parameters
+
 
 class Values:
-    """Values are named as outrigger.lowlevel.VALUE_…; the functions of outrigger.torch.utils are these by DeepSpeed's names."""
+    """Values are named as outrigger.lowlevel.VALUE_…; the functions of outrigger.torch.utils are these by DeepSpeed's names.
+    ValueError: a tensor that is no parameter of this engine; OutriggerError: E_NOT_FOUND, it has no such value."""
 
-    def id_of(self, parameter):
-        identity = self.parameters_of.ids.get(parameter)
+    handle: lowlevel.Engine
+    world_size: int
+    parameters_of: Parameters
+    gathering: Gathering | None
+    _library: LibraryEngine
+    _comm: Comm
+    _lock: threading.Lock
+    _pass: lowlevel.Pass | None
+    _gave: bool
+    _reduced: bool
+
+    if TYPE_CHECKING:  # of the engine
+        def close_pass(self) -> None: ...
+        def is_gradient_accumulation_boundary(self) -> bool: ...
+        def _end_acquires(self, is_boundary: bool = True) -> None: ...
+
+    def id_of(self, parameter: torch.Tensor) -> int:
+        identity: int | None = self.parameters_of.ids.get(parameter)
         if identity is None:
             raise ValueError("this tensor is no parameter of this engine; give one of engine.module.parameters()")
         return identity
 
-    def _kind(self, parameter, value):
+    def _kind(self, parameter: torch.Tensor, value: int) -> int:
         """A frozen parameter's weight is what is published."""
         if value == lowlevel.VALUE_MASTER and not self.parameters_of.learns(parameter):
             return lowlevel.VALUE_PUBLISHED
         return value
 
-    def read(self, parameter, value):
+    def read(self, parameter: torch.Tensor, value: int) -> torch.Tensor:
         """A float32 tensor of the parameter's shape. Collective."""
         out = torch.empty(parameter.shape)
         lowlevel.engine_parameter_read(self.handle, self.id_of(parameter), self._kind(parameter, value), out)
         return out
 
-    def write(self, parameter, source, value, rank=0):
-        """Sets the value from that rank's tensor, of the parameter's shape. Collective."""
+    def write(self, parameter: torch.Tensor, source: Any, value: int, rank: int = 0) -> None:
+        """Sets the value from that rank's tensor (or array), of the parameter's shape, any floating dtype. Collective."""
         identity = self.id_of(parameter)
+        self._require_writable(value)
         source = torch.as_tensor(source).detach()
         if rank != 0:
             if not 0 <= rank < self.world_size:
@@ -42,30 +71,37 @@ class Values:
             torch.autograd.graph.increment_version(parameter)
             self.parameters_of.noted(parameter)
 
-    def whole(self, parameters):
+    def whole(self, parameters: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
         """A block in which the parameters' values can be read. Collective at stage 3 over ranks that do not share them."""
         return contextlib.nullcontext() if self.gathering is None else self.gathering.whole(parameters)
 
-    def take_weights(self, parameters=None):
+    def take_weights(self, parameters: Iterable[torch.Tensor] | None = None) -> None:
         """Makes what the parameters hold now (None: all) their weights, masters included: after the host wrote into their
         memory in a way that autograd does not see, such as through `.data`. Not between a backward and its step. Rank 0's
         values win. At stage 3 the ranks of a host share that memory: only one of them writes, or all the same. Collective."""
         for parameter in self.parameters_of.ids if parameters is None else parameters:
             self.write(parameter, parameter.detach().clone(), lowlevel.VALUE_MASTER)
 
-    def local_count(self, parameter):
+    def local_count(self, parameter: torch.Tensor) -> int:
         return self._library.local_range(self.id_of(parameter))[1]
 
-    def read_local(self, parameter, value):
+    def read_local(self, parameter: torch.Tensor, value: int) -> torch.Tensor:
         """The elements that this rank updates, float32, 1-D. Local."""
         out = torch.empty(self.local_count(parameter))
         lowlevel.engine_local_read(self.handle, self.id_of(parameter), value, out)
         return out
 
-    def write_local(self, parameter, source, value):
+    def write_local(self, parameter: torch.Tensor, source: Any, value: int) -> None:
+        """Sets the elements that this rank updates: 1-D, local_count of them. Local."""
+        self._require_writable(value)
         lowlevel.engine_local_write(self.handle, self.id_of(parameter), value, torch.as_tensor(source).detach())
 
-    def reduce(self):
+    def _require_writable(self, value: int) -> None:
+        if value == lowlevel.VALUE_MASTER and self._reduced:
+            raise RuntimeError("a weight was written between the end of a window's gradients, which have been read, and the step that uses "
+                               "them; write it after step()")
+
+    def reduce(self) -> bool:
         """Makes the window's gradients readable and replaceable until step(): sums them over the ranks. False: they are not
         complete. Collective."""
         if self._reduced:
@@ -78,7 +114,7 @@ class Values:
         self._reduced = True
         return True
 
-    def require_reduced(self, call):
+    def require_reduced(self, call: str) -> None:
         if not self.reduce():
             raise RuntimeError(f"{call}: there is no complete gradient yet; call it after the backward of the window's last "
                                "micro-batch and before step()")

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """zero.Init and zero.GatheredParameters."""
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
 
 import torch
 
@@ -11,10 +16,11 @@ from .registry import engine_of
 class Init(contextlib.ContextDecorator):
     """Where a module is built whose engine has stage 3. Parameters are built as usual: the ranks of a host share one
     copy of them from initialize on, and rank 0's values win. remote_device, pin_memory and the rest are DeepSpeed's
-    arguments; those that would change a result are refused."""
+    arguments; those that would change a result are refused with NotImplementedError. dtype: of the parameters made inside."""
 
-    def __init__(self, module=None, data_parallel_group=None, mem_efficient_linear=True, remote_device=None, pin_memory=False,
-                 config_dict_or_path=None, config=None, enabled=True, dtype=None, mpu=None, **options):
+    def __init__(self, module: torch.nn.Module | None = None, data_parallel_group: object = None, mem_efficient_linear: bool = True,
+                 remote_device: str | None = None, pin_memory: bool = False, config_dict_or_path: object = None, config: object = None,
+                 enabled: bool = True, dtype: torch.dtype | None = None, mpu: object = None, **options: Any) -> None:
         if options:
             raise NotImplementedError(f"zero.Init: {', '.join(sorted(options))} is not supported")
         if remote_device not in (None, "none", "cpu"):
@@ -23,13 +29,13 @@ class Init(contextlib.ContextDecorator):
         if module is not None and dtype is not None and enabled:
             module.to(dtype)
 
-    def __enter__(self):
+    def __enter__(self) -> Init:
         self._before = torch.get_default_dtype()
         if self._enabled and self._dtype is not None:
             torch.set_default_dtype(self._dtype)
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         torch.set_default_dtype(self._before)
 
 
@@ -37,12 +43,13 @@ class GatheredParameters:
     """Parameters whole, for reading; with modifier_rank also for writing: what that rank leaves in them becomes the
     weight, master included, on all ranks. Collective with modifier_rank. Parameters without an engine are left alone."""
 
-    def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
-        params = [params] if isinstance(params, torch.Tensor) else list(params)
-        self._params = [each for each in params if engine_of(each) is not None] if enabled else []
+    def __init__(self, params: torch.Tensor | Iterable[torch.Tensor], modifier_rank: int | None = None,
+                 fwd_module: torch.nn.Module | None = None, enabled: bool = True) -> None:
+        tensors = [params] if isinstance(params, torch.Tensor) else list(params)
+        self._params = [each for each in tensors if engine_of(each) is not None] if enabled else []
         self._modifier = modifier_rank
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._whole = contextlib.ExitStack()
         for each in self._params:
             self._whole.enter_context(engine_of(each).whole([each]))
@@ -51,7 +58,7 @@ class GatheredParameters:
             for parameter in self._params:
                 parameter.data = parameter.data.clone()
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         with self._whole:
             if self._modifier is None:
                 return

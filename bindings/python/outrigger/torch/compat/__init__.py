@@ -44,10 +44,10 @@ def install():
         module.__path__ = []
         vars(module).update(members)
         sys.modules[name] = module
-    for name, module in list(sys.modules.items()):
+    for name in MODULES:
         parent, _, child = name.rpartition(".")
-        if isinstance(module, _Module) and parent in sys.modules:
-            setattr(sys.modules[parent], child, module)
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
     sys.meta_path.insert(0, _finder)
 
 

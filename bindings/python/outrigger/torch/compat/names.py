@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands for which of DeepSpeed's names."""
 import logging
+import types
+from typing import Any
 
 import torch.distributed
 import torch.utils.checkpoint
@@ -52,12 +54,13 @@ _COMM = ("ReduceOp", "all_gather", "all_gather_into_tensor", "all_gather_object"
          "isend", "irecv", "new_group", "recv", "reduce", "reduce_scatter_tensor", "scatter", "send")
 _ADAM = {"DeepSpeedCPUAdam": CPUAdam, "FusedAdam": FusedAdam}
 _ZERO = {"Init": zero.Init, "GatheredParameters": zero.GatheredParameters, "register_external_parameter": register_external_parameter}
-_UTILS = {name: value for name, value in vars(utils).items() if callable(value) and not name.startswith("_")}
+_UTILS = {name: value for name, value in vars(utils).items()
+          if isinstance(value, (type, types.FunctionType)) and value.__module__ == utils.__name__ and not name.startswith("_")}
 _SCHEDULES = dict(lr_schedules.SCHEDULES)
 _CHECKPOINTING = {"checkpoint": torch.utils.checkpoint.checkpoint, "configure": configure, "is_configured": lambda: True}
 _LOGGING = {"logger": logger, "log_dist": log_dist}
 
-MODULES = {
+MODULES: dict[str, dict[str, Any]] = {
     "deepspeed": {"__version__": f"0.19.8+outrigger{VERSION}", "initialize": initialize, "init_distributed": init_distributed,
                   "add_config_arguments": add_config_arguments, "DeepSpeedEngine": Engine, "get_accelerator": get_accelerator},
     "deepspeed.accelerator": {"get_accelerator": get_accelerator},

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layer below outrigger.numpy: context managers, log lines, a stop by Ctrl-C that leaves whole steps behind it.
+
+    python managed.py        outrigger run -n 2 -- python managed.py
+"""
+import logging
+
+import numpy as np
+
+from outrigger import Comm, Context, Engine, lowlevel
+
+config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": True}  # an old form: a warning says so
+
+
+def main():
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    target = np.linspace(-1, 1, 100, dtype=np.float32)
+    applied = 0
+    with Context(workers=1) as context, Comm.from_env(context, timeout=60) as comm, Engine(comm, config) as engine:
+        w = engine.add_parameter("w", np.zeros(100, np.float32))
+        engine.commit()
+        try:
+            for _ in range(200):
+                with engine.acquire([w]) as (weight,):
+                    error = weight - target
+                with engine.begin_pass([2 * error]) as backward:  # abandoned where an exception leaves it
+                    backward.add_grad(w, backward.output_grad())
+                applied += engine.step().outcome == lowlevel.STEP_APPLIED
+        except KeyboardInterrupt:
+            logging.info("stopped after %d steps", applied)
+            raise  # the engine tells the other ranks
+        distance = float(np.abs(engine.read(w) - target).max())
+    print(f"{applied} steps, largest distance {distance:.3f}")
+    assert distance < 0.05, "it does not learn"
+
+
+main()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comm: a group of ranks and its collectives."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from . import lowlevel
+from .handle import Handle, options_of
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from .arrays import Memory
+    from .context import Context
+
+
+class Channel(Protocol):
+    """What Comm.custom wants of an object. Memory comes as memoryviews of bytes that hold during the call."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world_size(self) -> int: ...
+    def all_gather(self, mine: memoryview, all: memoryview) -> object: ...
+    def broadcast(self, data: memoryview, root: int) -> object: ...
+    def all_to_all(self, parts: memoryview, received: memoryview) -> object: ...
+    def duplicate(self) -> Channel: ...
+    def abort(self, reason: str | None) -> object: ...
+    def close(self) -> object: ...
+
+
+class Comm(Handle[lowlevel.Comm]):
+    """A group of ranks; made by the class methods. One thread at a time uses it. Options: timeout (seconds that a call
+    waits for a silent rank, default 300) and, where they are named, rank, world_size, job.
+
+    Collective calls raise OutriggerError: E_PEER_DEAD, E_TIMEOUT and E_ABORTED name the rank, E_MISMATCH what it did
+    otherwise. Ctrl-C on the main thread ends a wait with KeyboardInterrupt; the call can be made again."""
+
+    shares_memory = True  # parameters are one copy for all ranks, and acquiring one is local
+
+    @classmethod
+    def self_group(cls, context: Context) -> Self:
+        """A group of one. Local."""
+        return cls(lowlevel.comm_create_self(context.handle))
+
+    @classmethod
+    def threads(cls, context: Context, world_size: int, timeout: float | None = None) -> list[Self]:
+        """A group inside this process, each rank to be driven by a thread of its own. Local."""
+        handles = lowlevel.comm_create_threads(context.handle, world_size,
+                                               options_of(lowlevel.CommOptions, {} if timeout is None else {"timeout": timeout}))
+        return [cls(handle) for handle in handles]
+
+    @classmethod
+    def shared_memory(cls, context: Context, **options: Unpack[lowlevel._CommOptions]) -> Self:
+        """Processes of one user on this host; rank, world_size and job (the same text for all of them) are required.
+        Collective."""
+        return cls(lowlevel.comm_create_shm(context.handle, options_of(lowlevel.CommOptions, options) or lowlevel.CommOptions()))
+
+    @classmethod
+    def from_env(cls, context: Context, **options: Unpack[lowlevel._CommOptions]) -> Self:
+        """The processes of the launcher (outrigger run, torchrun, mpirun, srun); without one, a group of one. Collective.
+        OutriggerError E_CONFIG lists what was found in the environment."""
+        return cls(lowlevel.comm_from_env(context.handle, options_of(lowlevel.CommOptions, options)))
+
+    @classmethod
+    def custom(cls, context: Context, channel: Channel) -> Self:
+        """A group over the methods of an object: rank and world_size (attributes); all_gather(mine, all),
+        broadcast(data, root), all_to_all(parts, received) on memoryviews that hold during the call; duplicate(), which
+        returns another such object with an order of its own; abort(reason), close(). Several threads call, one at a time
+        for each object. What a method raises ends the group on this rank. Collective."""
+        made = cls(lowlevel.comm_create_custom(context.handle, channel))
+        made.shares_memory = False
+        return made
+
+    def duplicate(self) -> Self:
+        """The same ranks with an order of their own, for another thread. Collective."""
+        made = type(self)(lowlevel.comm_duplicate(self.handle))
+        made.shares_memory = self.shares_memory
+        return made
+
+    def split(self, color: int, key: int = 0) -> Self | None:
+        """The group of the ranks with the same color, ordered by key; None for color -1. Collective. OutriggerError
+        E_UNSUPPORTED: a custom group."""
+        handle = lowlevel.comm_split(self.handle, color, key)
+        return None if handle is None else type(self)(handle)
+
+    @property
+    def rank(self) -> int:
+        return lowlevel.comm_rank(self.handle)
+
+    @property
+    def size(self) -> int:
+        return lowlevel.comm_size(self.handle)
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it. Collective."""
+        lowlevel.comm_barrier(self.handle)
+
+    def broadcast(self, array: Memory, root: int = 0) -> None:
+        """Copies rank root's bytes into every rank's array: any contiguous writable buffer, of one size on all ranks.
+        Collective."""
+        lowlevel.comm_broadcast(self.handle, array, root)
+
+    def all_gather(self, data: Memory) -> bytes:
+        """The bytes of all ranks, in rank order. data: any contiguous buffer, of one size on all ranks. Collective."""
+        return lowlevel.comm_all_gather(self.handle, data)
+
+    def all_reduce_sum(self, array: Memory) -> None:
+        """Replaces each element by its sum over ranks, added in rank order. array: float64, contiguous, of one size on all
+        ranks; TypeError for another dtype. Collective."""
+        lowlevel.comm_all_reduce_sum(self.handle, array)
+
+    def abort(self, reason: str | None = None) -> None:
+        """Ends the group: pending and later calls of all ranks raise OutriggerError E_ABORTED with this rank's number and
+        the reason. Local, any thread."""
+        lowlevel.comm_abort(self.handle, reason)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engine: one model's training state on this rank."""
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from . import lowlevel
+from .arrays import new_float32, view_of
+from .handle import Handle, options_of, text_of
+from .passes import Pass, tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+    from typing import Unpack
+
+    from .arrays import Array, Float32Array, Tensor
+    from .comm import Comm
+    from .handle import Config
+
+T = TypeVar("T", bound="Tensor")
+
+
+class Engine(Handle[lowlevel.Engine]):
+    """One model's training state on this rank: parameters, gradients, master weights, optimizer states. Declared by
+    add_parameter, laid out by commit, then passes and steps. As a context manager it finalizes on a normal exit and aborts
+    on an exception.
+
+    config: DeepSpeed-compatible, a dictionary or JSON; None: float32, stage 0, AdamW. Arrays that go in may be anything with
+    the buffer protocol or DLPack: float32, float64, float16, ml_dtypes.bfloat16 (or uint16 for bfloat16), any strides.
+
+    Every method may raise OutriggerError, whose name is the status and whose text names value, rule and way out: E_CONFIG
+    here, E_STATE for a call that does not fit, E_SHAPE and E_DTYPE for an array; TypeError for an object that is no array.
+    Collective ones also what Comm lists, and after a failure in their middle E_POISONED from then on (check() tells). A
+    collective call that Ctrl-C ended while it waited for other ranks can be made again."""
+
+    def __init__(self, comm: Comm, config: Config = None) -> None:
+        super().__init__(lowlevel.engine_create(comm.handle, text_of(config)))
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.finalize()
+            else:
+                lowlevel.engine_abort(self.handle, f"{kind.__name__}: {value}")
+        finally:
+            self.close()
+
+    # ---- Life ----
+
+    def add_parameter(self, name: str, initial: Tensor | None = None, **options: Unpack[lowlevel._ParamOptions]) -> int:
+        """Declares a parameter and returns its id, before commit; the same ones in the same order on every rank. initial:
+        any shape; copied, and rank 0's values win. Options: trainable (0: frozen), alias_of (the id whose memory this name
+        shares), group, contributions. Local. E_DUPLICATE: the name is taken."""
+        return lowlevel.engine_add_parameter(self.handle, name, initial, options_of(lowlevel.ParamOptions, options))
+
+    def commit(self) -> None:
+        """Compares the declarations over the ranks, allocates, distributes rank 0's values. Collective. E_MISMATCH names the
+        first difference; E_OUT_OF_MEMORY says what was needed for what."""
+        lowlevel.engine_commit(self.handle)
+
+    def finalize(self) -> None:
+        """Waits for the background work of all ranks and ends the engine. Collective."""
+        lowlevel.engine_finalize(self.handle)
+
+    def check(self) -> None:
+        """Raises the first failure of background work or of a collective call; it stays. Local, any thread."""
+        lowlevel.engine_check(self.handle)
+
+    @property
+    def live_children(self) -> int:
+        """Passes that are not closed, or of which an array lives; for leak tests."""
+        return lowlevel.engine_live_children(self.handle)
+
+    # ---- Parameters ----
+
+    @property
+    def parameter_count(self) -> int:
+        return lowlevel.engine_parameter_count(self.handle)
+
+    def parameter_id(self, name: str) -> int:
+        """E_NOT_FOUND gives the nearest known name."""
+        return lowlevel.engine_parameter_id(self.handle, name)
+
+    def parameter_name(self, id: int) -> str:
+        return lowlevel.engine_parameter_name(self.handle, id)
+
+    def parameter_shape(self, id: int) -> tuple[int, ...]:
+        return lowlevel.engine_parameter_shape(self.handle, id)
+
+    def acquire(self, ids: Iterable[int], float32: bool = False) -> Acquired:
+        """A context manager that gives the parameters as read-only arrays: their shapes, the compute dtype without a copy,
+        or float32 copies. They are valid inside of it, and until the next step at the most. Local on one host; collective
+        at stage 3 where ranks share no memory."""
+        return Acquired(self, ids, float32)
+
+    def prefetch(self, ids: Iterable[int], float32: bool = False) -> None:
+        """Begins to gather these parameters for acquires that come soon, on a thread of the library. Where acquire is collective
+        every rank prefetches the same ones in the same order. Local."""
+        lowlevel.engine_prefetch(self.handle, ids, _acquire_info(float32))
+
+    @overload
+    def read(self, id: int, value: int = ...) -> Float32Array: ...
+    @overload
+    def read(self, id: int, value: int, out: T) -> T: ...
+    @overload
+    def read(self, id: int, *, out: T) -> T: ...
+
+    def read(self, id, value=lowlevel.VALUE_MASTER, out=None):  # type: ignore[no-untyped-def]
+        """Copies a value of the whole parameter (lowlevel.VALUE_…) into `out`, a writable array of its shape and any floating
+        dtype, or into a new float32 array, and returns it. Collective. E_NOT_FOUND: the parameter has no such value."""
+        if out is None:
+            out = new_float32(self.parameter_shape(id))
+        lowlevel.engine_parameter_read(self.handle, id, value, out)
+        return out
+
+    def write(self, id: int, source: Tensor, value: int = lowlevel.VALUE_MASTER) -> None:
+        """Sets a value of the whole parameter from rank 0's array, of its shape. Not between a pass and its step, but for
+        VALUE_GRAD. Collective."""
+        lowlevel.engine_parameter_write(self.handle, id, value, source)
+
+    def local_range(self, id: int) -> tuple[int, int]:
+        """(first element, count) of what this rank updates, in row-major order."""
+        first, count = lowlevel.engine_local_range(self.handle, id)
+        return first, count
+
+    @overload
+    def local_read(self, id: int, value: int = ...) -> Float32Array: ...
+    @overload
+    def local_read(self, id: int, value: int, out: T) -> T: ...
+    @overload
+    def local_read(self, id: int, *, out: T) -> T: ...
+
+    def local_read(self, id, value=lowlevel.VALUE_MASTER, out=None):  # type: ignore[no-untyped-def]
+        """Like read, for the elements of local_range: 1-D, of that count. Local."""
+        if out is None:
+            out = new_float32(self.local_range(id)[1])
+        lowlevel.engine_local_read(self.handle, id, value, out)
+        return out
+
+    def local_write(self, id: int, source: Tensor, value: int = lowlevel.VALUE_MASTER) -> None:
+        """Like write, each rank for the elements of its local_range: 1-D, of that count. Local."""
+        lowlevel.engine_local_write(self.handle, id, value, source)
+
+    def set_trainable(self, id: int, trainable: bool) -> None:
+        """Freezes or thaws a parameter between two windows, every rank alike. E_STATE: it was declared frozen."""
+        lowlevel.engine_set_trainable(self.handle, id, int(trainable))
+
+    # ---- Hyperparameters, configuration, memory ----
+
+    def set_group_value(self, name: str, value: float, group: str | None = None) -> None:
+        """Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (None: of all) from the next step on,
+        every rank alike."""
+        lowlevel.engine_set_group_value(self.handle, group, name, value)
+
+    def get_group_value(self, name: str, group: str | None = None) -> float:
+        """group None: the "default" group."""
+        return lowlevel.engine_get_group_value(self.handle, group, name)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration in effect: every key as {"value": …, "origin": "user", "default" or "derived"}."""
+        config: dict[str, Any] = json.loads(lowlevel.engine_config(self.handle))
+        return config
+
+    @property
+    def memory(self) -> list[tuple[str, int, int]]:
+        """The ledger: a list of (purpose, resident bytes, peak bytes), "total" last."""
+        return lowlevel.engine_memory(self.handle)
+
+    def estimate(self, **options: Unpack[lowlevel._EstimateOptions]) -> list[tuple[str, int, int]]:
+        """What one rank would hold for the parameters declared so far, as in memory. Options: world_size, rank,
+        layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements."""
+        return lowlevel.engine_estimate(self.handle, options_of(lowlevel.EstimateOptions, options))
+
+    # ---- Backward and step ----
+
+    def begin_pass(self, output_grads: Iterable[Tensor] = (), tag: lowlevel.CallInfo | None = None,
+                   **info: Unpack[lowlevel._CallInfo]) -> Pass:
+        """A Pass over gradients of the outputs, of any shapes (a scalar loss: np.float32(1)), which are copied and scaled.
+        tag: another pass's, if the gradients come from there. Options: flags (lowlevel.PASS_KEEP_DTYPE), stream. Local."""
+        return Pass(lowlevel.pass_begin(self.handle, output_grads, tagged(tag, info)))
+
+    def backward(self, output_grads: Sequence[Tensor], vjp: Callable[[Pass, list[Array]], object],
+                 tag: lowlevel.CallInfo | None = None, **info: Unpack[lowlevel._CallInfo]) -> None:
+        """One whole pass: vjp(pass, scaled output gradients) adds the parameters' gradients to the pass. What it raises gives
+        the pass up."""
+        with self.begin_pass(output_grads, tag, **info) as backward:
+            vjp(backward, [backward.output_grad(index) for index in range(len(output_grads))])
+
+    def step(self) -> lowlevel.StepReport:
+        """Ends a micro-batch; the last one of a window updates. The report's outcome is lowlevel.STEP_ACCUMULATED,
+        STEP_APPLIED or STEP_SKIPPED, with the reason. Collective. E_LOSS_SCALE: gradients overflow at the smallest scale."""
+        return lowlevel.engine_step(self.handle)
+
+    def step_begin(self) -> None:
+        """Begins the step on a thread of the library and returns at once; report() tells how it ended."""
+        lowlevel.engine_step_begin(self.handle)
+
+    def report(self, timeout: float = -1.0) -> lowlevel.StepReport:
+        """The report of the step that was begun last; its outcome is lowlevel.STEP_PENDING if that is not over within
+        `timeout` seconds. 0 only asks, a negative one waits for the end."""
+        return lowlevel.engine_report(self.handle, timeout)
+
+    def reduce(self) -> lowlevel.StepReport:
+        """The first half of the step: afterwards lowlevel.VALUE_GRAD can be read and written until the step. Collective."""
+        return lowlevel.engine_reduce(self.handle)
+
+    def has_grad(self, id: int) -> bool:
+        """Whether the step would update this parameter; between reduce() and step() (else E_STATE)."""
+        return lowlevel.engine_has_grad(self.handle, id)
+
+    def discard(self) -> None:
+        """Drops the gradients of the window, summed or not; counters and loss scale stay. Collective."""
+        lowlevel.engine_discard(self.handle)
+
+    def set_boundary(self, boundary: int) -> None:
+        """Who ends windows: lowlevel.BOUNDARY_CONFIGURED, BOUNDARY_NO or BOUNDARY_YES; every rank alike."""
+        lowlevel.engine_set_boundary(self.handle, boundary)
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether the next step ends the window."""
+        return lowlevel.engine_get_boundary(self.handle)
+
+    @property
+    def loss_scale(self) -> float:
+        """Of this window's passes; 1 without loss scaling."""
+        return lowlevel.engine_get_loss_scale(self.handle)
+
+
+def step_many(engines: Iterable[Engine], joint: Comm | None = None) -> list[lowlevel.StepReport]:
+    """One step of several engines, all or none; joint: a Comm of the ranks of all, where they have different ones.
+    Collective over all of them. OutriggerError E_ABORTED: a rank could not take part; nothing was updated."""
+    return lowlevel.step_many([engine.handle for engine in engines], None if joint is None else joint.handle)
+
+
+def _acquire_info(float32: bool) -> lowlevel.CallInfo | None:
+    return options_of(lowlevel.CallInfo, {"flags": lowlevel.ACQUIRE_FLOAT32} if float32 else {})
+
+
+class Acquired:
+    """What Engine.acquire returns: arrays inside of a with block."""
+
+    def __init__(self, engine: Engine, ids: Iterable[int], float32: bool) -> None:
+        self._engine, self._ids, self._info = engine, list(ids), _acquire_info(float32)
+
+    def __enter__(self) -> list[Array]:
+        return [view_of(view) for view in lowlevel.engine_acquire(self._engine.handle, self._ids, self._info)]
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        lowlevel.engine_release(self._engine.handle, self._ids, self._info)

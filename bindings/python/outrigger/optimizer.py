@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shard and Optimizer: the update without an engine, on the caller's memory."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import lowlevel
+from .arrays import view_of
+from .handle import Handle, options_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Unpack
+
+    from .arrays import Array, Tensor
+    from .context import Context
+
+
+class Shard(Handle[lowlevel.Shard]):
+    """A flat piece of parameters and gradients, which stay the caller's arrays, and the states that belong to it.
+
+    weights, grads: 1-D, contiguous, of one count, each float32, bfloat16 or float16; both are used until close(), weights
+    are written. published: bfloat16 or float16 of the same count, receives the updated weights. Options: name (of the
+    random stream of stochastic rounding), first_element. OutriggerError: E_SHAPE, E_DTYPE."""
+
+    def __init__(self, context: Context, weights: Tensor, grads: Tensor, published: Tensor | None = None,
+                 **options: Unpack[lowlevel._ShardOptions]) -> None:
+        made = options_of(lowlevel.ShardOptions, options)
+        if published is not None:
+            made = made or lowlevel.ShardOptions()
+            made.set_published(published)
+        super().__init__(lowlevel.shard_wrap(context.handle, weights, grads, made))
+        # The library keeps their memory by reference.
+        self._arrays: tuple[Tensor, Tensor, Tensor | None] | None = (weights, grads, published)
+
+    def close(self) -> None:
+        super().close()
+        self._arrays = None
+
+    def state(self, value: int) -> Array:
+        """lowlevel.VALUE_EXP_AVG or VALUE_EXP_AVG_SQ, 1-D, as it is stored; from the first step on (OutriggerError
+        E_NOT_FOUND before). A view."""
+        return view_of(lowlevel.shard_state(self.handle, value))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of states that the shard owns."""
+        return lowlevel.shard_state_bytes(self.handle)
+
+
+class Optimizer(Handle[lowlevel.Optimizer]):
+    """An update rule with its hyperparameters. config: {"type": "AdamW", "params": {"lr": …}, …} as a dictionary or JSON;
+    docs/configuration.md lists the keys. OutriggerError E_CONFIG names path and remedy."""
+
+    def __init__(self, context: Context, config: dict[str, Any] | str) -> None:
+        super().__init__(lowlevel.optimizer_create(context.handle, text_of(config)))
+
+    def set_value(self, name: str, value: float) -> None:
+        """name: "lr", "weight_decay", "eps", "beta1" or "beta2"."""
+        lowlevel.optimizer_set_value(self.handle, name, value)
+
+    def step(self, shards: Iterable[Shard]) -> lowlevel.StepReport:
+        """One update of all shards with the gradients they wrap, or none: norm over all, Inf/NaN check, clip, update. The
+        report's nonfinite_param is the shard's index. OutriggerError E_STATE: a shard was stepped with other formats."""
+        return lowlevel.optimizer_step(self.handle, [shard.handle for shard in shards])

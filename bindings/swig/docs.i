@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Generated from outrigger.h by bindings/gen; not to be edited.
+
+%feature("docstring") otr_status_name "The name of a status code, such as \"OTR_E_TIMEOUT\"; \"unknown\" for any other number.
+Never NULL, static. Any thread. Since: 0.1";
+%feature("docstring") otr_last_error_message "Why the last fallible call of this thread failed: one line naming the value, the rule and the way
+out. Empty after a success. Functions without a status (destroy above all, which a collector may
+run at any moment) leave it alone. Never NULL; valid until this thread's next fallible call. Any
+thread. Since: 0.1";
+%feature("docstring") otr_version "OTR_VERSION_STRING of the library that is loaded. Static. Any thread. Since: 0.1";
+%feature("docstring") otr_abi_version "OTR_ABI_VERSION of the library that is loaded; a binding compares it with its own at load.
+Any thread. Since: 0.1";
+%feature("docstring") otr_build_info "JSON: version, compiler, instruction sets found and used, communicator providers. Static. Any
+thread. Since: 0.1";
+%feature("docstring") otr_swig_machine_info "JSON: what this machine and this process offer: cores, caches, NUMA nodes, memory and its limits,
+huge pages, locked memory, shared memory, instruction sets, communicators, plugins (docs/tools.md
+shows it). Each call reads anew. A value that cannot be read, or a limit that is not set, is
+null, and \"<name>_reason\" beside it says why. *inout_size: in, the size of buffer in bytes; out,
+the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK): the answer
+then leaves room for numbers that grow before the second call. OTR_E_BUFFER_SIZE: too small. Any
+thread. Since: 0.1";
+%feature("docstring") otr_tensor_init "Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
+a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
+0. dtype: \"float32\", \"bfloat16\", \"float16\" or \"float64\". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1";
+%feature("docstring") otr_call_info_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_context_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_context_create "options: NULL for defaults. Starts no thread. Any thread. Since: 0.1";
+%feature("docstring") otr_context_destroy "Children keep working: they hold the context. Any thread. Since: 0.1";
+%feature("docstring") otr_context_load_plugin "Loads a plugin that drives a kind of device: by its name (\"cuda\", \"simulated\"), which is looked
+for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
+folders; or by a path that contains '/'. Again: nothing. \"cuda\" is loaded by itself when it is
+needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
+of another release. Since: 0.1";
+%feature("docstring") otr_device_count "Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+Since: 0.1";
+%feature("docstring") otr_device_set_value "A setting of the device's plugin: on the simulated device \"copy_bytes_per_second\",
+\"copy_latency\", \"launch_latency\" (seconds; 0: at once), \"memory_bytes\", and the faults
+\"fail_allocation\" and \"fail_operation\" (the how-manieth from now on fails; 0: none). Any thread.
+OTR_E_NOT_FOUND lists the names. Since: 0.1";
+%feature("docstring") otr_device_allocate "Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
+more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1";
+%feature("docstring") otr_device_free "Gives memory of otr_device_allocate back, once the device has done what it was given before.
+data may be NULL. Any thread. OTR_E_ARGUMENT: no live allocation of that device. Since: 0.1";
+%feature("docstring") otr_tensor_copy "to = from: equal shapes and dtypes, row-major, each on the CPU or a device (two devices: the same
+one). In the order of the default stream; returns when it is done. Work of other streams has to
+be over before. Any thread. Since: 0.1";
+%feature("docstring") otr_comm_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_comm_create_self "A group of one. Local. Since: 0.1";
+%feature("docstring") otr_comm_create_threads "A group of world_size ranks inside this process, for tests and simulation: out_comms receives
+world_size handles, and each is then driven by a thread of its own. options: NULL, or a timeout.
+Local. Since: 0.1";
+%feature("docstring") otr_comm_create_shm "A group of processes of one user on this host, over shared memory that no file name is needed
+for. options: rank, world_size and job are required. A rank that dies is reported to all others
+within a second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1";
+%feature("docstring") otr_comm_from_env "The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
+MASTER_PORT (torchrun, \"outrigger run\"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
+such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
+the environment. Since: 0.1";
+%feature("docstring") otr_comm_table_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_python_comm_create "A group over the caller's functions. Its ranks share no memory: on stages 1 and 2 each has a copy
+of the published parameters, on stage 3 its slices only, and otr_engine_acquire is collective.
+The table is copied; user_data is given back by destroy once the communicator and all engines
+made from it are gone; if this call fails, it stays the caller's. Collective. Since: 0.1";
+%feature("docstring") otr_comm_duplicate "A group of the same ranks with an order of its own, for another thread. Collective. Since: 0.1";
+%feature("docstring") otr_comm_split "Groups of the ranks that give the same color, ordered by key and then by rank; color -1: none,
+and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom communicator; make the smaller
+group with the caller's own library. Since: 0.1";
+%feature("docstring") otr_comm_rank "Local. Any thread. Since: 0.1";
+%feature("docstring") otr_comm_barrier "Returns when every rank has called it. Collective. Since: 0.1";
+%feature("docstring") otr_comm_broadcast "Copies `bytes` bytes of rank `root`'s data to all others. Collective. Since: 0.1";
+%feature("docstring") otr_comm_all_gather "all receives world_size × bytes, in rank order; `bytes` is equal on all ranks. Collective.
+Since: 0.1";
+%feature("docstring") otr_comm_all_reduce_sum "Replaces each of `count` values by its sum over ranks, added in rank order, so all ranks hold the
+same bits. Collective. Since: 0.1";
+%feature("docstring") otr_comm_abort "Ends the group: every rank's pending and later collective calls return OTR_E_ABORTED with this
+rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1";
+%feature("docstring") otr_comm_destroy "Leaves the group; engines made from it keep their own part of it. A rank that still waits for
+this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_create "Reads the configuration: DeepSpeed-compatible JSON, with own keys under \"outrigger\"
+(docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or \"\" for defaults
+(float32, stage 0, AdamW, no clipping). The engine keeps the communicator. Local. OTR_E_CONFIG:
+path, line and remedy of the first fault; OTR_E_UNSUPPORTED: legal but not built yet. Since: 0.1";
+%feature("docstring") otr_engine_set_device "Puts the engine on a device (or back on the CPU): its parameters, and the gradients that the host
+gives, are tensors there. Master weights, moments and summed gradients are there too, or, with
+zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
+was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
+configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1";
+%feature("docstring") otr_param_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_add_parameter "Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
+float16 or float64, any strides; data may be NULL: the value is then 0 until
+otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
+Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
+initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
+commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1";
+%feature("docstring") otr_engine_commit "Compares configuration and declarations over the ranks, lays parameters out, allocates all big
+blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
+its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1";
+%feature("docstring") otr_engine_finalize "Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
+become invalid. Collective. Since: 0.1";
+%feature("docstring") otr_engine_abort "Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
+this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_check "OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any
+thread. Since: 0.1";
+%feature("docstring") otr_engine_destroy "Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1";
+%feature("docstring") otr_engine_live_children "Passes not destroyed yet; for leak tests. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_parameter_count "Parameters declared, aliases and frozen ones included. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_parameter_id "OTR_E_NOT_FOUND gives the nearest known name. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_parameter_name "The parameter's name; valid as long as the engine. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_parameter_shape "The parameter's shape; *out_shape has *out_ndim entries (NULL for none) and lives as long as the
+engine. Any thread. Since: 0.1";
+%feature("docstring") otr_engine_acquire "Makes the parameters readable in the published format (the compute dtype), or in float32 with
+OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
+belong to the engine. Read-only, valid until the matching release or the next step, whichever
+comes first. In the published format on the host a parameter has one address for the engine's
+life: tensors kept of it are valid again with its next acquire. Where acquire is collective they
+read zeros in between. Acquires of one id nest. ids and out_tensors may be NULL with count 0.
+Local where ranks share memory or have copies: a tensor in the published format is then a pointer
+and costs nothing. Collective at stage 3 over a custom communicator, on a device and without
+\"share_parameters\": interrupted there, nothing is acquired, and the call goes on with what it
+still lacks when it is made again with the same ids. Since: 0.1";
+%feature("docstring") otr_engine_release "Ends one acquire of each id; float32 copies are freed with the last. Local.
+Where acquire is collective, every rank releases an id before or after the same acquires.
+OTR_E_STATE: an id that is not acquired. Since: 0.1";
+%feature("docstring") otr_engine_prefetch "Begins to gather these parameters, on a thread of the library, for acquires that come soon with
+the same info. Where acquire is collective every rank prefetches the same ids, at the same place
+among its collective calls and local writes of weights; what was prefetched stays until it is
+acquired and released, or until the step. Elsewhere it only checks its arguments. Never needed
+for correctness; does not wait for other ranks. Local. Since: 0.1";
+%feature("docstring") otr_engine_parameter_read "Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
+float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
+Collective. OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1";
+%feature("docstring") otr_engine_parameter_write "Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
+OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
+parameter, the published value. Weights and moments not between a pass and its step, but with
+optimizer.type \"Host\" weights after otr_engine_reduce, unless its report says that the window is
+skipped. Gradients: norm, Inf/NaN and clipping are found again in the step (with \"Host\", in the
+next otr_engine_reduce). Collective.
+OTR_E_NOT_FOUND: the parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which
+follows the master. Since: 0.1";
+%feature("docstring") otr_engine_local_range "The elements of a parameter that this rank updates: *out_count from *out_first on, in row-major
+order; count 0: none. The same for master, moments and gradient. Local. Since: 0.1";
+%feature("docstring") otr_engine_local_read "Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
+with that count. Local. Since: 0.1";
+%feature("docstring") otr_engine_local_write "Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
+others see a weight without further ado: let none read it before all have written it. Elsewhere
+(a custom communicator, a device, \"share_parameters\": false) at stages 1 and 2 they see it from
+the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
+they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
+prefetched. Since: 0.1";
+%feature("docstring") otr_engine_set_trainable "Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
+frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
+and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1";
+%feature("docstring") otr_engine_set_group_value "Sets \"lr\", \"weight_decay\", \"eps\", \"beta1\" or \"beta2\" of a parameter group (NULL: of all) from the
+next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
+group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1";
+%feature("docstring") otr_engine_get_group_value "group NULL: the \"default\" group. Local. Since: 0.1";
+%feature("docstring") otr_swig_engine_config "The configuration in effect: every key with its value and origin (\"user\", \"default\", \"derived\"),
+as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
+buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1";
+%feature("docstring") otr_swig_config_check "Checks a configuration for a world size without creating anything; buffer receives what
+otr_engine_config would give. Any thread. Since: 0.1";
+%feature("docstring") otr_swig_engine_memory "The ledger: one entry for each purpose, then one with the purpose \"total\" (whose peak is the peak
+of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+*inout_count entries, each with its struct_size set in the first; out, the number there are.
+entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1";
+%feature("docstring") otr_estimate_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_swig_engine_estimate "What one rank of world_size would hold for the parameters declared so far (their data may be
+NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
+ledger after commit, to the byte; peaks add what options say the host does, where gradients find
+their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
+formula. Local. Since: 0.1";
+%feature("docstring") otr_pass_begin "Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
+the host's backward runs. output_grads: count tensors of any shape and strides, float32,
+bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
+output_grads then NULL. They are copied. info: with a tag, the gradients come from another engine
+and are multiplied by what they lack only; flags: OTR_PASS_KEEP_DTYPE. Several passes may be open
+at a time, and passes over the same outputs add; every rank begins them in the same order. Local.
+OTR_E_STATE: not committed, or otr_engine_reduce has closed the window. Since: 0.1";
+%feature("docstring") otr_pass_get_output_grad "The index-th output's gradient, scaled: float32 (or as OTR_PASS_KEEP_DTYPE says), row-major,
+shape as given to begin. Owned by the pass; its memory stays until otr_pass_destroy, and the host
+may overwrite it. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_get_scale "The factor that begin applied (loss scale / accumulation steps), for a host that folds it into a
+computation of its own. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_get_tag "Fills the tag of *info with what the gradients of this pass carry, the gradients of its inputs
+included: given with them to otr_pass_begin of the engine (or process, or cluster) that made the
+inputs, the chain goes on as if all were one engine. info: struct_size set; the rest of it is
+left alone. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_unscale "out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
+host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
+Any thread. Since: 0.1";
+%feature("docstring") otr_pass_get_seed_overflow "The first output whose gradient was finite and is not after scaling, -1 for none: the step will
+be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
+backward. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_get_slot "A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
+by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
+abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
+view of it may be used, and whoever still writes into it overwrites other gradients. It is the
+caller's to see that all writers are done before, on threads and on streams (but for the stream
+that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
+waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_add_grad "Adds a gradient, from the scaled output gradients, to a parameter: the slot that
+otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
+shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
+the call. info: with a tag, the gradient is multiplied by what it lacks first. Contributions add,
+in the order of calls. Any thread. OTR_E_STATE: the parameter is frozen, or the pass ended or was
+abandoned; the gradient's memory is then not touched. OTR_E_SHAPE: another shape. Since: 0.1";
+%feature("docstring") otr_pass_end "Ends the pass: parameters without a gradient count as zero on this rank; remaining buckets go
+out. Does not wait for other ranks. Local. Since: 0.1";
+%feature("docstring") otr_pass_abandon "Gives the pass up, for a host that cannot complete it: the next step discards the accumulation
+window on all ranks, unless nothing was added to it, and says so. Its slots are the library's
+again, so nobody may be writing into one (otr_pass_get_slot); output gradients stay until
+destroy. After the pass ended: nothing. Local. Since: 0.1";
+%feature("docstring") otr_pass_destroy "A pass that was not ended is abandoned: the next step discards the accumulation window on all
+ranks, unless nothing was added to it, and says so. Nobody may be writing into a slot of the
+pass, or using its output gradients. Local. Since: 0.1";
+%feature("docstring") otr_engine_backward "One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
+another number than 0; the pass is then abandoned. Since: 0.1";
+%feature("docstring") otr_engine_step "Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
+the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
+struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
+On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
+a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
+scale; the window was skipped, and the engine can go on. Since: 0.1";
+%feature("docstring") otr_engine_step_begin "Begins what otr_engine_step does and returns at once: a thread of the library does it, which
+starts at the first call and ends with the engine. Until otr_engine_report has given the step's
+report, only it, otr_engine_abort, otr_engine_check, otr_engine_memory, otr_engine_live_children,
+otr_engine_destroy, otr_engine_config, otr_engine_get_group_value and queries of names, ids and
+shapes are answered; others return OTR_E_STATE. Destroy gives the step up without waiting for
+other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
+communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
+is open, none was made, or a step is pending already. Since: 0.1";
+%feature("docstring") otr_engine_report "What became of the step that otr_engine_step_begin began last: report and errors as those of
+otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
+OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
+which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
+over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
+goes on; OTR_E_STATE: no step was begun. Since: 0.1";
+%feature("docstring") otr_engine_reduce "The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
+and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
+says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+
+With optimizer.type \"Host\" the caller then updates: each rank reads OTR_VALUE_GRAD and
+OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
+report's clip_coefficient, and writes OTR_VALUE_MASTER with otr_engine_local_write (or all ranks
+a whole parameter). The step publishes what was written, counts, and skips where this report says
+so; it is OTR_E_STATE without this call before it.
+
+Collective. OTR_E_STATE: a pass is open, none was made, the next step ends no window, or a rank
+has written weights since. Since: 0.1";
+%feature("docstring") otr_engine_has_grad "out_has_grad = 1: the step would update this parameter, because some rank gave it a gradient in
+the window or one was written here, or as \"unused_parameters\": \"zero\" says; else 0. Local.
+OTR_E_STATE: not between otr_engine_reduce and otr_engine_step. Since: 0.1";
+%feature("docstring") otr_engine_discard "Drops the gradients of the window, summed or not, and of all its steps so far: a new window
+begins. Weights, states, counters and the loss scale stay. Collective. OTR_E_STATE: a pass is
+open, or with optimizer.type \"Host\" a rank has written weights; OTR_E_MISMATCH: ranks have made
+different numbers of passes. Since: 0.1";
+%feature("docstring") otr_step_many "One step of several engines, all or none: they agree on skipping, on one norm (the root of the
+sum of their squared norms) and so on one clip coefficient. reports: NULL, or count structs with
+struct_size set in each. joint: NULL if every rank has all the engines, in the same order; else a
+group of the ranks of all of them, each with the engines it has (count 0 and engines NULL where
+it has none). The next step of each engine ends its window, and they have the same
+gradient_clipping. Collective over all of them. OTR_E_ABORTED: a rank could not take part;
+nothing was updated. Since: 0.1";
+%feature("docstring") otr_engine_set_boundary "Who ends an accumulation window, from the next step on until this is called again. Gradients are
+divided by gradient_accumulation_steps all the same, or by the number of steps that the window
+had
+(\"outrigger\": {\"accumulation_divisor\": \"counted\"}). Every rank alike. Local. Since: 0.1";
+%feature("docstring") otr_engine_get_boundary "Whether the next step ends the window. Local. Since: 0.1";
+%feature("docstring") otr_engine_get_loss_scale "The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1";
+%feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
+contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
+Local. Since: 0.1";
+%feature("docstring") otr_shard_state "A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
+and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1";
+%feature("docstring") otr_shard_state_bytes "Bytes of states that the shard owns. Local. Since: 0.1";
+%feature("docstring") otr_shard_destroy "Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1";
+%feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"gradient_clipping\": 0, \"states\": {…},
+\"seed\": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
+Since: 0.1";
+%feature("docstring") otr_optimizer_set_value "\"lr\", \"weight_decay\", \"eps\", \"beta1\", \"beta2\". Local. Since: 0.1";
+%feature("docstring") otr_optimizer_step "One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check,
+clip, update; nothing is changed when it skips. The first step with a shard allocates its states.
+report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
+was stepped by an optimizer of other formats before. Since: 0.1";
+%feature("docstring") otr_optimizer_destroy "Shards that it stepped stay usable. Local. Any thread. Since: 0.1";
+%feature("docstring") otr_context "Everything that would otherwise be global: log sink, worker threads' number, topology.";
+%feature("docstring") otr_comm "A group of ranks and its collectives. One handle is used by one thread at a time.";
+%feature("docstring") otr_engine "One model's training state on this rank: parameters, gradients, master weights, optimizer states.
+  declared → otr_engine_add_parameter … → otr_engine_commit → { acquire / release, pass, step } …
+  → otr_engine_finalize → otr_engine_destroy
+A call in the wrong state returns OTR_E_STATE and changes nothing.";
+%feature("docstring") otr_pass "One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
+rank makes the same number of passes in a window; a rank without data begins and ends an empty
+one.";
+%feature("docstring") otr_shard "A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
+shard owns the states.";
+%feature("docstring") otr_optimizer "An update rule with its hyperparameters.";
+%feature("docstring") otr_tensor "A view of memory that somebody else owns; the layout is that of DLPack's DLTensor and is frozen.
+A tensor with ndim 0 has one element. strides are in elements; NULL means row-major.";
+%feature("docstring") otr_call_info "What a call needs beyond its tensors; NULL means all defaults, which is right on a CPU.
+Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_init.
+loss_scale, accumulation and ranks are the tag of gradients that come from another engine or
+scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
+in.";
+%feature("docstring") otr_device::device_type "OTR_DEVICE_";
+%feature("docstring") otr_device::device_id "0 on a CPU";
+%feature("docstring") otr_dtype::code "OTR_DTYPE_";
+%feature("docstring") otr_dtype::bits "of one element";
+%feature("docstring") otr_dtype::lanes "1";
+%feature("docstring") otr_tensor::shape "ndim entries";
+%feature("docstring") otr_tensor::strides "ndim entries, or NULL";
+%feature("docstring") otr_call_info::flags "the OTR_ flags that the function names; 0 for none";
+%feature("docstring") otr_call_info::stream "the stream in whose order the tensors are used, numbered as DLPack does; 0
+on a CPU. It lives until the step that ends the window";
+%feature("docstring") otr_call_info::loss_scale "multiplied into the gradients; 1: none; 0: no tag, the gradients are the
+caller's own";
+%feature("docstring") otr_call_info::accumulation "with a tag: number of accumulation steps they were divided by; 0: they
+are still to be divided";
+%feature("docstring") otr_call_info::ranks "with a tag: number of ranks that their sum is still to be divided by; 0: as
+many as in this engine";
+%feature("docstring") otr_context_options::log_level "OTR_LOG_; default OTR_LOG_WARNING";
+%feature("docstring") otr_context_options::log_callback "default NULL: nothing is logged";
+%feature("docstring") otr_context_options::workers "threads per engine for updates and reductions; 0: the share of the
+available cores that LOCAL_WORLD_SIZE leaves, at least 1";
+%feature("docstring") otr_context_options::interrupt_callback "default NULL: waits end by themselves only";
+%feature("docstring") otr_context_options::interrupt_user_data "given to interrupt_callback; may be NULL";
+%feature("docstring") otr_comm_options::rank "0 .. world_size-1; otr_comm_from_env reads it from the environment";
+%feature("docstring") otr_comm_options::world_size "1 to 512";
+%feature("docstring") otr_comm_options::timeout "seconds that a collective call may wait for a silent rank, attach included;
+default 300";
+%feature("docstring") otr_comm_options::job "ranks of one job give the same text, no other job of this user on this host
+does; default of otr_comm_from_env: OTR_JOB, else made of MASTER_ADDR,
+MASTER_PORT and the run's id and restart count";
+%feature("docstring") otr_comm_table::rank "0 .. world_size-1";
+%feature("docstring") otr_comm_table::world_size "1 or more";
+%feature("docstring") otr_comm_table::user_data "the first channel";
+%feature("docstring") otr_comm_table::broadcast "NULL: by all_gather";
+%feature("docstring") otr_comm_table::all_to_all "NULL: by all_gather, which moves world_size times as much";
+%feature("docstring") otr_comm_table::abort "called by otr_comm_abort and otr_engine_abort, and when an engine
+is destroyed during a call; NULL: that waits for the call";
+%feature("docstring") otr_comm_table::destroy "NULL: nothing to give back";
+%feature("docstring") otr_param_options::trainable "1 (default); 0: frozen, stored but without gradient, master and states";
+%feature("docstring") otr_param_options::alias_of "-1 (default), or the id of an earlier parameter that this name shares; group
+and trainable are then that parameter's and not read here";
+%feature("docstring") otr_param_options::group "parameter group; default \"default\". Groups have hyperparameters of their own";
+%feature("docstring") otr_param_options::contributions "gradients that one pass adds to this name; default 1. More are legal and
+cost a further reduction at the end of the pass";
+%feature("docstring") otr_param_options::replicated "reserved for tensor parallelism; must be 0";
+%feature("docstring") otr_memory_entry::device_type "whose memory: OTR_DEVICE_";
+%feature("docstring") otr_memory_entry::purpose "\"published parameters\", \"master weights\", …; static";
+%feature("docstring") otr_memory_entry::resident_bytes "now. A block that ranks of one host share is charged by slices, so the
+sum over ranks counts it once";
+%feature("docstring") otr_memory_entry::peak_bytes "the most there was since commit";
+%feature("docstring") otr_estimate_options::world_size "default 1";
+%feature("docstring") otr_estimate_options::rank "default 0, which is charged for frozen parameters of a shared copy";
+%feature("docstring") otr_estimate_options::layout "OTR_LAYOUT_; default ours";
+%feature("docstring") otr_estimate_options::separate_memory "1: ranks share no memory, as over a custom communicator; default 0";
+%feature("docstring") otr_estimate_options::grads_at_once "1: the host hands all gradients over at once; default 0";
+%feature("docstring") otr_estimate_options::acquired_elements "of parameters that the host has acquired at a time; default 0";
+%feature("docstring") otr_estimate_options::widened_elements "of them as float32 copies; default 0";
+%feature("docstring") otr_estimate_options::output_elements "of output gradients at a time; default 0";
+%feature("docstring") otr_step_report::outcome "OTR_STEP_";
+%feature("docstring") otr_step_report::reason "OTR_SKIP_";
+%feature("docstring") otr_step_report::nonfinite_rank "rank whose contribution was not finite; -1: none, or only the sum was
+not";
+%feature("docstring") otr_step_report::nonfinite_param "lowest id of a parameter whose gradient is not finite; -1: none";
+%feature("docstring") otr_step_report::nonfinite_count "elements not finite, over all ranks and parameters";
+%feature("docstring") otr_step_report::micro_steps "step calls since commit";
+%feature("docstring") otr_step_report::applied_steps "updates since commit";
+%feature("docstring") otr_step_report::skipped_steps "skips since commit";
+%feature("docstring") otr_step_report::grad_norm "L2 norm of the mean gradient, before clipping; Inf or NaN if skipped for it";
+%feature("docstring") otr_step_report::clip_coefficient "factor that clipping applied; 1: none";
+%feature("docstring") otr_step_report::loss_scale "of this window's passes";
+%feature("docstring") otr_step_report::lr "of the default group, as used";
+%feature("docstring") otr_step_report::updates "elements whose update was not zero, over all ranks";
+%feature("docstring") otr_step_report::vanished "of these, the ones whose weight stayed the same after rounding";
+%feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";
+%feature("docstring") otr_shard_options::first_element "index of the first element in the whole parameter: the same bits
+however it is cut, if cuts are multiples of 256; default 0";
+%feature("docstring") otr_shard_options::published "bfloat16 or float16, 1-D, same count: receives the updated float32
+weights; default NULL";
