@@ -92,8 +92,9 @@ class Communicator {
   // not told: they see this rank leave when the object is destroyed. Any thread.
   virtual void cancel() noexcept = 0;
   // Tells the others that this rank comes to no operation of this object any more: who waits for it
-  // gets OTR_E_PEER_DEAD at once. The job goes on. Any thread.
-  virtual void give_up() noexcept {}
+  // gets OTR_E_PEER_DEAD at once, naming `culprit`: this rank, or the one because of which it goes.
+  // The first call counts. The job goes on. Any thread.
+  virtual void give_up([[maybe_unused]] int32_t culprit) noexcept {}
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
   // How many operations all ranks have come to. Changes with this object's operations only.

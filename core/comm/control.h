@@ -59,18 +59,29 @@ struct Bell {
       sleepers;  // one too many after a sleeper was killed: costs a spare call only
 };
 
-// Why a rank comes to no operation of a channel any more.
-enum class Gone : uint32_t {
-  no,
-  left,     // its handle was destroyed
-  gave_up,  // another rank had left, or what it belongs to failed there
+// Why a rank comes to no operation of a channel any more, and because of whom.
+struct Gone {
+  enum Way : uint32_t {
+    no,
+    left,     // its handle was destroyed
+    gave_up,  // another rank had left, or what it belongs to failed there
+  };
+  Way way = no;
+  int32_t culprit = 0;
+
+  [[nodiscard]] uint64_t packed() const {
+    return uint64_t{way} << 32 | static_cast<uint32_t>(culprit);
+  }
+  [[nodiscard]] static Gone of(uint64_t packed) {
+    return {static_cast<Way>(packed >> 32), static_cast<int32_t>(packed)};
+  }
 };
 
 // One rank's progress on one channel; only this rank writes here.
 struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
   std::atomic<uint64_t> drained;  // the last reduce_scatter whose fold this rank has finished
-  std::atomic<uint32_t> gone;     // nothing more will come: a Gone
+  std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
 };

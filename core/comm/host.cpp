@@ -34,13 +34,14 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       spin_(member_->spin),
       slices_(static_cast<size_t>(world_)) {}
 
-HostCommunicator::~HostCommunicator() { go(Gone::left); }
+HostCommunicator::~HostCommunicator() { go({Gone::left, rank_}); }
 
-void HostCommunicator::give_up() noexcept { go(Gone::gave_up); }
+void HostCommunicator::give_up(int32_t culprit) noexcept { go({Gone::gave_up, culprit}); }
 
 void HostCommunicator::go(Gone why) noexcept {
   if (current_process() != member_->process) return;
-  my_slot().gone.store(static_cast<uint32_t>(why), std::memory_order_release);
+  uint64_t none = 0;
+  my_slot().gone.compare_exchange_strong(none, why.packed(), std::memory_order_release);
   ring(channel_.bell);
   wake(channel_.bell);
 }
@@ -49,7 +50,7 @@ void HostCommunicator::require_usable() const {
   require_process(member_->process);
   member_->failures.check();
   if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank_);
-  if (deserted_) throw Error(OTR_E_PEER_DEAD, desertion_);
+  if (deserted_) throw Error(OTR_E_PEER_DEAD, desertion_, deserter_);
 }
 
 void HostCommunicator::check() const { require_usable(); }

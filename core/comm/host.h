@@ -51,7 +51,7 @@ class HostCommunicator final : public Communicator {
                          std::string_view label) override;
   void abort(std::string_view reason) noexcept override;
   void cancel() noexcept override;
-  void give_up() noexcept override;
+  void give_up(int32_t culprit) noexcept override;
   void check() const override;
   uint64_t completed() const override { return current_.number - (interrupted_ ? 1 : 0); }
   std::string waiting() const override;
@@ -87,7 +87,7 @@ class HostCommunicator final : public Communicator {
   // No operation of this object sees this rank any more.
   void go(Gone why) noexcept;
   // A rank has left this object only: this rank gives it up, too.
-  [[noreturn]] void fail_here(const std::string& text);
+  [[noreturn]] void fail_here(int32_t culprit, const std::string& text);
   // Posts this failure and throws whichever came first.
   [[noreturn]] void fail_job(int32_t status, int32_t culprit, std::string_view text);
 
@@ -110,6 +110,7 @@ class HostCommunicator final : public Communicator {
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> deserting_{false}, deserted_{false};
   std::string desertion_;  // written once, by who set deserting_, before deserted_ is set
+  int32_t deserter_ = -1;  // … this, too
   Operation current_;
   uint64_t step_ = 0;
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step

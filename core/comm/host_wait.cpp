@@ -2,7 +2,9 @@
 // HostCommunicator: waiting for the others, and what is said when it is in vain.
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "core/comm/host.h"
 #include "core/context/error.h"
@@ -75,29 +77,33 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
                        member_->job.member(r).process.load(std::memory_order_relaxed), did, rank_,
                        waited_in(), describe({r}), consequence);
   };
-  std::vector<int32_t> missing, left, gave_up;
+  std::vector<int32_t> missing;
+  std::optional<std::pair<int32_t, Gone>> goner;  // the first; better one that went by itself
   for (int32_t r = 0; r < world_; r++) {
     Slot& slot = channel_.slot(r);
     const auto reached = [&] { return (slot.*counter).load(std::memory_order_acquire) >= target; };
     if (reached()) continue;
-    const auto gone = static_cast<Gone>(slot.gone.load(std::memory_order_acquire));
-    const bool ended = gone == Gone::no && member_->liveness->ended(r);
-    if ((gone != Gone::no || ended) && reached()) continue;  // the last thing it did
+    const Gone gone = Gone::of(slot.gone.load(std::memory_order_acquire));
+    const bool ended = gone.way == Gone::no && member_->liveness->ended(r);
+    if ((gone.way != Gone::no || ended) && reached()) continue;  // the last thing it did
     if (ended) {
       fail_job(
           OTR_E_PEER_DEAD, r,
           why(r, "ended", "The job cannot go on: start all ranks again, from the last checkpoint"));
     }
-    if (gone == Gone::left) left.push_back(r);
-    if (gone == Gone::gave_up) gave_up.push_back(r);
+    if (gone.way != Gone::no &&
+        (!goner || (goner->second.culprit != goner->first && gone.culprit == r)))
+      goner = {r, gone};
     missing.push_back(r);
   }
-  constexpr std::string_view kHere = "What was made on this communicator cannot go on";
-  if (!left.empty()) {
-    fail_here(why(left.front(), "left, destroying its communicator,", kHere));
+  if (goner) {
+    const auto [r, gone] = *goner;
+    const char* did = gone.way == Gone::left ? "left, destroying its communicator,"
+                                             : "gave it up (its engine failed or was destroyed)";
+    const std::string cause =
+        gone.culprit == r ? "" : format_text("It went because of rank {}. ", gone.culprit);
+    fail_here(gone.culprit, why(r, did, cause + "What was made on this communicator cannot go on"));
   }
-  if (!gave_up.empty())
-    fail_here(why(gave_up.front(), "gave it up (its engine failed or was destroyed)", kHere));
   if (missing.empty()) return;
   if (overdue) {
     fail_job(
@@ -131,13 +137,14 @@ void HostCommunicator::cancel() noexcept {
   wake(channel_.bell);
 }
 
-void HostCommunicator::fail_here(const std::string& text) {
+void HostCommunicator::fail_here(int32_t culprit, const std::string& text) {
   if (!deserting_.exchange(true)) {  // an operation and a wait_drained may find it at a time
     desertion_ = text;
+    deserter_ = culprit;
     deserted_ = true;
   }
-  give_up();
-  throw Error(OTR_E_PEER_DEAD, text);
+  give_up(culprit);
+  throw Error(OTR_E_PEER_DEAD, text, culprit);
 }
 
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {

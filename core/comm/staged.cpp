@@ -124,7 +124,7 @@ class Staged final : public Communicator {
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
   void cancel() noexcept override { host_->cancel(); }
-  void give_up() noexcept override { host_->give_up(); }
+  void give_up(int32_t culprit) noexcept override { host_->give_up(culprit); }
   void check() const override { host_->check(); }
   uint64_t completed() const override { return host_->completed(); }
   std::string waiting() const override { return host_->waiting(); }

@@ -15,12 +15,15 @@ namespace outrigger {
 // `status` is an OTR_E_ code; the text names the value, the rule and the way out, in one line.
 class Error : public std::runtime_error {
  public:
-  Error(int32_t status, const std::string& text) : std::runtime_error(text), status_(status) {}
+  explicit Error(int32_t status, const std::string& text, int32_t culprit = -1)
+      : std::runtime_error(text), status_(status), culprit_(culprit) {}
 
   [[nodiscard]] int32_t status() const noexcept { return status_; }
+  // OTR_E_PEER_DEAD of one communicator: the rank that left it first; else −1.
+  [[nodiscard]] int32_t culprit() const noexcept { return culprit_; }
 
  private:
-  int32_t status_;
+  int32_t status_, culprit_;
 };
 
 template <typename... Args>

@@ -156,7 +156,7 @@ void Engine::abort(const std::string& reason) noexcept {
 void Engine::leave() noexcept {
   if (open_passes_ > 0) return;  // the pass takes the engine with it
   // First, so that nobody is told of another rank that has seen this one go.
-  if (control_) control_->give_up();
+  if (control_) control_->give_up(control_->rank());
   if (is_pending_) control_->cancel();
   if (gather_) gather_->cancel();
   if (storage_) storage_->cancel();

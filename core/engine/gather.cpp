@@ -172,8 +172,8 @@ void Gather::check() {
   if (prefetch_) prefetch_->check();
 }
 
-void Gather::give_up() noexcept {
-  if (prefetch_) prefetch_->give_up();
+void Gather::give_up(int32_t culprit) noexcept {
+  if (prefetch_) prefetch_->give_up(culprit);
 }
 
 void Gather::cancel() noexcept {

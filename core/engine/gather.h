@@ -45,7 +45,7 @@ class Gather {
   // Throws the failure of a prefetch. Any thread.
   void check();
   // Of the prefetched: no other rank waits for it here any more; no wait here lasts.
-  void give_up() noexcept;
+  void give_up(int32_t culprit) noexcept;
   void cancel() noexcept;
   // The root's published value was written: float32 copies of it follow.
   void refresh(int64_t root);

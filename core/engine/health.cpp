@@ -81,11 +81,15 @@ void Engine::poison(const Error& error) noexcept {
   const bool of_device =
       error.status() == OTR_E_DEVICE_FAULT || (device_ && error.status() == OTR_E_OUT_OF_MEMORY);
   if (of_device && control_) control_->abort(error.what());
-  // Nor of other trouble: who waits for this rank shall not wait for the deadline.
-  if (reducer_) reducer_->give_up();
-  if (gather_) gather_->give_up();
-  if (storage_) storage_->give_up();
-  if (control_) control_->give_up();
+  // Nor of other trouble: who waits for this rank shall not wait for the deadline, and hears of the
+  // rank where it began.
+  if (control_) {
+    const int32_t culprit = error.culprit() < 0 ? control_->rank() : error.culprit();
+    if (reducer_) reducer_->give_up(culprit);
+    if (gather_) gather_->give_up(culprit);
+    if (storage_) storage_->give_up(culprit);
+    control_->give_up(culprit);
+  }
   const std::lock_guard lock(failure_mutex_);
   if (!failure_) failure_ = error;
 }

@@ -35,7 +35,7 @@ class Prefetch {
   // Throws the first failure. Any thread.
   void check();
   // Tells the others that this rank fetches no more.
-  void give_up() noexcept { comm_->give_up(); }
+  void give_up(int32_t culprit) noexcept { comm_->give_up(culprit); }
   // Ends what is on its way here, and so every wait.
   void cancel() noexcept { comm_->cancel(); }
 

@@ -96,7 +96,7 @@ class Reducer {
   // Waits until background work is done, or throws its failure.
   virtual void wait_idle() {}
   // Tells ranks that wait in a reduction that this one will not come. Any thread.
-  virtual void give_up() noexcept = 0;
+  virtual void give_up(int32_t culprit) noexcept = 0;
   // Ends background work without waiting for other ranks.
   virtual void stop() noexcept {}
 

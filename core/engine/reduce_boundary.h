@@ -18,7 +18,7 @@ class BoundaryReducer final : public Reducer {
 
   std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
-  void give_up() noexcept override { comm_->give_up(); }
+  void give_up(int32_t culprit) noexcept override { comm_->give_up(culprit); }
   void stop() noexcept override { comm_->cancel(); }
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
 

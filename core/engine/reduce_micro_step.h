@@ -30,7 +30,7 @@ class MicroStepReducer final : public Reducer {
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
   void check() override;
   void wait_idle() override;
-  void give_up() noexcept override { comm_->give_up(); }
+  void give_up(int32_t culprit) noexcept override { comm_->give_up(culprit); }
   void stop() noexcept override;
 
  private:

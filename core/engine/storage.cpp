@@ -71,8 +71,8 @@ void Storage::publish() const {
   }
 }
 
-void Storage::give_up() const noexcept {
-  if (staged_) staged_->give_up();
+void Storage::give_up(int32_t culprit) const noexcept {
+  if (staged_) staged_->give_up(culprit);
 }
 
 void Storage::cancel() const noexcept {

@@ -52,7 +52,7 @@ class Storage {
   // Makes what this rank wrote into its pieces everybody's. Collective.
   void publish() const;
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
-  void give_up() const noexcept;
+  void give_up(int32_t culprit) const noexcept;
   void cancel() const noexcept;
   // These three are in the back.
   [[nodiscard]] std::byte* master(const layout::Piece& piece) const;

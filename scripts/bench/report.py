@@ -54,6 +54,7 @@ def _details(row):
         ("peer_gb_per_s", "the peer moves {:.1f} GB/s"),
         ("ours_ns_per_parameter", "ours takes {:.3f} ns a parameter"),
         ("share_of_triad", "ours reaches {:.2f} of the triad's speed in the same rounds"),
+        ("ceiling", "forward and backward alone, with nothing reduced or updated, would have the ratio {:.2f}: no engine can reach more"),
     ):
         if key in row:
             lines.append(f"- {text[0].upper()}{text[1:].format(row[key])}.")

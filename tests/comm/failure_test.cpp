@@ -269,7 +269,7 @@ TEST_P(Failure, ARankThatLeavesOneObjectLeavesTheOthers) {
     if (c.rank() == 1) {
       first.reset();
       second->barrier("after rank 1 has left the first");
-      second->give_up();
+      second->give_up(c.rank());
     } else {
       for (int call = 0; call < 2; ++call) {
         require(status_of(*first) == OTR_E_PEER_DEAD, "rank 1 has left");
@@ -279,6 +279,28 @@ TEST_P(Failure, ARankThatLeavesOneObjectLeavesTheOthers) {
     }
     c.barrier("the job goes on");
   });
+}
+
+// Who waits for a rank that gave up because of another is told of that one.
+TEST_P(Failure, TheFirstToGoIsNamedByAll) {
+  const auto outcomes = run(GetParam(), [](Communicator& c) {
+    const auto copy = c.duplicate("copy");
+    if (c.rank() == 2) {
+      copy->give_up(1);
+      copy->give_up(2);  // the first cause stays
+    } else {
+      try {
+        copy->barrier("rank 2 does not come");
+      } catch (const Error& error) {
+        require(error.culprit() == 1, "the culprit");
+        throw;
+      }
+    }
+  });
+  for (const size_t rank : {0, 1}) {
+    EXPECT_EQ(outcomes[rank].status, OTR_E_PEER_DEAD);
+    expect_says(outcomes[rank].text, {"rank 2", "because of rank 1"});
+  }
 }
 
 // Leaving a duplicate, or everything after the last common call, harms nobody.

@@ -11,6 +11,7 @@ LAYERS, WIDTH, BATCH, CONTEXT, RANKS = 6, 512, 2, 128, 2
 ROUNDS = 9
 TARGETS = {1: 1.25, 2: 1.25, 3: 1.5}
 DDP_TARGET = 1.0
+AUTOGRAD = "autograd alone"
 TIMED = (
     "from a barrier of the ranks to the last rank's return: forward in bf16 autocast, loss, backward, gradients reduced, global norm, "
     "clipping, AdamW, parameters published; the same module, data and autograd on all sides"
@@ -48,8 +49,8 @@ def _measure(bench, stage, rows):
     config = bench.scratch(f"torch-training-{stage}") / "config.json"
     config.write_text(json.dumps(configuration(stage)))
     cores = [{core} for core in bench.cores[:RANKS]]
-    ports = {side: free_port() for side in ("outrigger", "deepspeed", "ddp")}
-    names = {"outrigger": OURS, "deepspeed": f"DeepSpeed stage {stage}", "ddp": "DDP"}
+    ports = {side: free_port() for side in ("outrigger", "deepspeed", "ddp", "autograd")}
+    names = {"outrigger": OURS, "deepspeed": f"DeepSpeed stage {stage}", "ddp": "DDP", "autograd": AUTOGRAD}
     try:
         specifications = [{
             "name": names[side], "cores": cores,
@@ -64,7 +65,9 @@ def _measure(bench, stage, rows):
                 return [one(numerics=numerics, reason="the two sides' losses differ") for one in rows]
             rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
             tokens = {name: RANKS * BATCH * CONTEXT / measure.summary(rounds.seconds[name])["median"] for name in names.values()}
-            return [one(rounds, peer, numerics=numerics, memory=memory_speed(rounds), tokens_per_second=tokens)
+            # What an engine that costs nothing would reach.
+            ceilings = {peer: rounds.ratio(peer, AUTOGRAD)["median"] for peer in (names["deepspeed"], names["ddp"])}
+            return [one(rounds, peer, numerics=numerics, memory=memory_speed(rounds), tokens_per_second=tokens, ceiling=ceilings[peer])
                     for one, peer in zip(rows, (names["deepspeed"], names["ddp"]), strict=True)]
     finally:
         remove_deepspeed_buffers(ports["deepspeed"])

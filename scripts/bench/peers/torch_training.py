@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole training step of a GPT under PyTorch: by Outrigger's adapter, by DeepSpeed, by DistributedDataParallel with
-PyTorch's fused AdamW, or by that alone. The model, the data and autograd are the same.
+PyTorch's fused AdamW, or by that alone. The model, the data and autograd are the same. `autograd` is what all of them
+contain: forward and backward of the module in the precision that ours and DeepSpeed use, nothing reduced or updated.
 
-torch_training.py SIDE RANK WORLD PORT CONFIG_FILE LAYERS WIDTH BATCH CONTEXT     SIDE: outrigger, deepspeed, ddp, plain
+torch_training.py SIDE RANK WORLD PORT CONFIG_FILE LAYERS WIDTH BATCH CONTEXT
+SIDE: outrigger, deepspeed, ddp, plain, autograd
 """
 
 import json
@@ -70,6 +72,9 @@ class Training(worker.Worker):
         model = GPT(*self.sizes, self.context)
         facts = {"torch": torch.__version__, "parameters": sum(each.numel() for each in model.parameters()),
                  "tensors": len(list(model.parameters()))}
+        if self.side == "autograd":
+            self.model = model.bfloat16()
+            return facts
         if self.side in ("ddp", "plain"):
             self.model = model
             if self.side == "ddp":
@@ -101,10 +106,13 @@ class Training(worker.Worker):
 
     def work(self):
         ids = self.ids()
-        if self.side in ("ddp", "plain"):
+        if self.side in ("ddp", "plain", "autograd"):
             with torch.autocast("cpu", torch.bfloat16, enabled="torch_autocast" in self.config):
                 loss = self.model(ids)
             loss.backward()
+            if self.side == "autograd":
+                self.model.zero_grad()
+                return {"loss": loss.item()}
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config["gradient_clipping"])
             self.optimizer.step()
             self.optimizer.zero_grad()
