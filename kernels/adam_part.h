@@ -8,12 +8,12 @@
 
 namespace outrigger::kernels {
 
-// The address of an element; null stays null.
+// The address of an element, of a block's first in a block format; null stays null.
 template <typename T>
 auto* advance(T* data, int64_t elements, Format format) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   auto* bytes = static_cast<Byte*>(data);
-  return bytes == nullptr ? bytes : bytes + elements * static_cast<int64_t>(size_of(format));
+  return bytes == nullptr ? bytes : bytes + bytes_of(elements, format);
 }
 
 // Elements [first, first + count) of an update; first is a multiple of kLeaf.
@@ -21,6 +21,7 @@ inline Adam part_of(const Adam& whole, int64_t first, int64_t count) {
   Adam part = whole;
   part.grad = advance(whole.grad, first, whole.grad_format);
   part.weight = advance(whole.weight, first, whole.weight_format);
+  if (whole.remainder != nullptr) part.remainder = whole.remainder + first;
   part.exp_avg = advance(whole.exp_avg, first, whole.exp_avg_format);
   part.exp_avg_sq = advance(whole.exp_avg_sq, first, whole.exp_avg_sq_format);
   part.published = advance(whole.published, first, whole.published_format);

@@ -12,18 +12,20 @@
 #include "kernels/float_environment.h"
 #include "kernels/kernels.h"
 #include "kernels/reference/adam.h"
+#include "kernels/reference/block8.h"
 #include "kernels/reference/convert.h"
 #include "kernels/reference/fold.h"
 #include "kernels/reference/norm.h"
+#include "kernels/reference/split.h"
 
 namespace outrigger::kernels {
 namespace {
 
 constexpr std::array<int64_t, 3> kTargets = {HWY_AVX3, HWY_AVX2, HWY_NEON};  // best first
 
-constexpr KernelTable kOracle = {"oracle",       reference::convert,        reference::scale,
-                                 reference::add, reference::sum_of_squares, reference::fold,
-                                 reference::adam};
+constexpr KernelTable kOracle = {
+    "oracle",        reference::convert,        reference::scale, reference::add, reference::unpack,
+    reference::pack, reference::sum_of_squares, reference::fold,  reference::adam};
 
 // Everything decided at first use. Trivially destructible: nothing runs when the library is
 // unloaded.
@@ -38,10 +40,15 @@ struct Dispatch {
     const int64_t usable = hwy::SupportedTargets() & OTR_VECTOR_TARGETS;
     for (const int64_t target : kTargets) {
       if ((usable & target) == 0 || cpu::adam_for(target) == nullptr) continue;
-      tables[count++] = {
-          hwy::TargetName(target), cpu::convert_for(target),        cpu::scale_for(target),
-          cpu::add_for(target),    cpu::sum_of_squares_for(target), cpu::fold_for(target),
-          cpu::adam_for(target)};
+      tables[count++] = {hwy::TargetName(target),
+                         cpu::convert_for(target),
+                         cpu::scale_for(target),
+                         cpu::add_for(target),
+                         cpu::unpack_for(target),
+                         cpu::pack_for(target),
+                         cpu::sum_of_squares_for(target),
+                         cpu::fold_for(target),
+                         cpu::adam_for(target)};
     }
     tables[count++] = kOracle;
     for (size_t i = 0; i < count; ++i) {
@@ -97,6 +104,30 @@ void scale(void* destination, Format to, const void* source, Format from, float 
 void add(void* destination, Format to, const void* source, Format from, int64_t count) {
   const FloatEnvironment environment;
   table().add(destination, to, source, from, count);
+}
+
+// Halves are read and written for checks and exports only: no instruction set's own form.
+void join(float* values, const uint16_t* published, const uint16_t* remainder, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) values[i] = reference::join(published[i], remainder[i]);
+}
+
+void split(uint16_t* published, uint16_t* remainder, const float* values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const reference::Halves halves = reference::split_of(values[i]);
+    published[i] = halves.published;
+    remainder[i] = halves.remainder;
+  }
+}
+
+void unpack(float* values, const void* blocks, Format format, int64_t count) {
+  const FloatEnvironment environment;
+  table().unpack(values, blocks, format, count);
+}
+
+void pack(void* blocks, Format format, const float* values, int64_t count,
+          const BlockRounding& rounding) {
+  const FloatEnvironment environment;
+  table().pack(blocks, format, values, count, rounding);
 }
 
 void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count,

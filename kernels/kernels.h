@@ -17,9 +17,28 @@ namespace outrigger::kernels {
 inline constexpr int64_t kLeaf = 256;
 
 // Storage formats. float64 is for conversion only; moments are never float16.
-enum class Format : uint8_t { float32, bfloat16, float16, float64 };
+//   split            of a master weight: 16 bits beside the bfloat16 that is published; together a
+//                    float32 (reference/split.h)
+//   block8           of a moment: 256 elements of 8 bits with a scale of their own
+//   positive_block8  the same for values that are never negative (reference/block8.h)
+enum class Format : uint8_t { float32, bfloat16, float16, float64, split, block8, positive_block8 };
+[[nodiscard]] constexpr const char* name_of(Format f) {
+  constexpr const char* kNames[] = {"float32", "bfloat16", "float16", "float64",
+                                    "split",   "block8",   "block8"};
+  return kNames[static_cast<size_t>(f)];
+}
+[[nodiscard]] constexpr bool is_block(Format f) {
+  return f == Format::block8 || f == Format::positive_block8;
+}
+// Of one element; a block has none.
 [[nodiscard]] constexpr size_t size_of(Format f) {
-  return f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
+  return is_block(f) ? 0 : f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
+}
+// A block: a float32 scale, then a code for each element of a leaf.
+inline constexpr int64_t kBlockBytes = 4 + kLeaf;
+[[nodiscard]] constexpr int64_t bytes_of(int64_t elements, Format f) {
+  return is_block(f) ? (elements + kLeaf - 1) / kLeaf * kBlockBytes
+                     : elements * static_cast<int64_t>(size_of(f));
 }
 
 enum class Rounding : uint8_t { nearest, stochastic };
@@ -41,6 +60,25 @@ void scale(void* destination, Format to, const void* source, Format from, float 
            int64_t count);
 // destination[i] = round(float32(destination[i]) + float32(source[i]))
 void add(void* destination, Format to, const void* source, Format from, int64_t count);
+
+// ---- reference/split.h ----
+// values[i] = the float32 of published[i] and remainder[i], and the two of a value.
+void join(float* values, const uint16_t* published, const uint16_t* remainder, int64_t count);
+void split(uint16_t* published, uint16_t* remainder, const float* values, int64_t count);
+
+// ---- reference/block8.h ----
+// How 8-bit codes are rounded; the fields below are for stochastic rounding only (RandomStream).
+struct BlockRounding {
+  Rounding rounding = Rounding::nearest;
+  uint64_t key = 0;
+  uint64_t first_element = 0;  // a multiple of kLeaf
+  uint64_t step = 0;
+};
+// Blocks to float32 values and back; the first element is a block's first. Of a last block that
+// `count` does not fill, pack() sets the other codes to zero.
+void unpack(float* values, const void* blocks, Format format, int64_t count);
+void pack(void* blocks, Format format, const float* values, int64_t count,
+          const BlockRounding& rounding);
 
 // ---- reference/norm.h ----
 // An exact sum of leaf sums in any order: the limbs are one 640-bit integer in units of 2^-298,
@@ -105,11 +143,14 @@ struct Adam {
   Format grad_format = Format::float32;  // float32, bfloat16, float16
   void* weight = nullptr;
   Format weight_format = Format::float32;
+  // Of a split master, whose weights are bfloat16, rounded as reference/split.h says; else null.
+  uint16_t* remainder = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
   Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
+  // Matter for bfloat16 and block8 states only.
   Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
-           exp_avg_sq_rounding = Rounding::nearest;  // matter for bfloat16 states only
+           exp_avg_sq_rounding = Rounding::nearest;
   // 16-bit copy of a float32 weight, nearest even; may be null.
   void* published = nullptr;
   Format published_format = Format::bfloat16;

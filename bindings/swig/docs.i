@@ -271,11 +271,19 @@ had
 %feature("docstring") otr_engine_get_loss_scale "The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
-contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+contiguous, of the same count. The memory of all four tensors is used until destroy;
 the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
 Local. Since: 0.1";
-%feature("docstring") otr_shard_state "A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
-and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1";
+%feature("docstring") otr_shard_state "A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ, as it is stored; it exists
+after the first step or otr_optimizer_prepare, and stays at its place until destroy.
+OTR_E_NOT_FOUND before; OTR_E_UNSUPPORTED for 8-bit blocks, which have no dtype: otr_shard_read.
+Local. Since: 0.1";
+%feature("docstring") otr_shard_read "Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
+halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
+any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
+yet. Local. Since: 0.1";
+%feature("docstring") otr_shard_get_step "How many updates the shard has had: it decides the bias corrections and the random stream of the
+next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1";
 %feature("docstring") otr_shard_state_bytes "Bytes of states that the shard owns. Local. Since: 0.1";
 %feature("docstring") otr_shard_destroy "Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1";
 %feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"gradient_clipping\": 0, \"states\": {…},
@@ -286,6 +294,8 @@ Since: 0.1";
 clip, update; nothing is changed when it skips. The first step with a shard allocates its states.
 report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
 was stepped by an optimizer of other formats before. Since: 0.1";
+%feature("docstring") otr_optimizer_prepare "Gives shards that have none their states, zero, as the first step would: to load a checkpoint
+into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1";
 %feature("docstring") otr_optimizer_destroy "Shards that it stepped stay usable. Local. Any thread. Since: 0.1";
 %feature("docstring") otr_context "Everything that would otherwise be global: log sink, worker threads' number, topology.";
 %feature("docstring") otr_comm "A group of ranks and its collectives. One handle is used by one thread at a time.";
@@ -383,3 +393,6 @@ not";
 however it is cut, if cuts are multiples of 256; default 0";
 %feature("docstring") otr_shard_options::published "bfloat16 or float16, 1-D, same count: receives the updated float32
 weights; default NULL";
+%feature("docstring") otr_shard_options::remainder "uint16 or int16, 1-D, same count, beside bfloat16 weights: the
+other half of a split master (\"split\"), together exactly a
+float32; the caller's, updated with the weights; default NULL";

@@ -106,7 +106,7 @@ OTR_OPTIONS(context_options, ContextOptions, OTR_CONTEXT(self), )
 OTR_OPTIONS(comm_options, CommOptions, OTR_OWN_TEXT(job), OTR_FREE_TEXT(job))
 OTR_OPTIONS(param_options, ParamOptions, OTR_OWN_TEXT(group), OTR_FREE_TEXT(group))
 OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
-            OTR_FREE_TEXT(name) free((otr_tensor *)self->published);)
+            OTR_FREE_TEXT(name) free((otr_tensor *)self->published); free((otr_tensor *)self->remainder);)
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_context_options::log_callback;  // set by OTR_CONTEXT
@@ -114,23 +114,29 @@ OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_context_options::interrupt_callback;
 %ignore otr_context_options::interrupt_user_data;
 
-// The published copy is a tensor: its one extent is kept behind it, its memory is the caller's to keep.
-%ignore otr_shard_options::published;
-%exception otr_shard_options::set_published "$action"
+// A shard's further tensors: the one extent is kept behind the struct, the memory is the caller's to keep. 16 bits of
+// no number come as bfloat16 where the language has no better name for them.
+%define OTR_KEEPS_TENSOR(field, take)
+%ignore otr_shard_options::field;
+%exception otr_shard_options::set_##field "$action"
 %extend otr_shard_options {
-  void set_published(const otr_tensor *value) {
+  void set_##field(const otr_tensor *value) {
     typedef struct { otr_tensor tensor; int64_t extent; } Kept;
     Kept *kept = value && value->ndim == 1 ? (Kept *)calloc(1, sizeof *kept) : NULL;
-    free((otr_tensor *)$self->published);
+    free((otr_tensor *)$self->field);
     if (kept) {
       kept->extent = value->shape[0];
       kept->tensor = *value;
       kept->tensor.shape = &kept->extent;
       kept->tensor.strides = NULL;
+      take
     }
-    $self->published = kept ? &kept->tensor : NULL;
+    $self->field = kept ? &kept->tensor : NULL;
   }
 }
+%enddef
+OTR_KEEPS_TENSOR(published, )
+OTR_KEEPS_TENSOR(remainder, if (kept->tensor.dtype.code == OTR_DTYPE_BFLOAT) kept->tensor.dtype.code = OTR_DTYPE_UINT;)
 
 // ---- Results ----
 %rename(StepReport) otr_step_report;

@@ -92,6 +92,7 @@ OTR_OUT_NUMBER(int64_t, out_index, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_id, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_count, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_bytes, PyLong_FromLongLong)
+OTR_OUT_NUMBER(int64_t, out_step, PyLong_FromLongLong)
 OTR_OUT_NUMBER(double, out_value, PyFloat_FromDouble)
 OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
 OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its address as a number

@@ -7,7 +7,7 @@
 #include "core/context/interrupt.h"
 #include "core/engine/engine.h"
 #include "core/engine/pass.h"
-#include "core/optimizer/shard.h"
+#include "core/optimizer/optimizer.h"
 
 namespace outrigger::c_api {
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "c_api/src/handles.h"
-#include "core/optimizer/shard.h"
+#include "core/optimizer/optimizer.h"
 #include "outrigger.h"
 
 using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
@@ -14,6 +14,13 @@ otr_shard_options shard_defaults() {
   otr_shard_options o{};
   o.struct_size = sizeof o;
   return o;
+}
+
+std::vector<optimizer::Shard*> listed(otr_shard* const* shards, int64_t count) {
+  required_count(count, shards, "shards");
+  std::vector<optimizer::Shard*> list;
+  for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
+  return list;
 }
 
 }  // namespace
@@ -36,16 +43,36 @@ int32_t otr_shard_state(otr_shard* shard, int32_t value, otr_tensor* out_tensor)
   return guard([&] {
     required(out_tensor, "out_tensor") = {};
     optimizer::Shard& s = *get(shard, "shard");
-    if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
-      fail(OTR_E_ARGUMENT,
-           "value {} is neither OTR_VALUE_EXP_AVG ({}) nor OTR_VALUE_EXP_AVG_SQ ({})", value,
-           static_cast<int>(OTR_VALUE_EXP_AVG), static_cast<int>(OTR_VALUE_EXP_AVG_SQ));
+    *out_tensor = optimizer::state_view(s, value);
+  });
+}
+
+int32_t otr_shard_read(otr_shard* shard, int32_t value, const otr_tensor* destination) noexcept {
+  return guard([&] {
+    optimizer::read_shard(*get(shard, "shard"), value, required(destination, "destination"));
+  });
+}
+
+int32_t otr_shard_write(otr_shard* shard, int32_t value, const otr_tensor* source) noexcept {
+  return guard(
+      [&] { optimizer::write_shard(*get(shard, "shard"), value, required(source, "source")); });
+}
+
+int32_t otr_shard_get_step(const otr_shard* shard, int64_t* out_step) noexcept {
+  return guard([&] {
+    required(out_step, "out_step") = 0;
+    *out_step = get(shard, "shard")->updates;
+  });
+}
+
+int32_t otr_shard_set_step(otr_shard* shard, int64_t step) noexcept {
+  return guard([&] {
+    optimizer::Shard& s = *get(shard, "shard");
+    constexpr int64_t kMost = int64_t{1} << 53;  // a double counts as far
+    if (step < 0 || step > kMost) {
+      fail(OTR_E_ARGUMENT, "step = {}; legal is a number from 0 to 2^53", step);
     }
-    if (!s.has_states)
-      fail(OTR_E_NOT_FOUND, "shard \"{}\" has no states before its first step", s.name);
-    const bool first = value == OTR_VALUE_EXP_AVG;
-    *out_tensor = tensor::make((first ? s.exp_avg : s.exp_avg_sq).data(),
-                               first ? s.exp_avg_format : s.exp_avg_sq_format, s.weights.shape);
+    s.updates = step;
   });
 }
 
@@ -76,11 +103,14 @@ int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, i
                            otr_step_report* report) noexcept {
   return guard([&] {
     optimizer::Optimizer& o = *get(optimizer, "optimizer");
-    required_count(count, shards, "shards");
-    std::vector<optimizer::Shard*> list;
-    for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
+    const std::vector<optimizer::Shard*> list = listed(shards, count);
     fill_output(report, "report", [&](otr_step_report& full) { o.step(list, full); });
   });
+}
+
+int32_t otr_optimizer_prepare(otr_optimizer* optimizer, otr_shard* const* shards,
+                              int64_t count) noexcept {
+  return guard([&] { get(optimizer, "optimizer")->prepare(listed(shards, count)); });
 }
 
 void otr_optimizer_destroy(otr_optimizer* optimizer) noexcept { destroy(optimizer); }

@@ -9,9 +9,12 @@ namespace outrigger::config::rows {
 inline constexpr Words kFormatNote =
     "default: what the bf16 or fp16 section asks for, else float32; a contradiction with it is an "
     "error";
+inline constexpr Words kMomentFormat =
+    "storage format; block8: 256 elements of 8 bits with a scale of their own; float16 is never "
+    "legal";
 inline constexpr Words kRoundingNote =
     "default: nearest where a DeepSpeed key asks for bfloat16, stochastic where this section does; "
-    "float16 is rounded to nearest only";
+    "float16 is rounded to nearest only, split and float32 lose nothing";
 
 inline constexpr Key kOutrigger[] = {
     section("outrigger", "keys that DeepSpeed does not have"),
@@ -21,20 +24,22 @@ inline constexpr Key kOutrigger[] = {
           "seed of stochastic rounding"),
     section("outrigger.states", "storage of the master weights and of the moments"),
     section("outrigger.states.master", "the weights that the optimizer updates"),
-    choice("outrigger.states.master.format", "null", "float32|bfloat16|float16", "block8|split",
-           Status::judged, "storage format", kFormatNote),
+    choice("outrigger.states.master.format", "null", "float32|bfloat16|float16|split", "",
+           Status::judged,
+           "storage format; split: 16 bits beside the published bfloat16, together a float32",
+           kFormatNote),
     choice("outrigger.states.master.rounding", "null", "nearest|stochastic", "", Status::supported,
            "rounding of bfloat16 stores", kRoundingNote),
     section("outrigger.states.exp_avg", "Adam's first moment"),
-    choice("outrigger.states.exp_avg.format", "null", "float32|bfloat16|float16", "block8|split",
-           Status::judged, "storage format; float16 is never legal", kFormatNote),
+    choice("outrigger.states.exp_avg.format", "null", "float32|bfloat16|float16|block8", "",
+           Status::judged, kMomentFormat, kFormatNote),
     choice("outrigger.states.exp_avg.rounding", "null", "nearest|stochastic", "", Status::supported,
-           "rounding of bfloat16 stores", kRoundingNote),
+           "rounding of bfloat16 and block8 stores", kRoundingNote),
     section("outrigger.states.exp_avg_sq", "Adam's second moment"),
-    choice("outrigger.states.exp_avg_sq.format", "null", "float32|bfloat16|float16", "block8|split",
-           Status::judged, "storage format; float16 is never legal", kFormatNote),
+    choice("outrigger.states.exp_avg_sq.format", "null", "float32|bfloat16|float16|block8", "",
+           Status::judged, kMomentFormat, kFormatNote),
     choice("outrigger.states.exp_avg_sq.rounding", "null", "nearest|stochastic", "",
-           Status::supported, "rounding of bfloat16 stores", kRoundingNote),
+           Status::supported, "rounding of bfloat16 and block8 stores", kRoundingNote),
     choice(
         "outrigger.reduction_order", "null", "micro_step|boundary", "", Status::supported,
         "reduce gradients over ranks after every pass, or once in a step",

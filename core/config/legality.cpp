@@ -48,6 +48,14 @@ constexpr Rule kRules[] = {
      .ways_out = "set fp16.enabled to true, or fp16_master_weights_and_grads to false",
      .fp16 = Need::no,
      .fp16_master = Need::yes},
+    {.name = "split master without bf16",
+     .verdict = Verdict::illegal,
+     .reason = "a split master is the published bfloat16 weight and what it lacks of a float32, so "
+               "it needs bf16.enabled",
+     .ways_out = "set bf16.enabled to true, or keep a float32 master (no "
+                 "outrigger.states.master.format)",
+     .bf16 = Need::no,
+     .split_master = Need::yes},
     {.name = "bfloat16 states without bfloat16 master",
      .verdict = Verdict::illegal,
      .reason = "bf16_optimizer_states requires bf16_master_weights_and_grads",
@@ -106,6 +114,20 @@ constexpr Rule kRules[] = {
      .fp16_master = Need::yes,
      .offload_optimizer = kNone},
 
+    {.name = "split master on a device",
+     .verdict = Verdict::not_built,
+     .reason = "a split master of an engine on a device",
+     .ways_out = "keep a float32 master (no outrigger.states.master.format): with "
+                 "offload_optimizer.device \"cpu\" the host holds 4 bytes of a weight either way",
+     .engines = kOnDevice,
+     .split_master = Need::yes},
+    {.name = "8-bit moments on a device",
+     .verdict = Verdict::not_built,
+     .reason = "8-bit moments in a device's memory",
+     .ways_out = "set offload_optimizer.device to \"cpu\", or use bfloat16 moments",
+     .engines = kOnDevice,
+     .block_states = Need::yes,
+     .offload_optimizer = kNone},
     {.name = "optimizer on nvme",
      .verdict = Verdict::not_built,
      .reason = "optimizer states on nvme",
@@ -136,6 +158,12 @@ constexpr Rule kRules[] = {
      .ways_out = "",
      .fp16 = Need::yes,
      .offload_optimizer = kNoneOrCpu},
+    {.name = "split master",
+     .verdict = Verdict::legal,
+     .reason = "bfloat16 compute; the published weight and 16 bits beside it are a float32 master",
+     .ways_out = "",
+     .bf16 = Need::yes,
+     .split_master = Need::yes},
     {.name = "float32 master",
      .verdict = Verdict::legal,
      .reason = "bfloat16 compute, float32 master and states",
@@ -164,7 +192,8 @@ bool meets(const Rule& rule, const Combination& c, EngineKind engine) {
          has(rule.engines, static_cast<uint32_t>(engine)) && meets(rule.bf16, c.bf16) &&
          meets(rule.fp16, c.fp16) && meets(rule.bf16_master, c.bf16_master) &&
          meets(rule.fp16_master, c.fp16_master) && meets(rule.bf16_states, c.bf16_states) &&
-         meets(rule.fp16_states, c.fp16_states) &&
+         meets(rule.fp16_states, c.fp16_states) && meets(rule.split_master, c.split_master) &&
+         meets(rule.block_states, c.block_states) &&
          has(rule.offload_optimizer, static_cast<uint32_t>(c.offload_optimizer)) &&
          has(rule.offload_param, static_cast<uint32_t>(c.offload_param));
 }
@@ -187,7 +216,9 @@ std::string describe(const Combination& c) {
                                       : "float32";
   text += format_text(" at stage {}", c.stage);
   if (c.bf16_master || c.fp16_master) text += ", low-precision master";
+  if (c.split_master) text += ", split master";
   if (c.bf16_states || c.fp16_states) text += ", low-precision states";
+  if (c.block_states) text += ", 8-bit moments";
   if (c.offload_optimizer == Device::cpu) text += ", optimizer on cpu";
   if (c.offload_optimizer == Device::nvme) text += ", optimizer on nvme";
   if (c.offload_param == Device::cpu) text += ", parameters on cpu";

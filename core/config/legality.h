@@ -18,9 +18,10 @@ enum class Autocast : uint8_t { off, bfloat16, float16 };
 // What a configuration asks for.
 struct Combination {
   int32_t stage = 0;
-  bool bf16 = false, fp16 = false;                // compute modes that are enabled
-  bool bf16_master = false, fp16_master = false;  // low-precision master weights
-  bool bf16_states = false, fp16_states = false;  // both moments, by a DeepSpeed key
+  bool bf16 = false, fp16 = false;                  // compute modes that are enabled
+  bool bf16_master = false, fp16_master = false;    // low-precision master weights
+  bool bf16_states = false, fp16_states = false;    // both moments, by a DeepSpeed key
+  bool split_master = false, block_states = false;  // a moment in 8-bit blocks
   Device offload_optimizer = Device::none, offload_param = Device::none;
   Autocast autocast = Autocast::off;
 };
@@ -40,6 +41,7 @@ struct Rule {
   Need bf16 = Need::any, fp16 = Need::any;
   Need bf16_master = Need::any, fp16_master = Need::any;
   Need bf16_states = Need::any, fp16_states = Need::any;
+  Need split_master = Need::any, block_states = Need::any;
   uint8_t offload_optimizer = 0b111, offload_param = 0b111;  // bit of Device
 };
 

@@ -120,8 +120,11 @@ Combination combination_of(const Values& values) {
   c.fp16_states = values.flag("fp16.fp16_optimizer_states");
   for (const std::string_view moment :
        {"outrigger.states.exp_avg.format", "outrigger.states.exp_avg_sq.format"}) {
-    if (!values.is_null(moment) && values.text(moment) == "float16") c.fp16_states = true;
+    if (values.is_null(moment)) continue;
+    if (values.text(moment) == "float16") c.fp16_states = true;
+    if (values.text(moment) == "block8") c.block_states = true;
   }
+  c.split_master = !values.is_null(kMaster) && values.text(kMaster) == "split";
   c.offload_optimizer = device_of(values, kOptimizerDevice);
   c.offload_param = device_of(values, kParamDevice);
   constexpr std::string_view kDtype = "torch_autocast.dtype";
@@ -143,6 +146,9 @@ std::string place_of(const Values& values, const Rule& rule) {
       {rule.fp16_states == Need::yes, "fp16.fp16_optimizer_states"},
       {rule.fp16_states == Need::yes, "outrigger.states.exp_avg.format"},
       {rule.fp16_states == Need::yes, "outrigger.states.exp_avg_sq.format"},
+      {rule.split_master == Need::yes, "outrigger.states.master.format"},
+      {rule.block_states == Need::yes, "outrigger.states.exp_avg.format"},
+      {rule.block_states == Need::yes, "outrigger.states.exp_avg_sq.format"},
       {rule.bf16_states == Need::yes, "bf16.bf16_optimizer_states"},
       {rule.bf16_master == Need::yes, "bf16.bf16_master_weights_and_grads"},
       {rule.bf16_master == Need::yes, "outrigger.states.master.format"},

@@ -29,15 +29,14 @@ std::string key_of(const State& state, std::string_view leaf) {
   return format_text("outrigger.states.{}.{}", state.name, leaf);
 }
 
-// A format that is not built yet was noted by the check and is refused in the end.
-Format format_named(std::string_view word) {
-  return word == "float32"   ? Format::float32
-         : word == "float16" ? Format::float16
-                             : Format::bfloat16;
-}
+using kernels::name_of;
 
-std::string_view name_of(Format format) {
-  return format == Format::float32 ? "float32" : format == Format::float16 ? "float16" : "bfloat16";
+Format format_named(std::string_view word, const State& state) {
+  for (const Format f : {Format::bfloat16, Format::float16, Format::split}) {
+    if (word == name_of(f)) return f;
+  }
+  if (word != name_of(Format::block8)) return Format::float32;
+  return state.member == &OptimizerConfig::exp_avg_sq ? Format::positive_block8 : Format::block8;
 }
 
 // What DeepSpeed's keys ask for; the legality table lets at most one of them be true.
@@ -54,34 +53,32 @@ StateFormat resolve(Values& values, const State& state, Format deepspeed, bool o
   const std::string format_key = key_of(state, "format"), rounding_key = key_of(state, "rounding");
   const bool own = !values.is_null(format_key);
   StateFormat result;
-  result.format = own ? format_named(values.text(format_key)) : deepspeed;
+  result.format = own ? format_named(values.text(format_key), state) : deepspeed;
   if (!own && !open) {
     values.set(format_key, std::string(name_of(deepspeed)),
                deepspeed == Format::float32 ? Origin::fallback : Origin::derived);
   }
-  const bool built =
-      own && !match_choice(find_key(format_key)->choices, values.text(format_key)).empty();
   for (const std::string_view key : {state.bf16_key, state.fp16_key}) {
     const Format asked = key == state.bf16_key ? Format::bfloat16 : Format::float16;
-    if (built && values.from_user(key) && values.flag(key) != (result.format == asked)) {
+    if (own && values.from_user(key) && values.flag(key) != (result.format == asked)) {
       fail(OTR_E_CONFIG, "{} contradicts {}; keep one of the two keys, or change one of them",
            values.lead(format_key), values.name(key));
     }
   }
-  const bool bfloat16 = result.format == Format::bfloat16 || open;
+  const bool rounds = result.format == Format::bfloat16 || kernels::is_block(result.format) || open;
   if (!values.is_null(rounding_key)) {
     result.rounding =
         values.text(rounding_key) == "stochastic" ? Rounding::stochastic : Rounding::nearest;
-    if (!bfloat16 && result.rounding == Rounding::stochastic) {
+    if (!rounds && result.rounding == Rounding::stochastic) {
       fail(OTR_E_CONFIG,
            "{} {}, as the format is {}; set {} to \"bfloat16\", or leave the rounding out",
            values.lead(rounding_key),
-           result.format == Format::float32 ? "has nothing to round" : "is for bfloat16",
+           result.format == Format::float16 ? "is not for float16" : "has nothing to round",
            name_of(result.format), format_key);
     }
   } else {
     // Parity with DeepSpeed where its key asks, else the rounding that loses nothing on average.
-    const bool stochastic = bfloat16 && (own || open) && !host;
+    const bool stochastic = rounds && (own || open) && !host;
     result.rounding = stochastic ? Rounding::stochastic : Rounding::nearest;
     values.set(rounding_key, stochastic ? "stochastic" : "nearest", Origin::derived);
   }
@@ -91,10 +88,8 @@ StateFormat resolve(Values& values, const State& state, Format deepspeed, bool o
 void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen, double beta2,
                      bool host) {
   const std::string rounding_key = key_of(state, "rounding");
-  if (chosen.format != Format::bfloat16 || chosen.rounding != Rounding::nearest ||
-      values.from_user(rounding_key)) {
-    return;
-  }
+  const bool low = chosen.format == Format::bfloat16 || chosen.format == Format::positive_block8;
+  if (!low || chosen.rounding != Rounding::nearest || values.from_user(rounding_key)) return;
   if (state.name == "exp_avg_sq" && 1 - beta2 < 1.0 / 512) {
     values.warnings.push_back(
         format_text("the second moment in bfloat16 with rounding to nearest never shrinks at beta2 "
@@ -133,9 +128,10 @@ void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
          values.lead(kKey));
   }
   if (values.flag(kKey) && !any_float32) {
-    values.warnings.push_back(format_text(
-        "{} has no effect: the moments are bfloat16, as another key asks (DeepSpeed does the same)",
-        values.lead(kKey)));
+    values.warnings.push_back(
+        format_text("{} has no effect: the moments are not float32, as another key asks (DeepSpeed "
+                    "does the same)",
+                    values.lead(kKey)));
   }
 }
 

@@ -21,6 +21,37 @@ constexpr size_t kOwnPages = size_t{1} << 20;
 constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
 
+// Arrays cut into tasks of about a chunk: a large one into several, many small ones into one.
+class Tasks {
+ public:
+  struct Part {
+    size_t array;
+    int64_t first, count;
+  };
+  void add(size_t array, int64_t count) {
+    for (int64_t first = 0; first < count; first += kChunk) {
+      const int64_t n = std::min(kChunk, count - first);
+      if (begins_.empty() || filled_ + n > kChunk) {
+        begins_.push_back(parts_.size());
+        filled_ = 0;
+      }
+      filled_ += n;
+      parts_.push_back({array, first, n});
+    }
+  }
+  [[nodiscard]] int64_t size() const { return static_cast<int64_t>(begins_.size()); }
+  [[nodiscard]] std::span<const Part> operator[](int64_t task) const {
+    const auto t = static_cast<size_t>(task);
+    const size_t end = t + 1 < begins_.size() ? begins_[t + 1] : parts_.size();
+    return std::span(parts_).subspan(begins_[t], end - begins_[t]);
+  }
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<size_t> begins_;
+  int64_t filled_ = 0;
+};
+
 }  // namespace
 
 std::byte* allocate_host(size_t bytes) noexcept {
@@ -140,22 +171,45 @@ kernels::NormSum Host::norm(const void* data, Format format, int64_t count, int6
   });
 }
 
-kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
-  struct Part {
-    const kernels::Adam* piece;
-    int64_t first;
+kernels::NormSum Host::norm(std::span<const Array> arrays, int64_t& nonfinite) {
+  Tasks tasks;
+  for (size_t i = 0; i < arrays.size(); ++i) tasks.add(i, arrays[i].count);
+  struct Found {
+    kernels::NormSum sum;
+    int64_t nonfinite = -1;
   };
-  std::vector<Part> tasks;
-  for (const kernels::Adam& piece : pieces) {
-    for (int64_t first = 0; first < piece.count; first += kChunk) tasks.push_back({&piece, first});
+  std::vector<Found> found(threads());
+  run(tasks.size(), [&](int64_t task, int32_t worker) {
+    Found& f = found[static_cast<size_t>(worker)];
+    for (const Tasks::Part& part : tasks[task]) {
+      const Array& a = arrays[part.array];
+      const int64_t before = f.sum.nonfinite;
+      kernels::sum_of_squares(f.sum, advance(a.data, part.first, a.format), a.format, part.count,
+                              part.first);
+      const auto index = static_cast<int64_t>(part.array);
+      if (f.sum.nonfinite > before && (f.nonfinite < 0 || index < f.nonfinite)) f.nonfinite = index;
+    }
+  });
+  kernels::NormSum total;
+  nonfinite = -1;
+  for (const Found& f : found) {
+    kernels::merge(total, f.sum);
+    if (f.nonfinite >= 0 && (nonfinite < 0 || f.nonfinite < nonfinite)) nonfinite = f.nonfinite;
   }
+  return total;
+}
+
+kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
+  Tasks tasks;
+  for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<kernels::UpdateCount> counts(threads());
-  run(static_cast<int64_t>(tasks.size()), [&](int64_t index, int32_t worker) {
-    const Part& task = tasks[static_cast<size_t>(index)];
-    const int64_t n = std::min(kChunk, task.piece->count - task.first);
-    const kernels::UpdateCount count = kernels::adam(kernels::part_of(*task.piece, task.first, n));
-    counts[static_cast<size_t>(worker)].updates += count.updates;
-    counts[static_cast<size_t>(worker)].vanished += count.vanished;
+  run(tasks.size(), [&](int64_t task, int32_t worker) {
+    for (const Tasks::Part& part : tasks[task]) {
+      const kernels::UpdateCount count =
+          kernels::adam(kernels::part_of(pieces[part.array], part.first, part.count));
+      counts[static_cast<size_t>(worker)].updates += count.updates;
+      counts[static_cast<size_t>(worker)].vanished += count.vanished;
+    }
   });
   for (size_t w = 1; w < counts.size(); ++w) {
     counts[0].updates += counts[w].updates;

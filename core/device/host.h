@@ -49,6 +49,14 @@ class Host final : public Device {
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) override;
 
+  // The norm of many arrays together; `nonfinite`: the first that has an Inf or NaN, or −1.
+  struct Array {
+    const void* data;
+    Format format;
+    int64_t count;
+  };
+  kernels::NormSum norm(std::span<const Array> arrays, int64_t& nonfinite);
+
  private:
   // Runs body(begin, count, norm of the worker, worker) over [0, count) and merges the norms.
   template <typename Body>

@@ -182,6 +182,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // values.cpp
   struct Place;
   [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
+  [[nodiscard]] Place opened(const Place& place, const std::optional<layout::Piece>& piece,
+                             memory::Block& values);
   void require_writable(int32_t value, const char* call) const;
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
   void write_piece(const Place& place, const layout::Piece& piece, const float* values);

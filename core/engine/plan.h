@@ -25,9 +25,7 @@ struct Machine {
   bool on_device = false;     // parameters and gradients are on a device
 };
 
-[[nodiscard]] inline int64_t bytes_of(int64_t elements, kernels::Format format) {
-  return elements * static_cast<int64_t>(kernels::size_of(format));
-}
+using kernels::bytes_of;
 
 struct Plan {
   Plan(const layout::Layout& layout, const config::EngineConfig& config, const Machine& machine);

@@ -3,7 +3,8 @@
 //
 // published: every parameter in the compute dtype, at the place that plan.h calls its home.
 // master: the weight that the optimizer updates. Where its format is the compute dtype and its
-// place the parameters', the published slice *is* the master and costs nothing.
+// place the parameters', the published slice *is* the master and costs nothing. A split master's
+// other half is the published slice.
 // states: exp_avg and exp_avg_sq of the owned pieces.
 #pragma once
 

@@ -33,8 +33,15 @@ std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
     kernels::Adam a;
     a.grad_format = config_.accumulator;
     a.grad = reducer_->gradient(piece);
-    a.weight_format = storage_->master_format();
-    a.weight = storage_->master(piece);
+    if (storage_->master_format() == kernels::Format::split) {
+      a.weight_format = storage_->compute();
+      a.weight = storage_->published(piece);
+      a.remainder = reinterpret_cast<uint16_t*>(storage_->master(piece));
+    } else {
+      a.weight_format = storage_->master_format();
+      a.weight = storage_->master(piece);
+      if (storage_->has_separate_master()) a.published = storage_->published(piece);
+    }
     a.exp_avg_format = storage_->exp_avg_format();
     a.exp_avg = storage_->exp_avg(piece);
     a.exp_avg_sq_format = storage_->exp_avg_sq_format();
@@ -43,7 +50,6 @@ std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
     a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
     a.published_format = storage_->compute();
-    if (storage_->has_separate_master()) a.published = storage_->published(piece);
     a.count = piece.count;
     a.scalars = entry->second;
     a.random = streams_[static_cast<size_t>(piece.parameter)];

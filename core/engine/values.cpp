@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/context/text.h"
+#include "core/engine/place.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
 
@@ -28,58 +29,6 @@ tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, c
 
 }  // namespace
 
-// What OTR_VALUE_ names of one parameter: where a piece of it lies, in which format, and the factor
-// that turns it into what the host sees.
-struct Engine::Place {
-  Format format;
-  std::function<std::byte*(const layout::Piece&)> at;
-  device::Device* device;
-  double factor = 1;
-};
-
-Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) const {
-  if (value < OTR_VALUE_MASTER || value > OTR_VALUE_GRAD) {
-    fail(OTR_E_ARGUMENT, "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_GRAD ({})",
-         value, static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_GRAD));
-  }
-  if (!root.trainable && value != OTR_VALUE_PUBLISHED) {
-    fail(OTR_E_NOT_FOUND,
-         "parameter \"{}\" is frozen: it has no master, no states and no gradient, only a "
-         "published value",
-         root.name);
-  }
-  if (config_.optimizer.host && (value == OTR_VALUE_EXP_AVG || value == OTR_VALUE_EXP_AVG_SQ)) {
-    fail(OTR_E_NOT_FOUND,
-         "parameter \"{}\" has no moments here: with optimizer.type \"Host\" the host keeps the "
-         "states of its optimizer",
-         root.name);
-  }
-  device::Device* const back = devices_.back;
-  switch (value) {
-    case OTR_VALUE_MASTER:
-      return {storage_->master_format(), [this](const auto& p) { return storage_->master(p); },
-              back};
-    case OTR_VALUE_EXP_AVG:
-      return {storage_->exp_avg_format(), [this](const auto& p) { return storage_->exp_avg(p); },
-              back};
-    case OTR_VALUE_EXP_AVG_SQ:
-      return {storage_->exp_avg_sq_format(),
-              [this](const auto& p) { return storage_->exp_avg_sq(p); }, back};
-    case OTR_VALUE_GRAD:
-      if (!reduced_) {
-        fail(OTR_E_NOT_FOUND,
-             "the gradient of \"{}\" is not there: it is between otr_engine_reduce and "
-             "otr_engine_step",
-             root.name);
-      }
-      return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); }, back,
-              reduced_->decision.mean};
-    default:
-      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); },
-              devices_.front};
-  }
-}
-
 void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   on_device([&] { copy_value(id, value, out); });
 }
@@ -88,8 +37,10 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_parameter_read");
   const layout::Parameter& root = model_.root(id);
   const tensor::View view = view_for(model_.at(id), out, "output tensor", device());
-  const Place place = place_of(root, value);
+  const Place stored = place_of(root, value);
   if (root.count == 0) return;
+  Block piece;
+  const Place place = opened(stored, local_piece(root.root), piece);
   const std::byte* here = value == OTR_VALUE_PUBLISHED ? storage_->whole(root.root)
                           : storage_->sharded()        ? nullptr
                                                        : place.at(*local_piece(root.root));
@@ -123,35 +74,6 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   kernels::scale(scaled.data(), Format::float32, from, place.format,
                  static_cast<float>(place.factor), root.count);
   write_tensor(view, scaled.data(), Format::float32);
-}
-
-// A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
-std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
-  const layout::Parameter& parameter = model_.at(root);
-  if (!parameter.trainable || parameter.count == 0) return {};
-  if (!storage_->sharded()) {
-    const int64_t flat = layout_->place(root).flat;
-    return layout::Piece{root, 0, parameter.count, flat, flat};
-  }
-  for (const auto& [rank, piece] : layout_->owners(model_, root)) {
-    if (rank == control_->rank()) return piece;
-  }
-  return {};
-}
-
-// Writes the piece's float32 values.
-void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
-  put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);
-}
-
-// The same for a weight: the master, and the published value beside it.
-void Engine::write_weight(const layout::Piece& piece, const float* values) {
-  if (reduced_) reduced_->updated = true;
-  const layout::Parameter& root = model_.at(piece.parameter);
-  write_piece(place_of(root, OTR_VALUE_PUBLISHED), piece, values);
-  if (storage_->has_separate_master()) {
-    write_piece(place_of(root, OTR_VALUE_MASTER), piece, values);
-  }
 }
 
 void Engine::require_writable(int32_t value, const char* call) const {
@@ -221,7 +143,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
                           const char* call) {
   require(State::committed, call);
   const layout::Parameter& root = model_.root(id);
-  const Place place = place_of(root, value);
+  Place place = place_of(root, value);
   if (write) require_writable(value, call);
   const auto piece = local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
@@ -234,6 +156,8 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   if (count == 0) return;
   const Block values(ledger_, Purpose::windows, count * 4);
   if (!write) {
+    Block plain;
+    place = opened(place, piece, plain);
     const std::byte* from = place.at(*piece);
     const bool direct = place.device->is_host();
     const int64_t bytes = bytes_of(count, place.format);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optimizer/shard.h"
 
-#include <cmath>
+#include <vector>
 
 #include "core/context/error.h"
-#include "core/optimizer/adam.h"
-#include "core/optimizer/random_key.h"
 
 namespace outrigger::optimizer {
 namespace {
@@ -25,7 +23,110 @@ tensor::View flat_view(const otr_tensor& t, const char* what) {
   return view;
 }
 
+// Sixteen bits that are no number: checked here, as tensors of floats only are checked elsewhere.
+uint16_t* remainder_of(const otr_tensor& given, const Shard& shard) {
+  if (shard.weights.format != Format::bfloat16) {
+    fail(OTR_E_DTYPE,
+         "remainder is given beside {} weights; it is the other half of a split master, whose "
+         "weights are bfloat16",
+         tensor::name_of(shard.weights.format));
+  }
+  const bool integer = given.dtype.code == OTR_DTYPE_INT || given.dtype.code == OTR_DTYPE_UINT;
+  if (!integer || given.dtype.bits != 16 || given.dtype.lanes != 1) {
+    fail(OTR_E_DTYPE, "remainder has dtype code {}, {} bits; it is uint16 or int16",
+         int{given.dtype.code}, int{given.dtype.bits});
+  }
+  otr_tensor as_bits = given;
+  as_bits.dtype = tensor::dtype_of(Format::bfloat16);
+  const tensor::View view = flat_view(as_bits, "remainder");
+  if (view.count != shard.weights.count) {
+    fail(OTR_E_SHAPE, "remainder has {} elements, weights {}: they must be equal", view.count,
+         shard.weights.count);
+  }
+  return reinterpret_cast<uint16_t*>(view.data);
+}
+
+// A value of the shard: where it is stored, and how.
+struct Stored {
+  std::byte* data;
+  Format format;
+};
+
+Stored stored(const Shard& shard, int32_t value) {
+  if (value == OTR_VALUE_MASTER) return {shard.weights.data, shard.master_format()};
+  if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
+    fail(OTR_E_ARGUMENT,
+         "value {} is none of OTR_VALUE_MASTER ({}), OTR_VALUE_EXP_AVG ({}) and "
+         "OTR_VALUE_EXP_AVG_SQ ({})",
+         value, static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_EXP_AVG),
+         static_cast<int>(OTR_VALUE_EXP_AVG_SQ));
+  }
+  if (!shard.has_states) {
+    fail(OTR_E_NOT_FOUND,
+         "shard \"{}\" has no states before its first step; otr_optimizer_prepare makes them",
+         shard.name);
+  }
+  if (value == OTR_VALUE_EXP_AVG) return {shard.exp_avg.data(), shard.exp_avg_format};
+  return {shard.exp_avg_sq.data(), shard.exp_avg_sq_format};
+}
+
+tensor::View checked(const Shard& shard, const otr_tensor& t, const char* what) {
+  tensor::View view = tensor::check(t, what);
+  if (view.shape.size() != 1 || view.count != shard.weights.count) {
+    fail(OTR_E_SHAPE, "{} has shape {}; shard \"{}\" has [{}]", what, tensor::text_of(view.shape),
+         shard.name, shard.weights.count);
+  }
+  return view;
+}
+
 }  // namespace
+
+otr_tensor state_view(const Shard& shard, int32_t value) {
+  if (value == OTR_VALUE_MASTER) {
+    fail(OTR_E_ARGUMENT, "value {} is OTR_VALUE_MASTER: the weights are the caller's memory",
+         value);
+  }
+  const Stored s = stored(shard, value);
+  if (kernels::is_block(s.format)) {
+    fail(OTR_E_UNSUPPORTED,
+         "the states of shard \"{}\" are 8-bit blocks, which no dtype describes; "
+         "otr_shard_read copies them out as numbers",
+         shard.name);
+  }
+  return tensor::make(s.data, s.format, shard.weights.shape);
+}
+
+void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
+  const Stored s = stored(shard, value);
+  const tensor::View view = checked(shard, out, "destination");
+  const bool is_split = s.format == Format::split;
+  if (!is_split && !kernels::is_block(s.format)) return tensor::write(view, s.data, s.format);
+  std::vector<float> values(static_cast<size_t>(view.count));
+  if (is_split) {
+    kernels::join(values.data(), reinterpret_cast<uint16_t*>(s.data), shard.remainder, view.count);
+  } else {
+    kernels::unpack(values.data(), s.data, s.format, view.count);
+  }
+  tensor::write(view, values.data(), Format::float32);
+}
+
+void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
+  const Stored s = stored(shard, value);
+  const tensor::View view = checked(shard, source, "source");
+  std::vector<float> values(static_cast<size_t>(view.count));
+  tensor::read(values.data(), Format::float32, view);
+  if (s.format == Format::split) {
+    kernels::split(reinterpret_cast<uint16_t*>(s.data), shard.remainder, values.data(), view.count);
+  } else if (kernels::is_block(s.format)) {
+    kernels::pack(s.data, s.format, values.data(), view.count, {});
+  } else {
+    kernels::convert(s.data, s.format, values.data(), Format::float32, view.count);
+  }
+  if (value == OTR_VALUE_MASTER && shard.published) {
+    kernels::convert(shard.published->data, shard.published->format, values.data(), Format::float32,
+                     view.count);
+  }
+}
 
 std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_tensor& weights,
                                   const otr_tensor& grads, const otr_shard_options& options) {
@@ -50,6 +151,7 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
            shard->published->count, shard->weights.count);
     }
   }
+  if (options.remainder != nullptr) shard->remainder = remainder_of(*options.remainder, *shard);
   if (options.first_element < 0 || options.first_element % kernels::kLeaf != 0) {
     fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0",
          options.first_element, kernels::kLeaf);
@@ -57,117 +159,6 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
   shard->name = options.name == nullptr ? "shard" : options.name;
   shard->first_element = options.first_element;
   return shard;
-}
-
-Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
-    : context_(std::move(context)),
-      config_(config::parse_optimizer(json)),
-      workers_(context_->workers()) {
-  for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
-}
-
-void Optimizer::check(const Shard& shard, size_t index) const {
-  const Format m = config_.exp_avg.format;
-  const Format v = config_.exp_avg_sq.format;
-  if (config_.master_given && config_.master.format != shard.weights.format) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
-         shard.name, tensor::name_of(shard.weights.format), tensor::name_of(config_.master.format));
-  }
-  if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
-         "and {}: step a shard with one set of formats",
-         index, shard.name, tensor::name_of(shard.exp_avg_format),
-         tensor::name_of(shard.exp_avg_sq_format), tensor::name_of(m), tensor::name_of(v));
-  }
-}
-
-void Optimizer::allocate(Shard& shard) const {
-  if (shard.has_states) return;
-  const auto bytes = [&](Format f) {
-    return shard.weights.count * static_cast<int64_t>(kernels::size_of(f));
-  };
-  shard.exp_avg_format = config_.exp_avg.format;
-  shard.exp_avg_sq_format = config_.exp_avg_sq.format;
-  memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format));
-  shard.exp_avg_sq =
-      memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format));
-  shard.exp_avg = std::move(exp_avg);
-  shard.has_states = true;
-}
-
-void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
-  for (size_t i = 0; i < shards.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (shards[i] == shards[j]) {
-        fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once", j, i);
-      }
-    }
-    check(*shards[i], i);
-  }
-  for (Shard* shard : shards) allocate(*shard);
-  ++steps_;
-  kernels::NormSum total;
-  report.nonfinite_param = report.nonfinite_rank = -1;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const tensor::View& grads = shards[i]->grads;
-    const kernels::NormSum sum = host_.norm(grads.data, grads.format, grads.count, 0);
-    if (sum.nonfinite > 0 && report.nonfinite_param < 0) {
-      report.nonfinite_param = static_cast<int64_t>(i);
-      report.nonfinite_rank = 0;
-    }
-    kernels::merge(total, sum);
-  }
-  report.nonfinite_count = total.nonfinite;
-  report.grad_norm = total.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(total));
-  report.loss_scale = 1;
-  report.lr = config_.lr;
-  report.clip_coefficient = 1;
-  if (total.nonfinite > 0) {
-    ++skipped_;
-    report.outcome = OTR_STEP_SKIPPED;
-    report.reason = OTR_SKIP_NONFINITE;
-  } else {
-    report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
-    for (Shard* shard : shards) {
-      const kernels::UpdateCount count = update(*shard, report.clip_coefficient);
-      report.updates += count.updates;
-      report.vanished += count.vanished;
-    }
-    ++applied_;
-    report.outcome = OTR_STEP_APPLIED;
-  }
-  report.micro_steps = steps_;
-  report.applied_steps = applied_;
-  report.skipped_steps = skipped_;
-}
-
-kernels::UpdateCount Optimizer::update(Shard& shard, double gradient_factor) {
-  kernels::Adam a;
-  a.grad_format = shard.grads.format;
-  a.grad = shard.grads.data;
-  a.weight_format = shard.weights.format;
-  a.weight = shard.weights.data;
-  a.exp_avg_format = shard.exp_avg_format;
-  a.exp_avg = shard.exp_avg.data();
-  a.exp_avg_sq_format = shard.exp_avg_sq_format;
-  a.exp_avg_sq = shard.exp_avg_sq.data();
-  a.weight_rounding = config_.master.rounding;
-  a.exp_avg_rounding = config_.exp_avg.rounding;
-  a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
-  if (shard.published) {
-    a.published_format = shard.published->format;
-    a.published = shard.published->data;
-  }
-  a.count = shard.weights.count;
-  a.scalars = adam_scalars(config_, shard.updates + 1, gradient_factor);
-  a.random = random_stream(config_.seed, shard.name);
-  a.random.first_element = static_cast<uint64_t>(shard.first_element);
-  a.random.step = static_cast<uint64_t>(shard.updates);
-  const kernels::UpdateCount count = host_.adam({&a, 1});
-  ++shard.updates;
-  return count;
 }
 
 }  // namespace outrigger::optimizer

@@ -45,7 +45,7 @@ void for_each_row(const View& view, const Row& row) {
 
 }  // namespace
 
-std::string_view name_of(Format format) { return kKnown.at(static_cast<size_t>(format)).name; }
+std::string_view name_of(Format format) { return kernels::name_of(format); }
 otr_dtype dtype_of(Format format) { return kKnown.at(static_cast<size_t>(format)).dtype; }
 
 Format format_of(const otr_dtype& dtype, std::string_view what) {

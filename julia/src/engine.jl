@@ -217,24 +217,35 @@ abandon!(pass::Pass) = check(otr_pass_abandon(pass))
 
 # ---- Optimizer and shard ----
 
-"""The arrays stay the caller's and are held by the shard. Options: name, first_element."""
-function Shard(context::Context, weights, grads; published = nothing, options...)
-    copy = published === nothing ? nothing : TensorArgument(published)
-    pointer = copy === nothing ? C_NULL : Base.unsafe_convert(Ptr{otr_tensor}, copy)
-    GC.@preserve copy begin
-        wanted = Options(otr_shard_options, otr_shard_options_init; published = pointer, options...)
+"""The arrays stay the caller's and are held by the shard. remainder: UInt16 beside BFloat16 weights, the other half of a split master.
+Options: name, first_element."""
+function Shard(context::Context, weights, grads; published = nothing, remainder = nothing, options...)
+    copies = map(array -> array === nothing ? nothing : TensorArgument(array), (; published, remainder))
+    pointers = map(copy -> copy === nothing ? C_NULL : Base.unsafe_convert(Ptr{otr_tensor}, copy), copies)
+    GC.@preserve copies begin
+        wanted = Options(otr_shard_options, otr_shard_options_init; pointers..., options...)
         ptr = out(reference -> otr_shard_wrap(context, weights, grads, wanted, reference), Ptr{otr_shard})
     end
-    Shard(ptr, (weights, grads, published))
+    Shard(ptr, (weights, grads, published, remainder))
 end
 
 state(shard::Shard, value) = wrap(out(reference -> otr_shard_state(shard, value, reference), otr_tensor))
+Base.read!(shard::Shard, value, to::AbstractVector) = (check(otr_shard_read(shard, value, to)); to)
+write!(shard::Shard, value, from::AbstractVector) = check(otr_shard_write(shard, value, from))
+get_step(shard::Shard) = out(reference -> otr_shard_get_step(shard, reference), Int64)
+set_step!(shard::Shard, updates) = check(otr_shard_set_step(shard, updates))
 state_bytes(shard::Shard) = out(reference -> otr_shard_state_bytes(shard, reference), Int64)
 
 Optimizer(context::Context, config::AbstractString) =
     Optimizer(out(reference -> otr_optimizer_create(context, config, reference), Ptr{otr_optimizer}))
 
 set_value!(optimizer::Optimizer, name, value) = check(otr_optimizer_set_value(optimizer, name, value))
+
+"""Gives the shards their states, to load a checkpoint into them."""
+function prepare!(optimizer::Optimizer, shards...)
+    pointers = [shard.ptr for shard in shards]
+    GC.@preserve shards check(otr_optimizer_prepare(optimizer, pointers, length(pointers)))
+end
 
 function step!(optimizer::Optimizer, shards...)
     report = step_report()

@@ -200,7 +200,8 @@ struct otr_shard_options
     name::Cstring
     first_element::Int64
     published::Ptr{otr_tensor}
-    reserved::NTuple{6, UInt64}
+    remainder::Ptr{otr_tensor}
+    reserved::NTuple{5, UInt64}
 end
 
 otr_status_name(status) =
@@ -636,6 +637,26 @@ otr_shard_state(shard, value, out_tensor) =
         (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
         shard, value, out_tensor)
 
+otr_shard_read(shard, value, destination) =
+    ccall((:otr_shard_read, liboutrigger), Int32,
+        (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
+        shard, value, destination)
+
+otr_shard_write(shard, value, source) =
+    ccall((:otr_shard_write, liboutrigger), Int32,
+        (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
+        shard, value, source)
+
+otr_shard_get_step(shard, out_step) =
+    ccall((:otr_shard_get_step, liboutrigger), Int32,
+        (Ptr{otr_shard}, Ptr{Int64}),
+        shard, out_step)
+
+otr_shard_set_step(shard, step) =
+    ccall((:otr_shard_set_step, liboutrigger), Int32,
+        (Ptr{otr_shard}, Int64),
+        shard, step)
+
 otr_shard_state_bytes(shard, out_bytes) =
     ccall((:otr_shard_state_bytes, liboutrigger), Int32,
         (Ptr{otr_shard}, Ptr{Int64}),
@@ -660,6 +681,11 @@ otr_optimizer_step(optimizer, shards, count, report) =
     ccall((:otr_optimizer_step, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_step_report}),
         optimizer, shards, count, report)
+
+otr_optimizer_prepare(optimizer, shards, count) =
+    ccall((:otr_optimizer_prepare, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64),
+        optimizer, shards, count)
 
 otr_optimizer_destroy(optimizer) =
     ccall((:otr_optimizer_destroy, liboutrigger), Cvoid,

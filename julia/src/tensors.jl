@@ -13,9 +13,10 @@ end
 Base.convert(::Type{Float32}, x::BFloat16) = Float32(x)
 Base.convert(::Type{BFloat16}, x::Real) = BFloat16(Float32(x))
 
-const Element = Union{Float32, Float64, Float16, BFloat16}
+const Element = Union{Float32, Float64, Float16, BFloat16, UInt16}  # UInt16: the remainders of split masters
 
-dtype_of(::Type{T}) where {T} = otr_dtype(T === BFloat16 ? OTR_DTYPE_BFLOAT : OTR_DTYPE_FLOAT, 8 * sizeof(T), 1)
+dtype_of(::Type{T}) where {T} =
+    otr_dtype(T === BFloat16 ? OTR_DTYPE_BFLOAT : T === UInt16 ? OTR_DTYPE_UINT : OTR_DTYPE_FLOAT, 8 * sizeof(T), 1)
 
 function element_type(dtype::otr_dtype)
     dtype.code == OTR_DTYPE_BFLOAT && return BFloat16

@@ -7,15 +7,19 @@
 // leaf's random numbers from a buffer in the first-level cache.
 #include "kernels/reference/adam.h"
 
+#include <cstring>
+
+#include "kernels/block_moments.h"
 #include "kernels/cpu/targets.h"
+#include "kernels/reference/block8.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/adam.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/cpu/block8-inl.h"
 #include "kernels/cpu/formats-inl.h"
-#include "kernels/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace outrigger::kernels::cpu::HWY_NAMESPACE {
@@ -180,7 +184,14 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
       prefetch_ahead(weight + i);
       prefetch_ahead(exp_avg + i);
       prefetch_ahead(exp_avg_sq + i);
-      const Pair g = Grad::load(grad + i), old = Weight::load(weight + i);
+      const Pair g = Grad::load(grad + i);
+      Pair old;
+      if constexpr (kIsSplit<Weight>) {
+        prefetch_ahead(a.remainder + i);
+        old = Weight::load(weight + i, a.remainder + i);
+      } else {
+        old = Weight::load(weight + i);
+      }
       Pair p = old, m = ExpAvg::load(exp_avg + i), v = ExpAvgSq::load(exp_avg_sq + i);
       const MF idle_lo = step(c, g.lo, p.lo, m.lo, v.lo), idle_hi = step(c, g.hi, p.hi, m.hi, v.hi);
 
@@ -194,7 +205,12 @@ HWY_NOINLINE UpdateCount adam_pairs(const Adam& a, int64_t& done) {
       const int64_t r = i - leaf;
       store_state<ExpAvg, kStochastic>(m, exp_avg + i, at(random.exp_avg, r));
       store_state<ExpAvgSq, kStochastic>(v, exp_avg_sq + i, at(random.exp_avg_sq, r));
-      const Pair stored = store_state<Weight, kStochastic>(p, weight + i, at(random.weight, r));
+      Pair stored = p;
+      if constexpr (kIsSplit<Weight>) {
+        Weight::store(p, weight + i, a.remainder + i);
+      } else {
+        stored = store_state<Weight, kStochastic>(p, weight + i, at(random.weight, r));
+      }
       if constexpr (std::is_same_v<Weight, Float32>) {
         if (published != nullptr) {
           if (half) {
@@ -226,9 +242,14 @@ HWY_INLINE UpdateCount with_value(Format format, const Function& f) {
   return with_moment(format, f);
 }
 
+template <class Function>
+HWY_INLINE UpdateCount with_weight(const Adam& a, const Function& f) {
+  return a.remainder != nullptr ? f(Split{}) : with_value(a.weight_format, f);
+}
+
 template <bool kStochastic>
 HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
-  return with_value(a.weight_format, [&](auto w) HWY_ATTR {
+  return with_weight(a, [&](auto w) HWY_ATTR {
     return with_moment(a.exp_avg_format, [&](auto m) HWY_ATTR {
       return with_moment(a.exp_avg_sq_format, [&](auto v) HWY_ATTR {
         return with_value(a.grad_format, [&](auto g) HWY_ATTR {
@@ -238,16 +259,18 @@ HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
           using G = decltype(g);
           constexpr bool kAnyState = std::is_same_v<W, BFloat16> || std::is_same_v<M, BFloat16> ||
                                      std::is_same_v<V, BFloat16>;
-          constexpr bool kAll = std::is_same_v<W, BFloat16> && std::is_same_v<M, BFloat16> &&
-                                std::is_same_v<V, BFloat16> && std::is_same_v<G, BFloat16>;
+          constexpr bool kHalves = std::is_same_v<M, BFloat16> && std::is_same_v<V, BFloat16> &&
+                                   std::is_same_v<G, BFloat16>;
           // A bfloat16 beside a float16: nobody trains so, and the oracle can do it.
-          constexpr bool kMixed = (std::is_same_v<W, BFloat16> && std::is_same_v<G, Float16>) ||
+          constexpr bool kBfloat16 = std::is_same_v<W, BFloat16> || kIsSplit<W>;
+          constexpr bool kMixed = (kBfloat16 && std::is_same_v<G, Float16>) ||
                                   (std::is_same_v<W, Float16> && std::is_same_v<G, BFloat16>);
           if constexpr (kMixed) {
             return UpdateCount{};
-          } else if constexpr (kAll) {
+          } else if constexpr (kHalves && kBfloat16) {
             using E = BFloat16EvenOdd;
-            return adam_pairs<E, E, E, E, kStochastic>(a, done);
+            using Weight = std::conditional_t<kIsSplit<W>, SplitEvenOdd, E>;
+            return adam_pairs<Weight, E, E, E, kStochastic>(a, done);
           } else {
             constexpr bool kRandom = kStochastic && kAnyState;
             return adam_pairs<W, M, V, G, kRandom>(a, done);
@@ -258,23 +281,8 @@ HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
   });
 }
 
-// The last elements, fewer than a pair, by the oracle.
-UpdateCount adam_rest(Adam a, int64_t done) {
-  const auto offset = static_cast<size_t>(done);
-  const auto advance = [&](void*& pointer, Format format) {
-    if (pointer != nullptr) pointer = static_cast<char*>(pointer) + offset * size_of(format);
-  };
-  advance(a.weight, a.weight_format);
-  advance(a.exp_avg, a.exp_avg_format);
-  advance(a.exp_avg_sq, a.exp_avg_sq_format);
-  advance(a.published, a.published_format);
-  a.grad = static_cast<const char*>(a.grad) + offset * size_of(a.grad_format);
-  a.count -= done;
-  a.random.first_element += static_cast<uint64_t>(done);
-  return reference::adam(a);
-}
-
 UpdateCount adam(const Adam& a) {
+  if (has_blocks(a)) return update_by_blocks(a, adam, unpack_blocks, pack_blocks);
   const auto stochastic = [](Format format, Rounding rounding) {
     return format == Format::bfloat16 && rounding == Rounding::stochastic;
   };
@@ -288,7 +296,8 @@ UpdateCount adam(const Adam& a) {
                 : adam_formats<false>(a, done);
   }
   if (done < a.count) {
-    const UpdateCount rest = adam_rest(a, done);
+    // The last elements, fewer than a pair, by the oracle.
+    const UpdateCount rest = reference::adam(part_of(a, done, a.count - done));
     count.updates += rest.updates;
     count.vanished += rest.vanished;
   }

@@ -22,10 +22,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using DU = hn::Repartition<uint32_t, DF>;
+using DI = hn::Repartition<int32_t, DF>;
 using DU16 = hn::Repartition<uint16_t, DF>;
 using DHalf16 = hn::Rebind<uint16_t, DF>;
 using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
+using VI = hn::Vec<DI>;
 using MF = hn::Mask<DF>;
 
 inline constexpr int64_t kVector = static_cast<int64_t>(HWY_LANES(float));
@@ -136,6 +138,55 @@ struct BFloat16EvenOdd {
   }
 };
 
+// A float32 in two arrays; see reference/split.h. The stored values are those given.
+struct Split {
+  using Storage = uint16_t;
+  static HWY_INLINE Pair load(const uint16_t* published, const uint16_t* remainder) {
+    const BitsPair high = BFloat16::load_words(published);
+    return {joined(high.lo, rest(remainder)), joined(high.hi, rest(remainder + kVector))};
+  }
+  static HWY_INLINE void store(Pair x, uint16_t* published, uint16_t* remainder) {
+    const DU16 d16;
+    const VU lo = bits_of(x.lo), hi = bits_of(x.hi), half = hn::Set(DU{}, 0x8000);
+    store_upper_halves({hn::Add(lo, half), hn::Add(hi, half)}, published);
+    hn::StoreU(hn::ConcatEven(d16, hn::BitCast(d16, hi), hn::BitCast(d16, lo)), d16, remainder);
+  }
+
+ private:
+  static HWY_INLINE VI rest(const uint16_t* from) {
+    const hn::Rebind<int16_t, DF> d16;
+    return hn::PromoteTo(DI{}, hn::LoadU(d16, reinterpret_cast<const int16_t*>(from)));
+  }
+  static HWY_INLINE VF joined(VU high, VI low) {
+    return hn::BitCast(DF{}, hn::Add(hn::ShiftLeft<16>(high), hn::BitCast(DU{}, low)));
+  }
+};
+
+// The same with the even elements in `lo` and the odd ones in `hi`, as BFloat16EvenOdd.
+struct SplitEvenOdd {
+  using Storage = uint16_t;
+  static HWY_INLINE Pair load(const uint16_t* published, const uint16_t* remainder) {
+    const DU16 d16;
+    const DI di;
+    const VU high = hn::BitCast(DU{}, hn::LoadU(d16, published));
+    const VI low = hn::BitCast(di, hn::LoadU(d16, remainder));
+    const VI even = hn::ShiftRight<16>(hn::ShiftLeft<16>(low)), odd = hn::ShiftRight<16>(low);
+    const VU upper = hn::And(high, hn::Set(DU{}, 0xffff0000));
+    return {hn::BitCast(DF{}, hn::Add(hn::ShiftLeft<16>(high), hn::BitCast(DU{}, even))),
+            hn::BitCast(DF{}, hn::Add(upper, hn::BitCast(DU{}, odd)))};
+  }
+  static HWY_INLINE void store(Pair x, uint16_t* published, uint16_t* remainder) {
+    const VU lo = bits_of(x.lo), hi = bits_of(x.hi), half = hn::Set(DU{}, 0x8000);
+    BFloat16EvenOdd::store_bits({hn::Add(lo, half), hn::Add(hi, half)}, published);
+    const VU both = hn::Or(hn::And(lo, hn::Set(DU{}, 0xffff)), hn::ShiftLeft<16>(hi));
+    hn::StoreU(hn::BitCast(DU16{}, both), DU16{}, remainder);
+  }
+};
+
+template <class Weight>
+inline constexpr bool kIsSplit =
+    std::is_same_v<Weight, Split> || std::is_same_v<Weight, SplitEvenOdd>;
+
 struct Float16 {
   using Storage = uint16_t;
   using D16 = hn::Rebind<hwy::float16_t, DF>;
@@ -185,7 +236,7 @@ HWY_INLINE bool with_format(Format format, const Function& f) {
     case Format::float16:
       f(Float16{});
       return true;
-    case Format::float64:
+    default:
       break;
   }
   return false;

@@ -46,7 +46,8 @@ HWY_INLINE void philox_round(Words& w, VU64 key0, VU64 key1) {
 inline constexpr int kBlocksAtOnce = 4;
 
 // to[i] = random16(key, first_element + i, step) for one leaf; first_element is a multiple of 8.
-HWY_NOINLINE void random_leaf(uint64_t key, uint64_t first_element, uint64_t step, uint16_t* to) {
+inline HWY_NOINLINE void random_leaf(uint64_t key, uint64_t first_element, uint64_t step,
+                                     uint16_t* to) {
   const DU64 d;
   constexpr uint64_t kBlocks = HWY_LANES(uint64_t);
   constexpr auto kElements = static_cast<int64_t>(kBlocks) * reference::kElementsPerBlock;

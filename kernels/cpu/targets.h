@@ -56,6 +56,8 @@ namespace outrigger::kernels::cpu {
 ConvertFunction convert_for(int64_t target);
 ScaleFunction scale_for(int64_t target);
 AddFunction add_for(int64_t target);
+UnpackFunction unpack_for(int64_t target);
+PackFunction pack_for(int64_t target);
 SumOfSquaresFunction sum_of_squares_for(int64_t target);
 FoldFunction fold_for(int64_t target);
 AdamFunction adam_for(int64_t target);

@@ -139,7 +139,7 @@ inline auto with_element(Format format, Function&& f) {
       return f(Element<Format::float16>{});
     case Format::float64:
       return f(Element<Format::float64>{});
-    case Format::float32:
+    default:  // float32; blocks and halves of a split are no elements
       break;
   }
   return f(Element<Format::float32>{});

@@ -19,7 +19,7 @@ Format format_of(int32_t format) {
   return static_cast<Format>(format);
 }
 
-size_t bytes_of(int64_t count, Format format) {
+size_t size_in_bytes(int64_t count, Format format) {
   return static_cast<size_t>(count) * kernels::size_of(format);
 }
 
@@ -86,7 +86,7 @@ Side side_of(const Device& device, const void* data, int32_t format, const otr_p
   }
   const int64_t before = lowest * static_cast<int64_t>(kernels::size_of(side.format));
   side.data = device.inside(static_cast<const std::byte*>(data) + before,
-                            bytes_of(highest - lowest + 1, side.format), what) -
+                            size_in_bytes(highest - lowest + 1, side.format), what) -
               before;
   return side;
 }
@@ -110,15 +110,15 @@ void fold(Device& device, const otr_plugin_fold& given, uint64_t stream) {
   kernels::Fold f;
   f.source_format = format_of(given.source_format);
   f.accumulator_format = format_of(given.accumulator_format);
-  f.accumulator =
-      device.inside(given.accumulator, bytes_of(given.count, f.accumulator_format), "fold's sum");
+  f.accumulator = device.inside(given.accumulator, size_in_bytes(given.count, f.accumulator_format),
+                                "fold's sum");
   f.add = given.add != 0;
   f.count = given.count;
   f.first_index = given.first_index;
   std::vector<const void*> sources;
   for (int32_t r = 0; r < given.world; ++r) {
-    sources.push_back(
-        device.inside(given.sources[r], bytes_of(given.count, f.source_format), "fold's source"));
+    sources.push_back(device.inside(given.sources[r], size_in_bytes(given.count, f.source_format),
+                                    "fold's source"));
   }
   otr_plugin_norm* out = given.norm;
   device.launch(stream, [f, sources = std::move(sources), out]() mutable {
@@ -143,7 +143,7 @@ void adam(Device& device, const otr_plugin_adam& given, otr_plugin_update_count*
           uint64_t stream) {
   kernels::Adam a;
   const auto memory = [&](const void* data, int32_t format, const char* what) -> void* {
-    return device.inside(data, bytes_of(given.count, format_of(format)), what);
+    return device.inside(data, size_in_bytes(given.count, format_of(format)), what);
   };
   const auto rounding = [](int32_t r) { return static_cast<kernels::Rounding>(r); };
   a.grad_format = format_of(given.grad_format);

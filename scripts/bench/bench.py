@@ -11,9 +11,9 @@ import time
 import bench_case
 import machine
 import report
-from cases import adam_step, engine_step, reduce_scatter, torch_overhead, torch_training
+from cases import optimizer_step, engine_step, reduce_scatter, torch_overhead, torch_training
 
-CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "adam_step": adam_step,
+CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "optimizer_step": optimizer_step,
          "torch_training": torch_training, "torch_overhead": torch_overhead}
 
 

@@ -51,7 +51,7 @@ def _details(row):
         lines.append(f"- Numbers, compared before timing: {_numerics(row['numerics'])}.")
     for key, text in (
         ("ours_gb_per_s", "ours moves {:.1f} GB/s"),
-        ("peer_gb_per_s", "the peer moves {:.1f} GB/s"),
+        ("state_bytes_per_parameter", "our moments take {:.3f} bytes a parameter"),
         ("ours_ns_per_parameter", "ours takes {:.3f} ns a parameter"),
         ("share_of_triad", "ours reaches {:.2f} of the triad's speed in the same rounds"),
         ("ceiling", "forward and backward alone, with nothing reduced or updated, would have the ratio {:.2f}: no engine can reach more"),

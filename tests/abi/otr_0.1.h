@@ -899,24 +899,43 @@ typedef struct otr_shard_options {
                                   however it is cut, if cuts are multiples of 256; default 0 */
   const otr_tensor *published; /* bfloat16 or float16, 1-D, same count: receives the updated float32
                                   weights; default NULL */
-  uint64_t reserved[6];
+  const otr_tensor *remainder; /* uint16 or int16, 1-D, same count, beside bfloat16 weights: the
+                                  other half of a split master ("split"), together exactly a
+                                  float32; the caller's, updated with the weights; default NULL */
+  uint64_t reserved[5];
 } otr_shard_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_shard_options_init(otr_shard_options *options, size_t size) OTR_NOEXCEPT;
 
 /* Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
- * contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+ * contiguous, of the same count. The memory of all four tensors is used until destroy;
  * the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
  * Local. Since: 0.1 */
 OTR_API int32_t otr_shard_wrap(otr_context *context, const otr_tensor *weights,
                                const otr_tensor *grads, const otr_shard_options *options,
                                otr_shard **out_shard) OTR_NOEXCEPT;
 
-/* A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
- * and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1 */
+/* A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ, as it is stored; it exists
+ * after the first step or otr_optimizer_prepare, and stays at its place until destroy.
+ * OTR_E_NOT_FOUND before; OTR_E_UNSUPPORTED for 8-bit blocks, which have no dtype: otr_shard_read.
+ * Local. Since: 0.1 */
 OTR_API int32_t otr_shard_state(otr_shard *shard, int32_t value,
                                 otr_tensor *out_tensor) OTR_NOEXCEPT;
+
+/* Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
+ * halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
+ * any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
+ * yet. Local. Since: 0.1 */
+OTR_API int32_t otr_shard_read(otr_shard *shard, int32_t value,
+                               const otr_tensor *destination) OTR_NOEXCEPT;
+OTR_API int32_t otr_shard_write(otr_shard *shard, int32_t value,
+                                const otr_tensor *source) OTR_NOEXCEPT;
+
+/* How many updates the shard has had: it decides the bias corrections and the random stream of the
+ * next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1 */
+OTR_API int32_t otr_shard_get_step(const otr_shard *shard, int64_t *out_step) OTR_NOEXCEPT;
+OTR_API int32_t otr_shard_set_step(otr_shard *shard, int64_t step) OTR_NOEXCEPT;
 
 /* Bytes of states that the shard owns. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_state_bytes(const otr_shard *shard, int64_t *out_bytes) OTR_NOEXCEPT;
@@ -940,6 +959,11 @@ OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *na
  * was stepped by an optimizer of other formats before. Since: 0.1 */
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
                                    int64_t count, otr_step_report *report) OTR_NOEXCEPT;
+
+/* Gives shards that have none their states, zero, as the first step would: to load a checkpoint
+ * into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1 */
+OTR_API int32_t otr_optimizer_prepare(otr_optimizer *optimizer, otr_shard *const *shards,
+                                      int64_t count) OTR_NOEXCEPT;
 
 /* Shards that it stepped stay usable. Local. Any thread. Since: 0.1 */
 OTR_API void otr_optimizer_destroy(otr_optimizer *optimizer) OTR_NOEXCEPT;

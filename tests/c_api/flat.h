@@ -55,9 +55,9 @@ class Flat {
     for (int64_t i = 0; i < count_; ++i) set_value(grads_.get(), i, values[static_cast<size_t>(i)]);
   }
   [[nodiscard]] Values state(int32_t value) const {
-    otr_tensor t;
-    EXPECT_OK(otr_shard_state(handle_, value, &t));
-    return values_of(t);
+    const Tensor out = Tensor::filled({count_}, 0);
+    EXPECT_OK(otr_shard_read(handle_, value, &out));
+    return out.values();
   }
   void destroy() { owner_.reset(); }
 

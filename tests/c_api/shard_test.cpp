@@ -9,6 +9,9 @@ using namespace otr_test;
 const char* const kStochastic =
     R"({"params": {"lr": 0.01}, "gradient_clipping": 1, "seed": 5, "states": {"master": {"format": "bfloat16"},
         "exp_avg": {"format": "bfloat16"}, "exp_avg_sq": {"format": "bfloat16"}}})";
+const char* const kBlocks =
+    R"({"params": {"lr": 0.01}, "gradient_clipping": 1, "seed": 5,
+        "states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}}})";
 const char* const kFloat = R"({"params": {"lr": 0.01}, "gradient_clipping": 1})";
 
 TEST(Shard, HasStatesAfterTheFirstStep) {
@@ -152,11 +155,11 @@ TEST(Shard, PublishesRoundedToNearest) {
 
 // The same bits however a parameter is cut, if cuts are multiples of 256.
 TEST(Shard, SlicesHaveTheBitsOfTheWhole) {
-  for (const bool low : {false, true}) {
+  for (const char* const rule : {kFloat, kStochastic, kBlocks}) {
     const auto context = make_context();
-    const char* dtype = low ? "bfloat16" : "float32";
-    const auto one = make_optimizer(context.get(), low ? kStochastic : kFloat);
-    const auto many = make_optimizer(context.get(), low ? kStochastic : kFloat);
+    const char* dtype = rule == kFloat ? "float32" : "bfloat16";
+    const auto one = make_optimizer(context.get(), rule);
+    const auto many = make_optimizer(context.get(), rule);
     constexpr int64_t kCount = 256 * 300 + 100;
     const std::vector<int64_t> cuts = {0, 512, 256 * 5, 256 * 299, kCount};
     otr_shard_options options;

@@ -171,13 +171,6 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
       {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
        "zero_quantized_weights = true"},
       {"{\"zero_optimization\": {\"mics_shard_size\": 2}}", "mics_shard_size = 2"},
-      {"{\"outrigger\": {\"states\": {\"master\": {\"format\": \"split\"}}}}",
-       "outrigger.states.master.format = \"split\" is recognised but not built yet: use float32 or "
-       "bfloat16"},
-      {"{\"outrigger\": {\"states\": {\"exp_avg\": {\"format\": \"block8\"}}}}",
-       "exp_avg.format = \"block8\""},
-      {"{\"outrigger\": {\"states\": {\"exp_avg_sq\": {\"format\": \"split\"}}}}",
-       "exp_avg_sq.format = \"split\""},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},
       {"{\"prescale_gradients\": true}", "prescale_gradients = true"},
       {"{\"gradient_predivide_factor\": 2}", "gradient_predivide_factor = 2"},

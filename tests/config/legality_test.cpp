@@ -18,6 +18,7 @@ Verdict expected(const Combination& c, EngineKind engine) {
   if (c.fp16_states) return Verdict::illegal;  // excluded on purpose
   if (c.bf16_master && (c.fp16_master || !c.bf16)) return Verdict::illegal;
   if (c.fp16_master && !c.fp16) return Verdict::illegal;
+  if (c.split_master && !c.bf16) return Verdict::illegal;
   if (c.bf16_states && !c.bf16_master) return Verdict::illegal;  // states need the master
   if (c.stage == 0 && (low_master || c.offload_optimizer != Device::none)) return Verdict::illegal;
   if (c.stage != 3 && c.offload_optimizer == Device::nvme) return Verdict::illegal;
@@ -27,14 +28,17 @@ Verdict expected(const Combination& c, EngineKind engine) {
       c.offload_optimizer == Device::none) {
     return Verdict::illegal;
   }
-  const bool built = c.offload_optimizer != Device::nvme && c.offload_param == Device::none;
+  const bool on_device = engine == EngineKind::device;
+  const bool built = c.offload_optimizer != Device::nvme && c.offload_param == Device::none &&
+                     !(on_device && c.split_master) &&
+                     !(on_device && c.block_states && c.offload_optimizer == Device::none);
   return built ? Verdict::legal : Verdict::not_built;
 }
 
 template <typename Visit>
 void for_each_combination(Visit visit) {
   constexpr Device kDevices[] = {Device::none, Device::cpu, Device::nvme};
-  for (unsigned bits = 0; bits < 64; ++bits) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
       for (const Device optimizer : kDevices) {
         for (const Device param : kDevices) {
@@ -47,6 +51,8 @@ void for_each_combination(Visit visit) {
             c.fp16_master = (bits & 8) != 0;
             c.bf16_states = (bits & 16) != 0;
             c.fp16_states = (bits & 32) != 0;
+            c.split_master = (bits & 64) != 0;
+            c.block_states = (bits & 128) != 0;
             c.offload_optimizer = optimizer;
             c.offload_param = param;
             c.autocast = autocast;
@@ -68,9 +74,11 @@ std::string text_of(const Combination& c) {
       "offload_param": {{"device": "{}", "nvme_path": "/x"}}}},
       "bf16": {{"enabled": {}, "bf16_master_weights_and_grads": {}, "bf16_optimizer_states": {}}},
       "fp16": {{"enabled": {}, "fp16_master_weights_and_grads": {}, "fp16_optimizer_states": {}}},
+      "outrigger": {{"states": {{"master": {{"format": {}}}, "exp_avg": {{"format": {}}}}}}},
       "torch_autocast": {{"enabled": {}, "dtype": "{}"}}}})",
       c.stage, word(c.offload_optimizer), word(c.offload_param), c.bf16, c.bf16_master,
-      c.bf16_states, c.fp16, c.fp16_master, c.fp16_states, c.autocast != Autocast::off,
+      c.bf16_states, c.fp16, c.fp16_master, c.fp16_states, c.split_master ? "\"split\"" : "null",
+      c.block_states ? "\"block8\"" : "null", c.autocast != Autocast::off,
       c.autocast == Autocast::float16 ? "float16" : "bfloat16");
 }
 
@@ -85,7 +93,7 @@ TEST(Legality, TableEqualsTheRulesForEveryCombination) {
       ++combinations;
     });
   }
-  EXPECT_EQ(combinations, 2 * 64 * 4 * 3 * 3 * 3);
+  EXPECT_EQ(combinations, 2 * 256 * 4 * 3 * 3 * 3);
   for (const Rule& rule : rules())
     EXPECT_TRUE(used.contains(rule.name)) << rule.name << " never decides";
 }
@@ -94,6 +102,9 @@ TEST(Legality, ParserGivesTheVerdictWithReasonAndWaysOut) {
   for_each_combination([&](const Combination& c) {
     if (c.offload_param == Device::cpu || c.autocast == Autocast::bfloat16)
       return;  // bounds the time
+    // Two keys for one state: a contradiction, whatever the table says.
+    if (c.split_master && (c.bf16_master || c.fp16_master)) return;
+    if (c.block_states && (c.bf16_states || c.fp16_states)) return;
     const Rule& rule = judge(c, EngineKind::cpu);
     const Fault fault = engine_fault(text_of(c), 2);
     switch (rule.verdict) {

@@ -71,8 +71,15 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
   expect_fault(optimizer_fault("{\"type\": \"Host\"}"), OTR_E_CONFIG,
                "line 1, column 10: type = \"Host\" is for engines, whose host updates the weights; "
                "shards are updated here: use \"Adam\" or \"AdamW\"");
-  expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"block8\"}}}"),
-                    OTR_E_UNSUPPORTED, {"states.exp_avg.format = \"block8\""});
+  expect_fault_with(optimizer_fault("{\"states\": {\"master\": {\"format\": \"block8\"}}}"),
+                    OTR_E_CONFIG, {"states.master.format = \"block8\"", "split"});
+  expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"split\"}}}"),
+                    OTR_E_CONFIG, {"states.exp_avg.format = \"split\"", "block8"});
+  expect_fault_with(optimizer_fault("{\"states\": {\"master\": {\"format\": \"split\", "
+                                    "\"rounding\": \"stochastic\"}}}"),
+                    OTR_E_CONFIG,
+                    {"states.master.rounding = \"stochastic\" has nothing to round, as the format "
+                     "is split"});
   expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"rounding\": \"stochastic\"}}}"),
                     OTR_E_CONFIG,
                     {"states.exp_avg.rounding = \"stochastic\" has nothing to round"});

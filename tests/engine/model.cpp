@@ -31,7 +31,18 @@ const std::vector<Precision> kPrecisions{
     {"bf16 master, float32 states", B16, B16, F32, F32, B16, Rounding::nearest,
      R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)"},
     {"bf16 stochastic", B16, B16, B16, B16, B16, Rounding::stochastic,
-     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"},
+     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)",
+     R"("states": {"master": {"rounding": "stochastic"}, "exp_avg": {"rounding": "stochastic"},
+                   "exp_avg_sq": {"rounding": "stochastic"}},)"},
+    {"split master, bf16 moments", B16, Format::split, B16, B16, B16, Rounding::stochastic,
+     R"("bf16": {"enabled": true},)",
+     R"("states": {"master": {"format": "split"}, "exp_avg": {"format": "bfloat16"},
+                   "exp_avg_sq": {"format": "bfloat16"}},)"},
+    {"bf16 master, 8-bit moments", B16, B16, Format::block8, Format::positive_block8, F32,
+     Rounding::stochastic,
+     R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
+     R"("states": {"master": {"format": "bfloat16"}, "exp_avg": {"format": "block8"},
+                   "exp_avg_sq": {"format": "block8"}},)"},
     {"fp16, float32 master", F16, F32, F32, F32, F16, Rounding::nearest,
      R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2},)"},
     {"fp16, float32 master, float32 accumulator", F16, F32, F32, F32, F32, Rounding::nearest,
@@ -84,22 +95,19 @@ double loss_scale(const Case& c, int32_t window) {
 
 bool legal(const Case& c) {
   const Precision& p = precision_of(c);
-  if (c.stage == 0 && p.master != Format::float32) return false;
+  const bool low = p.master == Format::bfloat16 || p.master == Format::float16;
+  if (c.stage == 0 && low) return false;
+  if (c.on != On::cpu && p.master == Format::split) return false;
+  if (c.on == On::device && kernels::is_block(p.exp_avg)) return false;
   if (c.stage == 0 && c.on == On::offload) return false;
   // A low-precision master with float32 states needs offload on a device.
-  if (c.on == On::device && p.master != Format::float32 && p.exp_avg == Format::float32)
-    return false;
+  if (c.on == On::device && low && p.exp_avg == Format::float32) return false;
   // DeepSpeed's rule: at stage 0 the accumulator has the model's dtype.
   return c.stage != 0 || p.accumulator == p.compute;
 }
 
 std::string config_of(const Case& c) {
   const Precision& p = precision_of(c);
-  const std::string states =
-      p.rounding == Rounding::stochastic
-          ? R"("states": {"master": {"rounding": "stochastic"}, "exp_avg": {"rounding": "stochastic"},
-               "exp_avg_sq": {"rounding": "stochastic"}},)"
-          : "";
   return outrigger::format_text(
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}},
@@ -107,7 +115,7 @@ std::string config_of(const Case& c) {
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}", "share_parameters": {}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, kLr, kDecay, c.stage, c.bucket,
-      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states, c.order,
+      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", p.states, c.order,
       c.buffers, c.workers, kSeed, c.unused, c.share);
 }
 

@@ -14,7 +14,8 @@ struct Precision {
   const char* name;
   kernels::Format compute, master, exp_avg, exp_avg_sq, accumulator;
   kernels::Rounding rounding;
-  const char* json;  // members of the configuration
+  const char* json;         // members of the configuration
+  const char* states = "";  // of its section "outrigger"
 };
 [[nodiscard]] const Precision& precision_of(const Case& c);
 

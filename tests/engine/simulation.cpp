@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same training without an engine: once in the contract's formulas, bit by bit, once in double.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "core/optimizer/adam.h"
 #include "core/optimizer/random_key.h"
@@ -124,16 +126,35 @@ bool has_any(const std::vector<std::vector<std::vector<std::vector<float>>>>& gi
 
 // Values in a storage format, as bytes.
 Bytes stored(const std::vector<float>& values, Format format) {
-  Bytes bytes(values.size() * kernels::size_of(format));
+  const auto count = static_cast<int64_t>(values.size());
+  Bytes bytes(static_cast<size_t>(kernels::bytes_of(count, format)));
+  if (kernels::is_block(format)) {
+    kernels::pack(bytes.data(), format, values.data(), count, {});
+    return bytes;
+  }
   kernels::convert(bytes.data(), format, values.data(), Format::float32,
                    static_cast<int64_t>(values.size()));
   return bytes;
 }
-std::vector<float> loaded(const Bytes& bytes, Format format) {
-  std::vector<float> values(bytes.size() / kernels::size_of(format));
+std::vector<float> loaded(const Bytes& bytes, Format format, size_t count) {
+  std::vector<float> values(count);
+  if (kernels::is_block(format)) {
+    kernels::unpack(values.data(), bytes.data(), format, static_cast<int64_t>(count));
+    return values;
+  }
   kernels::convert(values.data(), Format::float32, bytes.data(), format,
                    static_cast<int64_t>(values.size()));
   return values;
+}
+
+// The bfloat16 that a split master publishes, by the contract's formula: a tie goes away from zero.
+Bytes published_half(const std::vector<float>& values) {
+  Bytes published(values.size() * 2);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto high = static_cast<uint16_t>((std::bit_cast<uint32_t>(values[i]) + 0x8000) >> 16);
+    std::memcpy(published.data() + 2 * i, &high, 2);
+  }
+  return published;
 }
 
 config::OptimizerConfig hyperparameters() {
@@ -148,6 +169,9 @@ config::OptimizerConfig hyperparameters() {
 Trained simulate(const Case& c) {
   const Precision& p = precision_of(c);
   const auto& parameters = model_parameters();
+  // A split master is a float32 one here: they are to have the same bits.
+  const bool split = p.master == Format::split;
+  const Format master = split ? Format::float32 : p.master;
   struct State {
     Bytes master, published, exp_avg, exp_avg_sq;
     int64_t updates = 0;
@@ -155,8 +179,9 @@ Trained simulate(const Case& c) {
   std::vector<State> states(parameters.size());
   for (size_t id = 0; id < parameters.size(); ++id) {
     State& s = states[id];
-    s.master = stored(parameters[id].initial, p.master);
-    s.published = stored(parameters[id].initial, p.compute);
+    s.master = stored(parameters[id].initial, master);
+    s.published = split && parameters[id].trainable ? published_half(parameters[id].initial)
+                                                    : stored(parameters[id].initial, p.compute);
     s.exp_avg = stored(std::vector<float>(parameters[id].initial.size(), 0.0F), p.exp_avg);
     s.exp_avg_sq = stored(std::vector<float>(parameters[id].initial.size(), 0.0F), p.exp_avg_sq);
   }
@@ -186,7 +211,7 @@ Trained simulate(const Case& c) {
       a.grad = grads[id].data();
       a.grad_format = p.accumulator;
       a.weight = s.master.data();
-      a.weight_format = p.master;
+      a.weight_format = master;
       a.exp_avg = s.exp_avg.data();
       a.exp_avg_sq = s.exp_avg_sq.data();
       a.exp_avg_format = p.exp_avg;
@@ -199,7 +224,8 @@ Trained simulate(const Case& c) {
       const kernels::UpdateCount n = kernels::adam(a);
       counts.updates += n.updates;
       counts.vanished += n.vanished;
-      s.published = stored(loaded(s.master, p.master), p.compute);
+      const std::vector<float> weights = loaded(s.master, master, q.initial.size());
+      s.published = split ? published_half(weights) : stored(weights, p.compute);
     }
     trained.norms.push_back(value);
     trained.clips.push_back(clip);
@@ -210,11 +236,12 @@ Trained simulate(const Case& c) {
     const ModelParameter& q = parameters[id];
     const State& s = states[q.alias_of >= 0 ? static_cast<size_t>(q.alias_of) : id];
     Trained::Values v;
-    v.published = loaded(s.published, p.compute);
+    const size_t count = q.initial.size();
+    v.published = loaded(s.published, p.compute, count);
     if (q.trainable) {
-      v.master = loaded(s.master, p.master);
-      v.exp_avg = loaded(s.exp_avg, p.exp_avg);
-      v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq);
+      v.master = loaded(s.master, master, count);
+      v.exp_avg = loaded(s.exp_avg, p.exp_avg, count);
+      v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq, count);
     }
     trained.parameters.push_back(std::move(v));
   }

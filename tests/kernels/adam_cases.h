@@ -14,8 +14,8 @@ struct AdamFormats {
            exp_avg_sq_rounding = Rounding::nearest;
 };
 
-// float32, bfloat16 nearest, bfloat16 stochastic for each state, float16 weights, too; gradients in
-// each format.
+// float32, and bfloat16 and 8-bit blocks nearest and stochastic for each moment; the same but
+// blocks, float16 and split for the weight; gradients in each format.
 inline std::vector<AdamFormats> all_adam_formats() {
   struct Choice {
     Format format;
@@ -24,12 +24,17 @@ inline std::vector<AdamFormats> all_adam_formats() {
   const std::vector<Choice> choices = {{Format::float32, Rounding::nearest},
                                        {Format::bfloat16, Rounding::nearest},
                                        {Format::bfloat16, Rounding::stochastic}};
-  std::vector<Choice> weights = choices;
+  std::vector<Choice> weights = choices, moments = choices, squares = choices;
   weights.push_back({Format::float16, Rounding::nearest});
+  weights.push_back({Format::split, Rounding::nearest});
+  for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
+    moments.push_back({Format::block8, r});
+    squares.push_back({Format::positive_block8, r});
+  }
   std::vector<AdamFormats> all;
   for (const Choice& w : weights) {
-    for (const Choice& m : choices) {
-      for (const Choice& v : choices) {
+    for (const Choice& m : moments) {
+      for (const Choice& v : squares) {
         for (const Format g : {Format::float32, Format::bfloat16, Format::float16}) {
           all.push_back({w.format, m.format, v.format, g, w.rounding, m.rounding, v.rounding});
         }
@@ -52,7 +57,8 @@ inline AdamScalars ordinary_scalars() {
 struct Parameter {
   Parameter(const AdamFormats& f, int64_t count, int64_t shift, Values values, uint64_t seed)
       : formats(f),
-        weight(f.weight, count, shift),
+        weight(f.weight == Format::split ? Format::bfloat16 : f.weight, count, shift),
+        remainder(Format::split, count, shift),
         exp_avg(f.exp_avg, count, shift),
         exp_avg_sq(f.exp_avg_sq, count, shift),
         grad(f.grad, count, shift),
@@ -62,8 +68,11 @@ struct Parameter {
     fill(exp_avg_sq, values, seed + 2);
     fill(grad, values, seed + 3);
     if (values == Values::ordinary) {  // a second moment is not negative
-      for (int64_t i = 0; i < count; ++i) exp_avg_sq.set_value(i, std::fabs(exp_avg_sq.value(i)));
+      std::vector<float> squares = exp_avg_sq.values();
+      for (float& x : squares) x = std::fabs(x);
+      exp_avg_sq.set_values(squares);
     }
+    for (int64_t i = 0; i < count; ++i) remainder.set(i, static_cast<uint16_t>(seed += 0x9e37));
     random.weight_key = 0x1111222233334444;
     random.exp_avg_key = 0x5555666677778888;
     random.exp_avg_sq_key = 0x9999aaaabbbbcccc;
@@ -77,7 +86,8 @@ struct Parameter {
     a.grad = grad.at(first);
     a.grad_format = formats.grad;
     a.weight = weight.at(first);
-    a.weight_format = formats.weight;
+    a.weight_format = weight.format();
+    if (formats.weight == Format::split) a.remainder = static_cast<uint16_t*>(remainder.at(first));
     a.exp_avg = exp_avg.at(first);
     a.exp_avg_format = formats.exp_avg;
     a.exp_avg_sq = exp_avg_sq.at(first);
@@ -96,7 +106,7 @@ struct Parameter {
   Adam step(const AdamScalars& scalars) { return step(scalars, 0, weight.count()); }
 
   AdamFormats formats;
-  Array weight, exp_avg, exp_avg_sq, grad, published;
+  Array weight, remainder, exp_avg, exp_avg_sq, grad, published;
   RandomStream random;
   bool publish = true;
 };
@@ -105,6 +115,10 @@ inline void expect_same_bits(const Parameter& got, const Parameter& want) {
   {
     SCOPED_TRACE("weight");
     expect_same_bits(got.weight, want.weight);
+  }
+  {
+    SCOPED_TRACE("remainder");
+    expect_same_bits(got.remainder, want.remainder);
   }
   {
     SCOPED_TRACE("exp_avg");

@@ -45,6 +45,8 @@ TEST(AdamTest, EveryTargetHasTheOraclesBitsAtEverySize) {
   const Rounding s = Rounding::stochastic;
   const std::vector<AdamFormats> chosen = {
       {},
+      {Format::split, Format::bfloat16, Format::bfloat16, Format::bfloat16, {}, s, s},
+      {Format::split, Format::block8, Format::positive_block8, Format::float32, {}, s, s},
       {Format::bfloat16, Format::bfloat16, Format::bfloat16, Format::bfloat16, s, s, s},
       {Format::bfloat16, Format::float32, Format::bfloat16, Format::float32, s, s, s}};
   for_each_target([&] {
@@ -93,17 +95,50 @@ TEST(AdamTest, PaddingStaysZeroAndIsNoUpdate) {
     for (const AdamFormats& formats : all_adam_formats()) {
       for (const AdamScalars& scalars : modes()) {
         Parameter p(formats, 300, 0, Values::ordinary, 6);
-        for (Array* a : {&p.weight, &p.exp_avg, &p.exp_avg_sq, &p.grad, &p.published}) {
+        for (Array* a :
+             {&p.weight, &p.remainder, &p.exp_avg, &p.exp_avg_sq, &p.grad, &p.published}) {
           *a = Array(a->format(), 300);
         }
         const UpdateCount count = adam(p.step(scalars));
-        for (int64_t i = 0; i < 300; ++i) {
-          ASSERT_EQ(p.weight.value(i), 0.0F);
-          ASSERT_EQ(p.exp_avg.bits(i), 0U);
-          ASSERT_EQ(p.exp_avg_sq.bits(i), 0U);
+        const std::vector<float> zeros(300);
+        for (const Array* a : {&p.weight, &p.exp_avg, &p.exp_avg_sq}) {
+          ASSERT_EQ(a->values(), zeros);
+          for (const float x : a->values()) ASSERT_FALSE(std::signbit(x) && a != &p.weight);
         }
+        for (int64_t i = 0; i < 300; ++i) ASSERT_EQ(p.remainder.bits(i), 0U);
         EXPECT_EQ(count.updates, 0);
         EXPECT_EQ(count.vanished, 0);
+      }
+    }
+  });
+}
+
+// A split master is a float32 one: the same weights after any number of steps, and what is
+// published is the nearest bfloat16, a tie away from zero.
+TEST(AdamTest, ASplitMasterIsAFloat32Master) {
+  for_each_target([] {
+    for (const AdamFormats& formats : all_adam_formats()) {
+      if (formats.weight != Format::split) continue;
+      AdamFormats whole = formats;
+      whole.weight = Format::float32;
+      Parameter halves(formats, 777, 0, Values::ordinary, 3), p(whole, 777, 0, Values::ordinary, 3);
+      std::vector<uint16_t> published(777), rest(777);
+      for (int t = 0; t < 6; ++t) {
+        split(static_cast<uint16_t*>(halves.weight.at()),
+              static_cast<uint16_t*>(halves.remainder.at()), p.weight.values().data(), 777);
+        const UpdateCount got = adam(halves.step(ordinary_scalars()));
+        const UpdateCount want = adam(p.step(ordinary_scalars()));
+        EXPECT_EQ(got.vanished, want.vanished);
+        std::vector<float> joined(777);
+        join(joined.data(), static_cast<uint16_t*>(halves.weight.at()),
+             static_cast<uint16_t*>(halves.remainder.at()), 777);
+        ASSERT_EQ(joined, p.weight.values());
+        expect_same_bits(halves.exp_avg, p.exp_avg);
+        expect_same_bits(halves.exp_avg_sq, p.exp_avg_sq);
+        for (int64_t i = 0; i < 777; ++i) {
+          const float x = p.weight.get<float>(i), y = halves.weight.value(i);
+          ASSERT_LE(std::fabs(y - x), std::fabs(x) * 0x1p-8F);
+        }
       }
     }
   });

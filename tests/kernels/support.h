@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/reference/block8.h"
 #include "kernels/reference/formats.h"
 
 namespace outrigger::kernels::test {
@@ -43,19 +44,20 @@ inline void for_each_target(const std::function<void()>& body) {
   ASSERT_TRUE(simd_select(names.front().c_str()));
 }
 
-// `count` elements of a format, exactly as long as needed and `shift` elements off alignment.
+// `count` elements of a format, exactly as long as needed and `shift` elements (bytes, of blocks)
+// off alignment. Elements of blocks are reached through pack() and unpack() only.
 class Array {
  public:
   Array(Format format, int64_t count, int64_t shift = 0)
       : format_(format),
         count_(count),
-        shift_(static_cast<size_t>(shift) * size_of(format)),
-        bytes_(shift_ + static_cast<size_t>(count) * size_of(format)) {}
+        shift_(static_cast<size_t>(is_block(format) ? shift : bytes_of(shift, format))),
+        bytes_(shift_ + static_cast<size_t>(bytes_of(count, format))) {}
 
   [[nodiscard]] Format format() const { return format_; }
   [[nodiscard]] int64_t count() const { return count_; }
   [[nodiscard]] void* at(int64_t i = 0) {
-    return bytes_.data() + shift_ + static_cast<size_t>(i) * size_of(format_);
+    return bytes_.data() + shift_ + static_cast<size_t>(bytes_of(i, format_));
   }
   [[nodiscard]] const void* at(int64_t i = 0) const { return const_cast<Array*>(this)->at(i); }
 
@@ -73,6 +75,24 @@ class Array {
     uint64_t value = 0;
     std::memcpy(&value, at(i), size_of(format_));
     return value;
+  }
+  [[nodiscard]] int64_t bytes() const { return bytes_of(count_, format_); }
+  // All elements as float32, by the oracle.
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> all(static_cast<size_t>(count_));
+    if (is_block(format_)) {
+      reference::unpack(all.data(), at(), format_, count_);
+    } else {
+      for (int64_t i = 0; i < count_; ++i) all[static_cast<size_t>(i)] = value(i);
+    }
+    return all;
+  }
+  void set_values(const std::vector<float>& all) {
+    if (is_block(format_)) {
+      reference::pack(at(), format_, all.data(), count_, {});
+    } else {
+      for (int64_t i = 0; i < count_; ++i) set_value(i, all[static_cast<size_t>(i)]);
+    }
   }
   // float32 of an element, by the oracle.
   [[nodiscard]] float value(int64_t i) const {
@@ -94,6 +114,14 @@ class Array {
 
 inline void expect_same_bits(const Array& got, const Array& want) {
   ASSERT_EQ(got.count(), want.count());
+  if (is_block(got.format())) {
+    const auto* g = static_cast<const unsigned char*>(got.at());
+    const auto* w = static_cast<const unsigned char*>(want.at());
+    for (int64_t i = 0; i < got.bytes(); ++i) {
+      ASSERT_EQ(g[i], w[i]) << "byte " << i % kBlockBytes << " of block " << i / kBlockBytes;
+    }
+    return;
+  }
   for (int64_t i = 0; i < got.count(); ++i) {
     ASSERT_EQ(got.bits(i), want.bits(i)) << "element " << i << " of " << got.count();
   }
@@ -107,6 +135,18 @@ enum class Values {
 inline void fill(Array& array, Values values, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
+  if (is_block(array.format())) {
+    if (values == Values::ordinary) {
+      std::vector<float> all(static_cast<size_t>(array.count()));
+      for (float& x : all) x = normal(random) * 0.1F;
+      array.set_values(all);
+    } else {
+      for (int64_t i = 0; i < array.bytes(); ++i) {
+        static_cast<unsigned char*>(array.at())[i] = static_cast<unsigned char>(random());
+      }
+    }
+    return;
+  }
   for (int64_t i = 0; i < array.count(); ++i) {
     if (values == Values::ordinary) {
       array.set_value(i, normal(random) * 0.1F);

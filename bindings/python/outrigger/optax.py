@@ -33,7 +33,6 @@ Rate: TypeAlias = Number | Callable[[Any], Any]  # or a schedule of the updates 
 
 _FLOATS = {"float32": jnp.float32, "bfloat16": jnp.bfloat16, "float16": jnp.float16}
 _STATES = {"mu": "exp_avg", "nu": "exp_avg_sq"}
-_LEAST_EPS = 1e-30  # what the library takes
 
 
 class AdamState(NamedTuple):
@@ -107,6 +106,9 @@ class _Kernel:
         if "format" in states.get("master", {}):
             raise ValueError(f"states.master.format = {states['master']['format']!r}: a leaf is its own master, in its own dtype; leave the "
                              "format out, and cast the parameters where they should have another one")
+        for name in _STATES.values():
+            if states.get(name, {}).get("format") == "block8":
+                raise ValueError(f"states.{name}.format = 'block8': a leaf of the state is an array of numbers; use float32 or bfloat16")
         self._given = hyperparameters
         fixed = {name: float(value) for name, value in hyperparameters.items() if isinstance(value, Real)}
         self._rule = json.dumps({"states": states, "seed": seed})
@@ -129,36 +131,32 @@ class _Kernel:
 
     def _run(self, _, out, grads, params, mu, nu, count, decays, values):
         """On the host: from the buffers of the arguments into those of the results."""
-        step = int(np.asarray(count)) + 1
+        step = int(np.asarray(count))
         values = {name: float(np.asarray(values[name])) if name in values else value for name, value in self._given.items()}
-        scalars = _without_bias(values, step)
         *results, applied = out
         leaves = [[np.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in (params, grads, mu, nu, *results)]
         names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
         with _rule(self._rule) as (context, optimizer):
-            for name, value in scalars.items():
+            for name, value in values.items():
                 optimizer.set_value(name, value)
             done = True
             for name, decay, *leaf in zip(names, np.asarray(decays), *leaves, strict=True):
-                optimizer.set_value("weight_decay", scalars["weight_decay"] if decay else 0.0)
-                # Stochastic rounding draws by the shard's name and count: another name for each step.
-                done = done and _update(context, optimizer, f"{name} {step}", *leaf)
+                optimizer.set_value("weight_decay", values["weight_decay"] if decay else 0.0)
+                done = done and _update(context, optimizer, name, step, *leaf)
         if not done:
             for update, new_mu, new_nu, old_mu, old_nu in zip(*leaves[4:], *leaves[2:4]):
                 update[...], new_mu[...], new_nu[...] = 0, old_mu, old_nu
         np.asarray(applied)[...] = done
 
 
-def _update(context, optimizer, name, weights, grads, mu, nu, update, new_mu, new_nu):
+def _update(context, optimizer, name, step, weights, grads, mu, nu, update, new_mu, new_nu):
     """One leaf; False if its gradient has Inf or NaN. It holds one leaf's memory at a time."""
     if weights.size == 0:
         return True
     new, grads = np.array(weights).reshape(-1), np.array(grads).reshape(-1)
-    # A shard has states from its first step on; one that is skipped makes them and changes nothing.
-    first, grads[0] = grads[0], np.nan
     with Shard(context, new, grads, name=name) as shard:
-        optimizer.step([shard])
-        grads[0] = first
+        optimizer.prepare([shard])
+        shard.step = step
         states = [shard.state(lowlevel.VALUE_EXP_AVG), shard.state(lowlevel.VALUE_EXP_AVG_SQ)]
         for state, before in zip(states, (mu, nu)):
             state[:] = before.reshape(-1)
@@ -170,18 +168,10 @@ def _update(context, optimizer, name, weights, grads, mu, nu, update, new_mu, ne
     return True
 
 
-def _without_bias(values, step):
-    """Hyperparameters with which an update without bias correction is the corrected one of this step: a shard counts its
-    own steps, and here the count is the state's."""
-    first, second = 1 - values["beta1"]**step, (1 - values["beta2"]**step)**0.5
-    return {**values, "lr": values["lr"] * second / first, "eps": max(values["eps"] * second, _LEAST_EPS),
-            "weight_decay": values["weight_decay"] * first / second}
-
-
 def _configured(rule, values):
     params = {name: value for name, value in values.items() if not name.startswith("beta")}
     return {"type": "AdamW", **json.loads(rule),
-            "params": {**params, "betas": [values.get("beta1", 0.9), values.get("beta2", 0.999)], "bias_correction": False}}
+            "params": {**params, "betas": [values.get("beta1", 0.9), values.get("beta2", 0.999)]}}
 
 
 def _made(config, **options):

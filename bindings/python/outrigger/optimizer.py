@@ -20,27 +20,49 @@ class Shard(Handle[lowlevel.Shard]):
     """A flat piece of parameters and gradients, which stay the caller's arrays, and the states that belong to it.
 
     weights, grads: 1-D, contiguous, of one count, each float32, bfloat16 or float16; both are used until close(), weights
-    are written. published: bfloat16 or float16 of the same count, receives the updated weights. Options: name (of the
+    are written. published: bfloat16 or float16 of the same count, receives the updated weights. remainder: uint16 of the same
+    count beside bfloat16 weights: the other half of a split master, together a float32. Options: name (of the
     random stream of stochastic rounding), first_element. OutriggerError: E_SHAPE, E_DTYPE."""
 
     def __init__(self, context: Context, weights: Tensor, grads: Tensor, published: Tensor | None = None,
-                 **options: Unpack[lowlevel._ShardOptions]) -> None:
+                 remainder: Tensor | None = None, **options: Unpack[lowlevel._ShardOptions]) -> None:
         made = options_of(lowlevel.ShardOptions, options)
         if published is not None:
             made = made or lowlevel.ShardOptions()
             made.set_published(published)
+        if remainder is not None:
+            made = made or lowlevel.ShardOptions()
+            made.set_remainder(remainder)
         super().__init__(lowlevel.shard_wrap(context.handle, weights, grads, made))
         # The library keeps their memory by reference.
-        self._arrays: tuple[Tensor, Tensor, Tensor | None] | None = (weights, grads, published)
+        self._arrays: tuple[Tensor | None, ...] | None = (weights, grads, published, remainder)
 
     def close(self) -> None:
         super().close()
         self._arrays = None
 
     def state(self, value: int) -> Array:
-        """lowlevel.VALUE_EXP_AVG or VALUE_EXP_AVG_SQ, 1-D, as it is stored; from the first step on (OutriggerError
-        E_NOT_FOUND before). A view."""
+        """lowlevel.VALUE_EXP_AVG or VALUE_EXP_AVG_SQ, 1-D, as it is stored; from the first step or Optimizer.prepare on
+        (OutriggerError E_NOT_FOUND before; E_UNSUPPORTED for 8-bit blocks: read). A view."""
         return view_of(lowlevel.shard_state(self.handle, value))
+
+    def read(self, value: int, out: Tensor) -> None:
+        """Copies lowlevel.VALUE_MASTER (the weights, of a split master both halves), VALUE_EXP_AVG or VALUE_EXP_AVG_SQ into
+        `out`: 1-D, of the shard's count, any float dtype. OutriggerError E_NOT_FOUND: no states yet."""
+        lowlevel.shard_read(self.handle, value, out)
+
+    def write(self, value: int, source: Tensor) -> None:
+        """The other way; rounded to nearest."""
+        lowlevel.shard_write(self.handle, value, source)
+
+    @property
+    def step(self) -> int:
+        """How many updates the shard has had; set it when a checkpoint is loaded."""
+        return lowlevel.shard_get_step(self.handle)
+
+    @step.setter
+    def step(self, updates: int) -> None:
+        lowlevel.shard_set_step(self.handle, updates)
 
     @property
     def state_bytes(self) -> int:
@@ -58,6 +80,10 @@ class Optimizer(Handle[lowlevel.Optimizer]):
     def set_value(self, name: str, value: float) -> None:
         """name: "lr", "weight_decay", "eps", "beta1" or "beta2"."""
         lowlevel.optimizer_set_value(self.handle, name, value)
+
+    def prepare(self, shards: Iterable[Shard]) -> None:
+        """Gives shards that have none their states, zero: to load a checkpoint into them. Errors as of step."""
+        lowlevel.optimizer_prepare(self.handle, [shard.handle for shard in shards])
 
     def step(self, shards: Iterable[Shard]) -> lowlevel.StepReport:
         """One update of all shards with the gradients they wrap, or none: norm over all, Inf/NaN check, clip, update. The

@@ -427,7 +427,11 @@ pub struct otr_shard_options {
     /// bfloat16 or float16, 1-D, same count: receives the updated float32
     /// weights; default NULL
     pub published: *const otr_tensor,
-    pub reserved: [u64; 6],
+    /// uint16 or int16, 1-D, same count, beside bfloat16 weights: the
+    /// other half of a split master ("split"), together exactly a
+    /// float32; the caller's, updated with the weights; default NULL
+    pub remainder: *const otr_tensor,
+    pub reserved: [u64; 5],
 }
 
 extern "C" {
@@ -788,13 +792,25 @@ extern "C" {
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
-    /// contiguous, of the same count. The memory of weights, grads and published is used until destroy;
+    /// contiguous, of the same count. The memory of all four tensors is used until destroy;
     /// the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
     /// Local. Since: 0.1
     pub fn otr_shard_wrap(context: *mut otr_context, weights: *const otr_tensor, grads: *const otr_tensor, options: *const otr_shard_options, out_shard: *mut *mut otr_shard) -> i32;
-    /// A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; it exists after the first step
-    /// and stays at its place until destroy. OTR_E_NOT_FOUND before. Local. Since: 0.1
+    /// A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ, as it is stored; it exists
+    /// after the first step or otr_optimizer_prepare, and stays at its place until destroy.
+    /// OTR_E_NOT_FOUND before; OTR_E_UNSUPPORTED for 8-bit blocks, which have no dtype: otr_shard_read.
+    /// Local. Since: 0.1
     pub fn otr_shard_state(shard: *mut otr_shard, value: i32, out_tensor: *mut otr_tensor) -> i32;
+    /// Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
+    /// halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
+    /// any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
+    /// yet. Local. Since: 0.1
+    pub fn otr_shard_read(shard: *mut otr_shard, value: i32, destination: *const otr_tensor) -> i32;
+    pub fn otr_shard_write(shard: *mut otr_shard, value: i32, source: *const otr_tensor) -> i32;
+    /// How many updates the shard has had: it decides the bias corrections and the random stream of the
+    /// next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1
+    pub fn otr_shard_get_step(shard: *const otr_shard, out_step: *mut i64) -> i32;
+    pub fn otr_shard_set_step(shard: *mut otr_shard, step: i64) -> i32;
     /// Bytes of states that the shard owns. Local. Since: 0.1
     pub fn otr_shard_state_bytes(shard: *const otr_shard, out_bytes: *mut i64) -> i32;
     /// Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1
@@ -810,6 +826,9 @@ extern "C" {
     /// report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
     /// was stepped by an optimizer of other formats before. Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
+    /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint
+    /// into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1
+    pub fn otr_optimizer_prepare(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64) -> i32;
     /// Shards that it stepped stay usable. Local. Any thread. Since: 0.1
     pub fn otr_optimizer_destroy(optimizer: *mut otr_optimizer);
 }

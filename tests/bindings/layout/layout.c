@@ -92,11 +92,16 @@ static int32_t (*const is_otr_engine_get_loss_scale)(const otr_engine *, double 
 static int32_t (*const is_otr_shard_options_init)(otr_shard_options *, size_t) = otr_shard_options_init;
 static int32_t (*const is_otr_shard_wrap)(otr_context *, const otr_tensor *, const otr_tensor *, const otr_shard_options *, otr_shard **) = otr_shard_wrap;
 static int32_t (*const is_otr_shard_state)(otr_shard *, int32_t, otr_tensor *) = otr_shard_state;
+static int32_t (*const is_otr_shard_read)(otr_shard *, int32_t, const otr_tensor *) = otr_shard_read;
+static int32_t (*const is_otr_shard_write)(otr_shard *, int32_t, const otr_tensor *) = otr_shard_write;
+static int32_t (*const is_otr_shard_get_step)(const otr_shard *, int64_t *) = otr_shard_get_step;
+static int32_t (*const is_otr_shard_set_step)(otr_shard *, int64_t) = otr_shard_set_step;
 static int32_t (*const is_otr_shard_state_bytes)(const otr_shard *, int64_t *) = otr_shard_state_bytes;
 static void (*const is_otr_shard_destroy)(otr_shard *) = otr_shard_destroy;
 static int32_t (*const is_otr_optimizer_create)(otr_context *, const char *, otr_optimizer **) = otr_optimizer_create;
 static int32_t (*const is_otr_optimizer_set_value)(otr_optimizer *, const char *, double) = otr_optimizer_set_value;
 static int32_t (*const is_otr_optimizer_step)(otr_optimizer *, otr_shard *const *, int64_t, otr_step_report *) = otr_optimizer_step;
+static int32_t (*const is_otr_optimizer_prepare)(otr_optimizer *, otr_shard *const *, int64_t) = otr_optimizer_prepare;
 static void (*const is_otr_optimizer_destroy)(otr_optimizer *) = otr_optimizer_destroy;
 
 void layout_print(FILE *out) {
@@ -263,6 +268,7 @@ void layout_print(FILE *out) {
   OFFSET(otr_shard_options, name);
   OFFSET(otr_shard_options, first_element);
   OFFSET(otr_shard_options, published);
+  OFFSET(otr_shard_options, remainder);
   OFFSET(otr_shard_options, reserved);
   BEGIN(otr_status_name);
   KIND(int32_t);
@@ -681,6 +687,24 @@ void layout_print(FILE *out) {
   KIND(int32_t);
   KIND(otr_tensor *);
   END(int32_t);
+  BEGIN(otr_shard_read);
+  KIND(otr_shard *);
+  KIND(int32_t);
+  KIND(const otr_tensor *);
+  END(int32_t);
+  BEGIN(otr_shard_write);
+  KIND(otr_shard *);
+  KIND(int32_t);
+  KIND(const otr_tensor *);
+  END(int32_t);
+  BEGIN(otr_shard_get_step);
+  KIND(const otr_shard *);
+  KIND(int64_t *);
+  END(int32_t);
+  BEGIN(otr_shard_set_step);
+  KIND(otr_shard *);
+  KIND(int64_t);
+  END(int32_t);
   BEGIN(otr_shard_state_bytes);
   KIND(const otr_shard *);
   KIND(int64_t *);
@@ -703,6 +727,11 @@ void layout_print(FILE *out) {
   KIND(otr_shard *const *);
   KIND(int64_t);
   KIND(otr_step_report *);
+  END(int32_t);
+  BEGIN(otr_optimizer_prepare);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
   END(int32_t);
   BEGIN(otr_optimizer_destroy);
   KIND(otr_optimizer *);

@@ -20,6 +20,13 @@ void wrap(Rank& rank, Bytes& bytes) {
     made.published = draw_doubtful(bytes, nullptr, shape, Use::output);
     options.published = &made.published.tensor;
   }
+  if (bytes.one_in(4)) {
+    made.remainder = make_sample(bytes, nullptr, shape, kDtypes[bytes.below(3)]);
+    made.remainder.tensor.dtype = {
+        bytes.one_in(8) ? uint8_t{OTR_DTYPE_FLOAT} : uint8_t{OTR_DTYPE_UINT},
+        made.remainder.tensor.dtype.bits, 1};
+    options.remainder = &made.remainder.tensor;
+  }
   if (bytes.one_in(4)) options.name = "named";
   constexpr int64_t kFirst[] = {0, 256, 255, -1, INT64_MAX, int64_t{1} << 40};
   if (bytes.one_in(4)) options.first_element = bytes.pick(kFirst);
@@ -41,6 +48,23 @@ void state(Rank& rank, Bytes& bytes) {
   Out<int64_t> size(bytes);
   if (CALL(rank, otr_shard_state, shard, value, out) == OTR_OK) touch(nullptr, out.value);
   CALL(rank, otr_shard_state_bytes, shard, size);
+  Out<int64_t> updates(bytes);
+  CALL(rank, otr_shard_get_step, shard, updates);
+  constexpr int64_t kSteps[] = {0, 1, 1000, -1, INT64_MAX};
+  if (bytes.one_in(4)) CALL(rank, otr_shard_set_step, shard, bytes.pick(kSteps));
+}
+
+void copy(Rank& rank, Bytes& bytes) {
+  const ShardPlace& place = rank.shards.pick(bytes);
+  const Shape shape = {place.handle == nullptr ? 3 : place.weights.tensor.shape[0]};
+  const auto value = static_cast<int32_t>(bytes.below(6));
+  if (bytes.one_in(2)) {
+    Sample out = draw_doubtful(bytes, nullptr, shape, Use::output);
+    CALL(rank, otr_shard_read, place.handle, value, &out.tensor);
+  } else {
+    Sample source = draw_doubtful(bytes, nullptr, shape, Use::source);
+    CALL(rank, otr_shard_write, place.handle, value, &source.tensor);
+  }
 }
 
 void create(Rank& rank, Bytes& bytes) {
@@ -73,6 +97,9 @@ void step(Rank& rank, Bytes& bytes) {
   }
   otr_step_report report = OTR_STEP_REPORT_INIT;
   const auto count = static_cast<int64_t>(shards.size()) - (bytes.one_in(64) ? 4 : 0);
+  if (bytes.one_in(4)) {
+    CALL(rank, otr_optimizer_prepare, rank.optimizers.pick(bytes).handle, shards.data(), count);
+  }
   CALL(rank, otr_optimizer_step, rank.optimizers.pick(bytes).handle, shards.data(), count,
        bytes.one_in(8) ? nullptr : &report);
 }
@@ -82,6 +109,7 @@ void destroy_optimizer(Rank& rank, Bytes& bytes) { rank.drop(rank.optimizers.pic
 
 constexpr Call kCalls[] = {{"shard wrap", Scope::local, 6, wrap},
                            {"shard state", Scope::local, 2, state},
+                           {"shard copy", Scope::local, 3, copy},
                            {"optimizer create", Scope::local, 4, create},
                            {"optimizer set value", Scope::local, 1, set_value},
                            {"optimizer step", Scope::local, 6, step},

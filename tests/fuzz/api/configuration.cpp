@@ -33,15 +33,18 @@ constexpr const char* kRules[] = {
     R"("Adam", "params": {"lr": 0.01, "adam_w_mode": false})", R"("Host")",
     R"("AdamW", "params": {"lr": 0.001, "weight_decay": 0.1, "betas": [0, 0.5]})"};
 
-constexpr const char* kOwn[] = {R"("unused_parameters": "zero")",
-                                R"("initial_values": "verify")",
-                                R"("accumulation_divisor": "counted")",
-                                R"("bucket_buffers": 1)",
-                                R"("workers": 2)",
-                                R"("seed": 7)",
-                                R"("share_parameters": false)",
-                                R"("states": {"exp_avg": {"format": "bfloat16"}})",
-                                R"("max_loss_scale": 65536)"};
+constexpr const char* kOwn[] = {
+    R"("unused_parameters": "zero")",
+    R"("initial_values": "verify")",
+    R"("accumulation_divisor": "counted")",
+    R"("bucket_buffers": 1)",
+    R"("workers": 2)",
+    R"("seed": 7)",
+    R"("share_parameters": false)",
+    R"("states": {"exp_avg": {"format": "bfloat16"}})",
+    R"("states": {"master": {"format": "split"}})",
+    R"("states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}})",
+    R"("max_loss_scale": 65536)"};
 
 constexpr const char* kWrong[] = {"{", R"({"zero_optimization": {"stage": 5}})",
                                   R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})",
@@ -96,6 +99,8 @@ std::string draw_optimizer(Bytes& bytes) {
       R"({"states": {"exp_avg": {"format": "bfloat16"}, "exp_avg_sq": {"format": "bfloat16"}}})",
       R"({"states": {"master": {"format": "bfloat16", "rounding": "stochastic"}}, "seed": 3})",
       R"({"states": {"master": {"format": "float16"}}})",
+      R"({"states": {"master": {"format": "split"}}})",
+      R"({"states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8", "rounding": "nearest"}}})",
       R"({"params": {"lr": -1}})",
       "[]"};
   return bytes.pick(kTexts);

@@ -53,7 +53,7 @@ struct PassPlace {
 };
 struct ShardPlace {
   otr_shard* handle = nullptr;
-  Sample weights, grads, published;
+  Sample weights, grads, published, remainder;
 };
 struct OptimizerPlace {
   otr_optimizer* handle = nullptr;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/place.h"
+
+#include <optional>
+
+#include "core/engine/step.h"
+
+namespace outrigger::engine {
+
+using kernels::Format;
+using memory::Block;
+using memory::Purpose;
+
+namespace {
+
+// Whether what is stored is no plain array of numbers: the other half of a split master lies
+// elsewhere, an 8-bit code means nothing without its block. Always in host memory.
+bool is_composed(Format format) { return format == Format::split || kernels::is_block(format); }
+
+}  // namespace
+
+Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) const {
+  if (value < OTR_VALUE_MASTER || value > OTR_VALUE_GRAD) {
+    fail(OTR_E_ARGUMENT, "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_GRAD ({})",
+         value, static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_GRAD));
+  }
+  if (!root.trainable && value != OTR_VALUE_PUBLISHED) {
+    fail(OTR_E_NOT_FOUND,
+         "parameter \"{}\" is frozen: it has no master, no states and no gradient, only a "
+         "published value",
+         root.name);
+  }
+  if (config_.optimizer.host && (value == OTR_VALUE_EXP_AVG || value == OTR_VALUE_EXP_AVG_SQ)) {
+    fail(OTR_E_NOT_FOUND,
+         "parameter \"{}\" has no moments here: with optimizer.type \"Host\" the host keeps the "
+         "states of its optimizer",
+         root.name);
+  }
+  device::Device* const back = devices_.back;
+  switch (value) {
+    case OTR_VALUE_MASTER:
+      return {storage_->master_format(), [this](const auto& p) { return storage_->master(p); },
+              back};
+    case OTR_VALUE_EXP_AVG:
+      return {storage_->exp_avg_format(), [this](const auto& p) { return storage_->exp_avg(p); },
+              back};
+    case OTR_VALUE_EXP_AVG_SQ:
+      return {storage_->exp_avg_sq_format(),
+              [this](const auto& p) { return storage_->exp_avg_sq(p); }, back};
+    case OTR_VALUE_GRAD:
+      if (!reduced_) {
+        fail(OTR_E_NOT_FOUND,
+             "the gradient of \"{}\" is not there: it is between otr_engine_reduce and "
+             "otr_engine_step",
+             root.name);
+      }
+      return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); }, back,
+              reduced_->decision.mean};
+    default:
+      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); },
+              devices_.front};
+  }
+}
+
+// A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
+std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
+  const layout::Parameter& parameter = model_.at(root);
+  if (!parameter.trainable || parameter.count == 0) return {};
+  if (!storage_->sharded()) {
+    const int64_t flat = layout_->place(root).flat;
+    return layout::Piece{root, 0, parameter.count, flat, flat};
+  }
+  for (const auto& [rank, piece] : layout_->owners(model_, root)) {
+    if (rank == control_->rank()) return piece;
+  }
+  return {};
+}
+
+// The same with the piece that lies here turned into plain float32 in `values`.
+Engine::Place Engine::opened(const Place& place, const std::optional<layout::Piece>& piece,
+                             Block& values) {
+  if (!is_composed(place.format)) return place;
+  if (piece) {
+    values = Block(ledger_, Purpose::windows, piece->count * 4);
+    auto* floats = reinterpret_cast<float*>(values.data());
+    if (place.format == Format::split) {
+      kernels::join(floats, reinterpret_cast<uint16_t*>(storage_->published(*piece)),
+                    reinterpret_cast<uint16_t*>(place.at(*piece)), piece->count);
+    } else {
+      kernels::unpack(floats, place.at(*piece), place.format, piece->count);
+    }
+  }
+  return {Format::float32, [&values](const auto&) { return values.data(); }, place.device,
+          place.factor};
+}
+
+// Writes the piece's float32 values; what is composed, to nearest.
+void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
+  if (place.format == Format::split) {
+    kernels::split(reinterpret_cast<uint16_t*>(storage_->published(piece)),
+                   reinterpret_cast<uint16_t*>(place.at(piece)), values, piece.count);
+    return;
+  }
+  if (kernels::is_block(place.format)) {
+    kernels::pack(place.at(piece), place.format, values, piece.count, {});
+    return;
+  }
+  put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);
+}
+
+// The same for a weight: the master, and the published value beside it.
+void Engine::write_weight(const layout::Piece& piece, const float* values) {
+  if (reduced_) reduced_->updated = true;
+  const layout::Parameter& root = model_.at(piece.parameter);
+  write_piece(place_of(root, OTR_VALUE_PUBLISHED), piece, values);
+  if (storage_->has_separate_master()) {
+    write_piece(place_of(root, OTR_VALUE_MASTER), piece, values);
+  }
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// 8-bit blocks to float32 and back, a leaf at a time; bits as in reference/block8.h.
+
+#if defined(OTR_KERNELS_CPU_BLOCK8_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef OTR_KERNELS_CPU_BLOCK8_INL_H_
+#undef OTR_KERNELS_CPU_BLOCK8_INL_H_
+#else
+#define OTR_KERNELS_CPU_BLOCK8_INL_H_
+#endif
+
+#include "kernels/cpu/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace outrigger::kernels::cpu::HWY_NAMESPACE {
+#if HWY_TARGET & OTR_VECTOR_TARGETS
+
+using D8 = hn::Rebind<uint8_t, DF>;
+using MI = hn::Mask<DI>;
+
+template <bool kPositive>
+HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* block) {
+  using C = reference::Code8<kPositive>;
+  const DF df;
+  const DI di;
+  float factor = 0;
+  std::memcpy(&factor, block, sizeof factor);
+  const uint8_t* codes = block + sizeof factor;
+  if (factor != factor) {
+    const VF nan = hn::BitCast(df, hn::Set(di, static_cast<int32_t>(reference::kCanonicalNan)));
+    for (int64_t i = 0; i < kLeaf; i += kVector) hn::StoreU(nan, df, values + i);
+    return;
+  }
+  const VF scale = hn::Set(df, factor), least = hn::Set(df, C::kLeast);
+  const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode});
+  const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset));
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    const VI stored = hn::PromoteTo(di, hn::LoadU(D8{}, codes + i));
+    const VI code = kPositive ? stored : hn::And(stored, hn::Set(di, 0x7f));
+    const MI small = hn::Lt(code, normal);
+    const VI moved = hn::Add(code, hn::IfThenElseZero(small, normal));
+    const VF y = hn::BitCast(df, hn::Add(hn::ShiftLeft<C::kCut>(moved), offset));
+    VF x = hn::Mul(hn::Sub(y, hn::IfThenElseZero(hn::RebindMask(df, small), least)), scale);
+    if (!kPositive) {
+      const VI sign = hn::And(hn::ShiftLeft<24>(stored), hn::Set(di, INT32_MIN));
+      x = hn::Xor(x, hn::BitCast(df, sign));
+    }
+    hn::StoreU(x, df, values + i);
+  }
+}
+
+// `random`: a leaf's numbers, or null for nearest even.
+template <bool kPositive>
+HWY_NOINLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t* random) {
+  using C = reference::Code8<kPositive>;
+  const DF df;
+  const DI di;
+  const VI magnitude_mask = hn::Set(di, INT32_MAX);
+  VI most = hn::Zero(di);
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(df, values + i)), magnitude_mask));
+  }
+  const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
+  uint8_t* codes = block + sizeof(float);
+  if (largest >= 0x7f800000) {
+    std::memcpy(block, &reference::kCanonicalNan, sizeof(float));
+    std::memset(codes, 0, kLeaf);
+    return;
+  }
+  const int32_t exponent = reference::block_exponent(largest);
+  const float scale = reference::power_of_two(exponent);
+  std::memcpy(block, &scale, sizeof scale);
+
+  const VF inverse = hn::Set(df, reference::power_of_two(-exponent));
+  const VF least = hn::Set(df, C::kLeast);
+  const VI least_bits = hn::BitCast(di, least), last = hn::Set(di, int32_t{C::kLastCode});
+  const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode}), one = hn::Set(di, 1);
+  const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset >> C::kCut));
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    const VF x = hn::LoadU(df, values + i);
+    const VI magnitude = hn::And(hn::BitCast(di, hn::Mul(x, inverse)), magnitude_mask);
+    const MI small = hn::Lt(magnitude, least_bits);
+    const VF aligned =
+        hn::Add(hn::BitCast(df, magnitude), hn::IfThenElseZero(hn::RebindMask(df, small), least));
+    const VI bits = hn::BitCast(di, aligned);
+    VI increment;
+    if (random != nullptr) {
+      const hn::Rebind<uint16_t, DF> d16;
+      increment = hn::ShiftLeft<4>(hn::PromoteTo(di, hn::LoadU(d16, random + i)));
+    } else {
+      increment = hn::Add(hn::And(hn::ShiftRight<20>(bits), one), hn::Set(di, 0x7ffff));
+    }
+    VI code = hn::Sub(hn::ShiftRight<C::kCut>(hn::Add(bits, increment)), offset);
+    code = hn::Min(hn::Sub(code, hn::IfThenElseZero(small, normal)), last);
+    if (kPositive) {
+      code = hn::Max(code, hn::Min(magnitude, one));
+    } else {
+      const VI sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
+      code = hn::Or(code, sign);
+    }
+    hn::StoreU(hn::DemoteTo(D8{}, code), D8{}, codes + i);
+  }
+}
+
+HWY_INLINE void unpack_blocks(float* values, const void* blocks, Format format, int64_t count) {
+  const auto* block = static_cast<const uint8_t*>(blocks);
+  const auto one = format == Format::block8 ? unpack_leaf<false> : unpack_leaf<true>;
+  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kBlockBytes) one(values, block);
+  reference::unpack(values, block, format, count);
+}
+
+HWY_INLINE void pack_blocks(void* blocks, Format format, const float* values, int64_t count,
+                            const BlockRounding& rounding) {
+  alignas(64) uint16_t random[kLeaf];
+  BlockRounding r = rounding;
+  auto* block = static_cast<uint8_t*>(blocks);
+  const auto one = format == Format::block8 ? pack_leaf<false> : pack_leaf<true>;
+  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kBlockBytes) {
+    const bool stochastic = r.rounding == Rounding::stochastic;
+    if (stochastic) random_leaf(r.key, r.first_element, r.step, random);
+    one(block, values, stochastic ? random : nullptr);
+    r.first_element += kLeaf;
+  }
+  reference::pack(block, format, values, count, r);
+}
+
+#endif  // OTR_VECTOR_TARGETS
+}  // namespace outrigger::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard per target
