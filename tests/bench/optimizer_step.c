@@ -42,7 +42,7 @@ static void fill(void* out, const char* dtype, uint32_t stream, size_t count, fl
 }
 
 static int wrap(bench* b, int64_t index, otr_shard** shard) {
-  const int64_t each = b->count / b->shards, first = index * each;
+  int64_t each = b->count / b->shards, first = index * each;
   otr_tensor weights, grads, beside;
   otr_shard_options options;
   TRY(otr_tensor_init(b->weights + (size_t)first * size_of(b->weight_dtype), b->weight_dtype, 1,
