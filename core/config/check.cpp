@@ -10,8 +10,8 @@
 namespace outrigger::config {
 namespace {
 
-constexpr std::string_view kOptimizerNames[] = {"type", "params", "gradient_clipping", "states",
-                                                "seed"};
+constexpr std::string_view kOptimizerNames[] = {
+    "type", "params", "gradient_clipping", "check_grad_overflow", "states", "seed"};
 
 // The table's path of a path in the text.
 std::string table_path(std::string_view path, Form form) {
@@ -19,6 +19,7 @@ std::string table_path(std::string_view path, Form form) {
   const std::string_view top = path.substr(0, path.find('.'));
   if (top == "type" || top == "params") return format_text("optimizer.{}", path);
   if (top == "states" || top == "seed") return format_text("outrigger.{}", path);
+  if (top == "check_grad_overflow") return format_text("bf16.{}", path);
   return top == "gradient_clipping" ? std::string(path) : std::string();
 }
 

@@ -36,6 +36,7 @@ struct OptimizerConfig {
   // that come later, and master.rounding holds for bfloat16 ones.
   bool master_given = false;
   double gradient_clipping = 0;
+  bool check_overflow = true;  // parse_optimizer's; an engine's is in EngineConfig
   uint64_t seed = 0;
   std::vector<std::string> warnings;  // parse_optimizer's; in an engine they stand in EngineConfig
 };

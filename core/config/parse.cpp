@@ -136,6 +136,7 @@ OptimizerConfig parse_optimizer(std::string_view json) {
          "or \"AdamW\"",
          values.lead("optimizer.type"));
   }
+  optimizer.check_overflow = values.flag("bf16.check_grad_overflow");
   resolve_shard_states(values, optimizer);
   refuse_not_built(values);
   optimizer.warnings = std::move(values.warnings);

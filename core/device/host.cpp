@@ -183,10 +183,10 @@ kernels::NormSum Host::norm(std::span<const Array> arrays, int64_t& nonfinite) {
     Found& f = found[static_cast<size_t>(worker)];
     for (const Tasks::Part& part : tasks[task]) {
       const Array& a = arrays[part.array];
+      const auto index = static_cast<int64_t>(part.array);
       const int64_t before = f.sum.nonfinite;
       kernels::sum_of_squares(f.sum, advance(a.data, part.first, a.format), a.format, part.count,
-                              part.first);
-      const auto index = static_cast<int64_t>(part.array);
+                              0);
       if (f.sum.nonfinite > before && (f.nonfinite < 0 || index < f.nonfinite)) f.nonfinite = index;
     }
   });

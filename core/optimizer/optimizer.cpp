@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optimizer/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
-#include <unordered_map>
 
 #include "core/context/error.h"
 #include "core/optimizer/adam.h"
@@ -51,38 +51,39 @@ void Optimizer::allocate(Shard& shard) const {
 }
 
 void Optimizer::prepare(const std::vector<Shard*>& shards) const {
-  std::unordered_map<const Shard*, size_t> seen;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const auto [entry, added] = seen.try_emplace(shards[i], i);
-    if (!added) {
-      fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once", entry->second, i);
-    }
-    check(*shards[i], i);
+  std::vector<const Shard*> sorted(shards.begin(), shards.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) {
+    const auto first = std::ranges::find(shards, *twice);
+    const auto second = std::find(first + 1, shards.end(), *twice);
+    fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once",
+         first - shards.begin(), second - shards.begin());
   }
+  for (size_t i = 0; i < shards.size(); ++i) check(*shards[i], i);
   for (Shard* shard : shards) allocate(*shard);
 }
 
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
   prepare(shards);
   ++steps_;
-  std::vector<device::Host::Array> grads;
-  for (const Shard* shard : shards) {
-    grads.push_back({shard->grads.data, shard->grads.format, shard->grads.count});
-  }
-  const kernels::NormSum total = host_.norm(grads, report.nonfinite_param);
-  report.nonfinite_rank = report.nonfinite_param < 0 ? -1 : 0;
-  report.nonfinite_count = total.nonfinite;
-  report.grad_norm = total.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(total));
   report.loss_scale = 1;
   report.lr = config_.lr;
   report.clip_coefficient = 1;
-  if (total.nonfinite > 0) {
+  report.nonfinite_param = report.nonfinite_rank = -1;
+  report.grad_norm = std::nan("");
+  // Taken where something depends on it.
+  if (config_.check_overflow || config_.gradient_clipping > 0) take_norm(shards, report);
+  if (report.nonfinite_count > 0 && config_.check_overflow) {
     ++skipped_;
     report.outcome = OTR_STEP_SKIPPED;
     report.reason = OTR_SKIP_NONFINITE;
   } else {
-    report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
-    const kernels::UpdateCount count = update(shards, report.clip_coefficient);
+    if (config_.gradient_clipping > 0) {
+      report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
+    }
+    const kernels::UpdateCount count = host_.adam(updates(shards, report.clip_coefficient));
+    for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
     report.vanished = count.vanished;
     ++applied_;
@@ -93,10 +94,27 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   report.skipped_steps = skipped_;
 }
 
-kernels::UpdateCount Optimizer::update(const std::vector<Shard*>& shards, double gradient_factor) {
+void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& report) {
+  std::vector<device::Host::Array> grads;
+  grads.reserve(shards.size());
+  for (const Shard* shard : shards) {
+    grads.push_back({shard->grads.data, shard->grads.format, shard->grads.count});
+  }
+  const kernels::NormSum norm = host_.norm(grads, report.nonfinite_param);
+  report.nonfinite_rank = report.nonfinite_param < 0 ? -1 : 0;
+  report.nonfinite_count = norm.nonfinite;
+  report.grad_norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm));
+}
+
+std::vector<kernels::Adam> Optimizer::updates(const std::vector<Shard*>& shards,
+                                              double gradient_factor) const {
   std::map<int64_t, kernels::AdamScalars> scalars;  // by the number of updates
   std::vector<kernels::Adam> pieces;
-  for (Shard* shard : shards) {
+  pieces.reserve(shards.size());
+  const bool draws = config_.master.rounding == kernels::Rounding::stochastic ||
+                     config_.exp_avg.rounding == kernels::Rounding::stochastic ||
+                     config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
+  for (const Shard* shard : shards) {
     auto [entry, added] = scalars.try_emplace(shard->updates);
     if (added) entry->second = adam_scalars(config_, shard->updates + 1, gradient_factor);
     kernels::Adam a;
@@ -118,14 +136,12 @@ kernels::UpdateCount Optimizer::update(const std::vector<Shard*>& shards, double
     }
     a.count = shard->weights.count;
     a.scalars = entry->second;
-    a.random = random_stream(config_.seed, shard->name);
+    if (draws) a.random = random_stream(config_.seed, shard->name);
     a.random.first_element = static_cast<uint64_t>(shard->first_element);
     a.random.step = static_cast<uint64_t>(shard->updates);
     pieces.push_back(a);
   }
-  const kernels::UpdateCount count = host_.adam(pieces);
-  for (Shard* shard : shards) ++shard->updates;
-  return count;
+  return pieces;
 }
 
 }  // namespace outrigger::optimizer

@@ -29,8 +29,9 @@ class Optimizer {
  private:
   void check(const Shard& shard, size_t index) const;
   void allocate(Shard& shard) const;
-  [[nodiscard]] kernels::UpdateCount update(const std::vector<Shard*>& shards,
-                                            double gradient_factor);
+  void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
+  [[nodiscard]] std::vector<kernels::Adam> updates(const std::vector<Shard*>& shards,
+                                                   double gradient_factor) const;
 
   std::shared_ptr<Context> context_;
   config::OptimizerConfig config_;

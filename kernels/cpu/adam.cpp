@@ -281,26 +281,70 @@ HWY_INLINE UpdateCount adam_formats(const Adam& a, int64_t& done) {
   });
 }
 
+// Both forms of what is instantiated.
+HWY_NOINLINE UpdateCount adam_by_pairs(const Adam& a, bool stochastic, int64_t& done) {
+  return stochastic ? adam_formats<true>(a, done) : adam_formats<false>(a, done);
+}
+
+// The last elements, fewer than a pair, in a pair of their own whose other elements have no update:
+// their second moment is 1, so that no eps makes a NaN of them.
+UpdateCount adam_tail(const Adam& a, bool stochastic, int64_t& done) {
+  constexpr size_t kBytes = kPair * sizeof(float);
+  alignas(64) std::byte grad[kBytes] = {}, weight[kBytes] = {}, remainder[kBytes] = {};
+  alignas(64) std::byte exp_avg[kBytes] = {}, exp_avg_sq[kBytes], published[kBytes];
+  const auto bytes = [&](Format format) { return static_cast<size_t>(bytes_of(a.count, format)); };
+  for (int64_t i = 0; i < kPair; ++i) {
+    constexpr float kOne = 1;
+    constexpr uint16_t kHalfOne = 0x3f80;
+    const bool wide = a.exp_avg_sq_format == Format::float32;
+    std::memcpy(exp_avg_sq + bytes_of(i, a.exp_avg_sq_format),
+                wide ? static_cast<const void*>(&kOne) : &kHalfOne, wide ? 4 : 2);
+  }
+  Adam pair = a;
+  pair.count = kPair;
+  pair.grad = std::memcpy(grad, a.grad, bytes(a.grad_format));
+  pair.weight = std::memcpy(weight, a.weight, bytes(a.weight_format));
+  pair.exp_avg = std::memcpy(exp_avg, a.exp_avg, bytes(a.exp_avg_format));
+  pair.exp_avg_sq = std::memcpy(exp_avg_sq, a.exp_avg_sq, bytes(a.exp_avg_sq_format));
+  if (a.published != nullptr) {  // not every weight has it written
+    pair.published = std::memcpy(published, a.published, bytes(a.published_format));
+  }
+  if (a.remainder != nullptr) {
+    pair.remainder = reinterpret_cast<uint16_t*>(remainder);
+    std::memcpy(remainder, a.remainder, bytes(Format::split));
+  }
+  const UpdateCount count = adam_by_pairs(pair, stochastic, done);
+  if (done == 0) return count;
+  std::memcpy(a.weight, weight, bytes(a.weight_format));
+  std::memcpy(a.exp_avg, exp_avg, bytes(a.exp_avg_format));
+  std::memcpy(a.exp_avg_sq, exp_avg_sq, bytes(a.exp_avg_sq_format));
+  if (a.published != nullptr) std::memcpy(a.published, published, bytes(a.published_format));
+  if (a.remainder != nullptr) std::memcpy(a.remainder, remainder, bytes(Format::split));
+  done = a.count;
+  return count;
+}
+
 UpdateCount adam(const Adam& a) {
   if (has_blocks(a)) return update_by_blocks(a, adam, unpack_blocks, pack_blocks);
   const auto stochastic = [](Format format, Rounding rounding) {
     return format == Format::bfloat16 && rounding == Rounding::stochastic;
   };
-  int64_t done = 0;
+  const bool any_stochastic = stochastic(a.weight_format, a.weight_rounding) ||
+                              stochastic(a.exp_avg_format, a.exp_avg_rounding) ||
+                              stochastic(a.exp_avg_sq_format, a.exp_avg_sq_rounding);
   UpdateCount count;
-  if (a.count >= kPair) {
-    count = stochastic(a.weight_format, a.weight_rounding) ||
-                    stochastic(a.exp_avg_format, a.exp_avg_rounding) ||
-                    stochastic(a.exp_avg_sq_format, a.exp_avg_sq_rounding)
-                ? adam_formats<true>(a, done)
-                : adam_formats<false>(a, done);
+  const auto add = [&](const UpdateCount& part) {
+    count.updates += part.updates;
+    count.vanished += part.vanished;
+  };
+  int64_t done = 0;
+  if (a.count >= kPair) add(adam_by_pairs(a, any_stochastic, done));
+  if (const int64_t left = a.count - done; left > 0 && left < kPair) {
+    int64_t stepped = 0;
+    add(adam_tail(part_of(a, done, left), any_stochastic, stepped));
+    done += stepped;
   }
-  if (done < a.count) {
-    // The last elements, fewer than a pair, by the oracle.
-    const UpdateCount rest = reference::adam(part_of(a, done, a.count - done));
-    count.updates += rest.updates;
-    count.vanished += rest.vanished;
-  }
+  if (done < a.count) add(reference::adam(part_of(a, done, a.count - done)));
   return count;
 }
 

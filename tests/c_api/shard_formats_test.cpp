@@ -148,6 +148,36 @@ TEST(ShardFormats, ReadAndWriteRefuseWhatDoesNotFit) {
   EXPECT_EQ(updates, 0);
 }
 
+// Without clipping and check nothing depends on the norm, so it is not taken.
+TEST(ShardFormats, WithoutTheCheckThereIsNoNorm) {
+  const auto context = make_context();
+  const auto checked = make_optimizer(context.get(), R"({"params": {"lr": 0.01}})");
+  const auto unchecked =
+      make_optimizer(context.get(), R"({"params": {"lr": 0.01}, "check_grad_overflow": false})");
+  const auto clipped =
+      make_optimizer(context.get(), R"({"gradient_clipping": 1, "check_grad_overflow": false})");
+  Values grads = irrational(kCount, 2);
+  Flat a(context.get(), irrational(kCount, 1), grads),
+      b(context.get(), irrational(kCount, 1), grads);
+  const auto want = step(checked, {a.shard()}), got = step(unchecked, {b.shard()});
+  EXPECT_TRUE(std::isnan(got.grad_norm));
+  EXPECT_EQ(got.updates, want.updates);
+  EXPECT_EQ(b.weights(), a.weights());
+  grads[7] = INFINITY;
+  a.set_grads(grads);
+  b.set_grads(grads);
+  const Values before = a.weights();
+  EXPECT_EQ(step(checked, {a.shard()}).outcome, OTR_STEP_SKIPPED);
+  EXPECT_EQ(a.weights(), before);
+  EXPECT_EQ(step(unchecked, {b.shard()}).outcome, OTR_STEP_APPLIED);
+  EXPECT_TRUE(std::isnan(b.weights()[7]));
+  EXPECT_FALSE(std::isnan(b.weights()[8]));
+  const auto report = step(clipped, {a.shard()});
+  EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
+  EXPECT_EQ(report.nonfinite_count, 1);
+  EXPECT_EQ(report.grad_norm, HUGE_VAL);
+}
+
 // What was read, written into new shards, goes on with the same bits: states, bias corrections and
 // random streams are all there is.
 TEST(ShardFormats, ARunGoesOnFromWhatWasSaved) {

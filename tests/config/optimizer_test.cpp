@@ -58,7 +58,7 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
   expect_fault(
       optimizer_fault("{\"optimizer\": {}}"), OTR_E_CONFIG,
       "line 1, column 2: unknown key \"optimizer\" at the top level; known here: type, params, "
-      "gradient_clipping, states, seed");
+      "gradient_clipping, check_grad_overflow, states, seed");
   expect_fault(
       optimizer_fault("{\"params\": {\"momentum\": 0.9}}"), OTR_E_CONFIG,
       "line 1, column 13: unknown key \"momentum\" in params; known here: lr, betas, eps, "

@@ -821,10 +821,10 @@ extern "C" {
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
     /// "lr", "weight_decay", "eps", "beta1", "beta2". Local. Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
-    /// One update of `count` shards with the gradients they wrap: norm over all of them, Inf/NaN check,
-    /// clip, update; nothing is changed when it skips. The first step with a shard allocates its states.
-    /// report as for otr_engine_step; nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard
-    /// was stepped by an optimizer of other formats before. Since: 0.1
+    /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
+    /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
+    /// nothing. The first step allocates a shard's states. report as for otr_engine_step, nonfinite_param
+    /// is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats. Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
     /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint
     /// into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1
