@@ -292,8 +292,9 @@ Since: 0.1";
 %feature("docstring") otr_optimizer_set_value "\"lr\", \"weight_decay\", \"eps\", \"beta1\", \"beta2\". Local. Since: 0.1";
 %feature("docstring") otr_optimizer_step "One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
 grad_norm NaN, without clipping if \"check_grad_overflow\" is false), clip, update; a skip changes
-nothing. The first step allocates a shard's states. report as for otr_engine_step, nonfinite_param
-is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats. Since: 0.1";
+nothing. The first step allocates a shard's states. report as for otr_engine_step,
+nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+Since: 0.1";
 %feature("docstring") otr_optimizer_prepare "Gives shards that have none their states, zero, as the first step would: to load a checkpoint
 into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1";
 %feature("docstring") otr_optimizer_destroy "Shards that it stepped stay usable. Local. Any thread. Since: 0.1";

@@ -955,8 +955,9 @@ OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *na
 
 /* One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
  * grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
- * nothing. The first step allocates a shard's states. report as for otr_engine_step, nonfinite_param
- * is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats. Since: 0.1 */
+ * nothing. The first step allocates a shard's states. report as for otr_engine_step,
+ * nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+ * Since: 0.1 */
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
                                    int64_t count, otr_step_report *report) OTR_NOEXCEPT;
 

@@ -241,5 +241,23 @@ TEST(OptimizerOnly, ReachesItsTargetWithFourBytesOfStatesPerWeight) {
   EXPECT_NEAR(bytes, 4.0, 0.2);
 }
 
+TEST(Resume, GoesOnWithTheSameBitsAndSixBytesAWeight) {
+  const Result result = run({OTR_RESUME});
+  EXPECT_EQ(result.code, 0) << result.err;
+  double bytes = 0, distance = 1;
+  long long step = 0;
+  char verdict[32] = "";
+  ASSERT_EQ(std::sscanf(result.out.c_str(),
+                        "%lf bytes a weight, mean distance %lf; stopped at step %lld and resumed: "
+                        "%31[^\n]",
+                        &bytes, &distance, &step, verdict),
+            4)
+      << result.out;
+  EXPECT_NEAR(bytes, 4 + 2 * 260.0 / 256, 0.1);
+  EXPECT_LT(distance, 0.05);
+  EXPECT_EQ(step, 100);
+  EXPECT_STREQ(verdict, "the same bits");
+}
+
 }  // namespace
 }  // namespace outrigger::testing

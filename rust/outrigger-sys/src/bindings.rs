@@ -823,8 +823,9 @@ extern "C" {
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
     /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
     /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
-    /// nothing. The first step allocates a shard's states. report as for otr_engine_step, nonfinite_param
-    /// is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats. Since: 0.1
+    /// nothing. The first step allocates a shard's states. report as for otr_engine_step,
+    /// nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+    /// Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
     /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint
     /// into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1
