@@ -114,29 +114,32 @@ OTR_OPTIONS(estimate_options, EstimateOptions, , )
 %ignore otr_context_options::interrupt_callback;
 %ignore otr_context_options::interrupt_user_data;
 
-// A shard's further tensors: the one extent is kept behind the struct, the memory is the caller's to keep. 16 bits of
-// no number come as bfloat16 where the language has no better name for them.
+// A shard's further tensors: shape and strides are kept behind the struct, the memory is the caller's to keep, and is
+// written. 16 bits of no number come as bfloat16 where the language has no better name for them.
 %define OTR_KEEPS_TENSOR(field, take)
 %ignore otr_shard_options::field;
 %exception otr_shard_options::set_##field "$action"
 %extend otr_shard_options {
-  void set_##field(const otr_tensor *value) {
-    typedef struct { otr_tensor tensor; int64_t extent; } Kept;
-    Kept *kept = value && value->ndim == 1 ? (Kept *)calloc(1, sizeof *kept) : NULL;
+  void set_##field(const otr_tensor *kept) {
+    const size_t dims = kept ? (size_t)kept->ndim : 0, extents = dims * sizeof(int64_t);
+    otr_tensor *copy = kept ? (otr_tensor *)calloc(1, sizeof *copy + 2 * extents) : NULL;
     free((otr_tensor *)$self->field);
-    if (kept) {
-      kept->extent = value->shape[0];
-      kept->tensor = *value;
-      kept->tensor.shape = &kept->extent;
-      kept->tensor.strides = NULL;
+    $self->field = copy;
+    if (copy) {
+      *copy = *kept;
+      copy->shape = (int64_t *)(copy + 1);
+      if (dims) memcpy(copy->shape, kept->shape, extents);
+      if (kept->strides) {
+        copy->strides = copy->shape + dims;
+        memcpy(copy->strides, kept->strides, extents);
+      }
       take
     }
-    $self->field = kept ? &kept->tensor : NULL;
   }
 }
 %enddef
 OTR_KEEPS_TENSOR(published, )
-OTR_KEEPS_TENSOR(remainder, if (kept->tensor.dtype.code == OTR_DTYPE_BFLOAT) kept->tensor.dtype.code = OTR_DTYPE_UINT;)
+OTR_KEEPS_TENSOR(remainder, if (copy->dtype.code == OTR_DTYPE_BFLOAT) copy->dtype.code = OTR_DTYPE_UINT;)
 
 // ---- Results ----
 %rename(StepReport) otr_step_report;

@@ -194,9 +194,15 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
 }
 // Memory that the library writes into has to be writable.
 %typemap(in) const otr_tensor *out (otr_python_tensor held), const otr_tensor *weights (otr_python_tensor held),
-             const otr_tensor *to (otr_python_tensor held) {
+             const otr_tensor *to (otr_python_tensor held), const otr_tensor *destination (otr_python_tensor held) {
   if (otr_python_acquire($input, 1, &held) != 0) SWIG_fail;
   $1 = &held.tensor;
+}
+%typemap(in) const otr_tensor *kept (otr_python_tensor held) {
+  if ($input != Py_None) {
+    if (otr_python_acquire($input, 1, &held) != 0) SWIG_fail;
+    $1 = &held.tensor;
+  }
 }
 %typemap(freearg) const otr_tensor * { if ($1) otr_python_release(&held$argnum); }
 

@@ -103,6 +103,7 @@ constexpr Rule kRules[] = {
      .engines = kOnDevice,
      .bf16_master = Need::yes,
      .bf16_states = Need::no,
+     .block_states = Need::no,
      .offload_optimizer = kNone},
     {.name = "float16 master with float32 states on a device",
      .verdict = Verdict::illegal,
@@ -112,6 +113,7 @@ constexpr Rule kRules[] = {
          "set offload_optimizer.device to \"cpu\", or fp16_master_weights_and_grads to false",
      .engines = kOnDevice,
      .fp16_master = Need::yes,
+     .block_states = Need::no,
      .offload_optimizer = kNone},
 
     {.name = "split master on a device",

@@ -139,6 +139,12 @@ namespace {
 
 // The user's value that a rule is about: the first of the keys it has a condition on.
 std::string place_of(const Values& values, const Rule& rule) {
+  const auto is = [&](std::string_view key, std::string_view word) {
+    return !values.is_null(key) && values.text(key) == word;
+  };
+  constexpr std::string_view kMaster = "outrigger.states.master.format";
+  constexpr std::string_view kFirst = "outrigger.states.exp_avg.format";
+  constexpr std::string_view kSecond = "outrigger.states.exp_avg_sq.format";
   const struct {
     bool in_rule;
     std::string_view key;
@@ -146,9 +152,9 @@ std::string place_of(const Values& values, const Rule& rule) {
       {rule.fp16_states == Need::yes, "fp16.fp16_optimizer_states"},
       {rule.fp16_states == Need::yes, "outrigger.states.exp_avg.format"},
       {rule.fp16_states == Need::yes, "outrigger.states.exp_avg_sq.format"},
-      {rule.split_master == Need::yes, "outrigger.states.master.format"},
-      {rule.block_states == Need::yes, "outrigger.states.exp_avg.format"},
-      {rule.block_states == Need::yes, "outrigger.states.exp_avg_sq.format"},
+      {rule.split_master == Need::yes && is(kMaster, "split"), kMaster},
+      {rule.block_states == Need::yes && is(kFirst, "block8"), kFirst},
+      {rule.block_states == Need::yes && is(kSecond, "block8"), kSecond},
       {rule.bf16_states == Need::yes, "bf16.bf16_optimizer_states"},
       {rule.bf16_master == Need::yes, "bf16.bf16_master_weights_and_grads"},
       {rule.bf16_master == Need::yes, "outrigger.states.master.format"},

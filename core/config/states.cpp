@@ -112,6 +112,19 @@ void warn_of_nearest(Values& values, const State& state, const StateFormat& chos
   }
 }
 
+// Of a first moment that is stored at 2^-17 of its block's largest a second moment has to remain.
+void check_blocks(const Values& values, const OptimizerConfig& optimizer) {
+  if (optimizer.exp_avg.format == Format::block8 &&
+      !kernels::is_block(optimizer.exp_avg_sq.format)) {
+    fail(OTR_E_CONFIG,
+         "{} needs 8-bit blocks for exp_avg_sq, too: rounded up beside an exact second moment, a "
+         "small first moment would make a step without bound; set both to \"block8\", or this one "
+         "to "
+         "\"bfloat16\"",
+         values.lead("outrigger.states.exp_avg.format"));
+  }
+}
+
 // optimizer.params.fp32_optimizer_states against the format that was chosen.
 void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
   constexpr std::string_view kKey = "optimizer.params.fp32_optimizer_states";
@@ -144,6 +157,7 @@ void resolve_states(Values& values, OptimizerConfig& optimizer) {
     warn_of_nearest(values, state, chosen, optimizer.beta2, optimizer.host);
   }
   optimizer.master_given = true;
+  check_blocks(values, optimizer);
   check_fp32_states(values, optimizer);
 }
 
@@ -161,6 +175,7 @@ void resolve_shard_states(Values& values, OptimizerConfig& optimizer) {
     optimizer.*state.member = resolve(values, state, Format::float32, open);
     if (state.member == &OptimizerConfig::master) optimizer.master_given = !open;
   }
+  check_blocks(values, optimizer);
   check_fp32_states(values, optimizer);
 }
 

@@ -52,18 +52,25 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
     return config.stage >= from_stage ? (elements + world - 1) / world : elements;
   };
   const config::OptimizerConfig& states = config.optimizer;
+  // What DeepSpeed would hold where it has no such format.
+  const auto format_of = [](kernels::Format f) {
+    const bool known = f != kernels::Format::split && !kernels::is_block(f);
+    return known ? f : kernels::Format::float32;
+  };
+  const kernels::Format master = format_of(states.master.format);
   MemoryEntries entries;
   add(entries, front, Purpose::published, bytes_of(share(3), config.compute), 0);
   add(entries, back, Purpose::accumulators, bytes_of(share(2), config.accumulator), 0);
   // At float32 compute the parameters are the master.
   if (config.compute != kernels::Format::float32) {
-    add(entries, back, Purpose::master, bytes_of(share(1), states.master.format), 0);
+    add(entries, back, Purpose::master, bytes_of(share(1), master), 0);
   }
   if (!states.host) {
-    add(entries, back, Purpose::exp_avg, bytes_of(share(1), states.exp_avg.format), 0);
-    add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), states.exp_avg_sq.format), 0);
+    add(entries, back, Purpose::exp_avg, bytes_of(share(1), format_of(states.exp_avg.format)), 0);
+    add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), format_of(states.exp_avg_sq.format)),
+        0);
   }
-  add(entries, back, Purpose::scratch, 0, bytes_of(share(1), states.master.format));
+  add(entries, back, Purpose::scratch, 0, bytes_of(share(1), master));
   return entries;
 }
 

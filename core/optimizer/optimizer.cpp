@@ -72,9 +72,9 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   report.clip_coefficient = 1;
   report.nonfinite_param = report.nonfinite_rank = -1;
   report.grad_norm = std::nan("");
-  // Taken where something depends on it.
+  // Taken where something depends on it; clipping by a norm that is not finite would.
   if (config_.check_overflow || config_.gradient_clipping > 0) take_norm(shards, report);
-  if (report.nonfinite_count > 0 && config_.check_overflow) {
+  if (report.nonfinite_count > 0) {
     ++skipped_;
     report.outcome = OTR_STEP_SKIPPED;
     report.reason = OTR_SKIP_NONFINITE;

@@ -113,18 +113,20 @@ void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
 void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
   const Stored s = stored(shard, value);
   const tensor::View view = checked(shard, source, "source");
+  if (s.format != Format::split && !kernels::is_block(s.format)) {
+    tensor::read(s.data, s.format, view);
+    if (value == OTR_VALUE_MASTER && shard.published) {
+      kernels::convert(shard.published->data, shard.published->format, s.data, s.format,
+                       view.count);
+    }
+    return;
+  }
   std::vector<float> values(static_cast<size_t>(view.count));
   tensor::read(values.data(), Format::float32, view);
   if (s.format == Format::split) {
     kernels::split(reinterpret_cast<uint16_t*>(s.data), shard.remainder, values.data(), view.count);
-  } else if (kernels::is_block(s.format)) {
-    kernels::pack(s.data, s.format, values.data(), view.count, {});
   } else {
-    kernels::convert(s.data, s.format, values.data(), Format::float32, view.count);
-  }
-  if (value == OTR_VALUE_MASTER && shard.published) {
-    kernels::convert(shard.published->data, shard.published->format, values.data(), Format::float32,
-                     view.count);
+    kernels::pack(s.data, s.format, values.data(), view.count, {});
   }
 }
 
@@ -151,7 +153,10 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
            shard->published->count, shard->weights.count);
     }
   }
-  if (options.remainder != nullptr) shard->remainder = remainder_of(*options.remainder, *shard);
+  if (options.remainder != nullptr) {
+    shard->remainder = remainder_of(*options.remainder, *shard);
+    shard->is_split = true;
+  }
   if (options.first_element < 0 || options.first_element % kernels::kLeaf != 0) {
     fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0",
          options.first_element, kernels::kLeaf);

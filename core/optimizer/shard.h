@@ -19,13 +19,14 @@ struct Shard {
   std::shared_ptr<Context> context;
   tensor::View weights, grads;
   std::optional<tensor::View> published;
-  uint16_t* remainder = nullptr;  // with bfloat16 weights: a split master's other half
+  bool is_split = false;
+  uint16_t* remainder = nullptr;  // of a split master: the other half; null without elements
   std::string name;
   int64_t first_element = 0;
 
   memory::Ledger ledger;
   [[nodiscard]] kernels::Format master_format() const {
-    return remainder == nullptr ? weights.format : kernels::Format::split;
+    return is_split ? kernels::Format::split : weights.format;
   }
   kernels::Format exp_avg_format{}, exp_avg_sq_format{};  // once the states exist
   memory::Block exp_avg, exp_avg_sq;

@@ -39,6 +39,24 @@ end
     finalize!(engine)
 end
 
+@testset "a shard is saved and goes on" begin
+    context = Context()
+    optimizer = Optimizer(context, """{"states": {"master": {"format": "split"}}}""")
+    arrays() = (fill(BFloat16(1.0f0), 300), fill(0.5f0, 300))
+    shard, again = [Shard(context, arrays()...; remainder = zeros(UInt16, 300)) for _ in 1:2]
+    step!(optimizer, shard)
+    prepare!(optimizer, again)
+    for value in (Outrigger.OTR_VALUE_MASTER, Outrigger.OTR_VALUE_EXP_AVG, Outrigger.OTR_VALUE_EXP_AVG_SQ)
+        write!(again, value, read!(shard, value, zeros(Float32, 300)))
+    end
+    set_step!(again, get_step(shard))
+    step!(optimizer, shard, again)
+    master(shard) = read!(shard, Outrigger.OTR_VALUE_MASTER, zeros(Float32, 300))
+    @test get_step(again) == 2
+    @test master(shard) == master(again) != fill(1.0f0, 300)
+    @test_throws OutriggerError Shard(context, fill(1.0f0, 4), fill(1.0f0, 4); remainder = zeros(UInt16, 4))
+end
+
 @testset "a pass is abandoned when its block throws" begin
     engine = small_engine()
     id = add_parameter!(engine, "w", ones(Float32, 4))

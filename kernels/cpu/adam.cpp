@@ -99,7 +99,7 @@ HWY_INLINE Pair store_state(Pair x, typename State::Storage* to,
 class LeafRandom {
  public:
   explicit HWY_INLINE LeafRandom(const Adam& a) : stream_(a.random) {
-    choose(weight, weight_buffer_, a.weight_format, a.weight_rounding);
+    if (a.remainder == nullptr) choose(weight, weight_buffer_, a.weight_format, a.weight_rounding);
     choose(exp_avg, exp_avg_buffer_, a.exp_avg_format, a.exp_avg_rounding);
     choose(exp_avg_sq, exp_avg_sq_buffer_, a.exp_avg_sq_format, a.exp_avg_sq_rounding);
   }
@@ -329,9 +329,10 @@ UpdateCount adam(const Adam& a) {
   const auto stochastic = [](Format format, Rounding rounding) {
     return format == Format::bfloat16 && rounding == Rounding::stochastic;
   };
-  const bool any_stochastic = stochastic(a.weight_format, a.weight_rounding) ||
-                              stochastic(a.exp_avg_format, a.exp_avg_rounding) ||
-                              stochastic(a.exp_avg_sq_format, a.exp_avg_sq_rounding);
+  const bool any_stochastic =
+      (a.remainder == nullptr && stochastic(a.weight_format, a.weight_rounding)) ||
+      stochastic(a.exp_avg_format, a.exp_avg_rounding) ||
+      stochastic(a.exp_avg_sq_format, a.exp_avg_sq_rounding);
   UpdateCount count;
   const auto add = [&](const UpdateCount& part) {
     count.updates += part.updates;

@@ -92,7 +92,8 @@ HWY_NOINLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t*
     VI code = hn::Sub(hn::ShiftRight<C::kCut>(hn::Add(bits, increment)), offset);
     code = hn::Min(hn::Sub(code, hn::IfThenElseZero(small, normal)), last);
     if (kPositive) {
-      code = hn::Max(code, hn::Min(magnitude, one));
+      const VI given = hn::And(hn::BitCast(di, x), magnitude_mask);  // may vanish when scaled
+      code = hn::Max(code, hn::Min(given, one));
     } else {
       const VI sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
       code = hn::Or(code, sign);

@@ -34,7 +34,7 @@ void pack_block(unsigned char* block, const float* values, int64_t count,
     const float inverse = power_of_two(-exponent);
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t at = element + static_cast<uint64_t>(i);
-      const uint32_t code = encode8<kPositive>(values[i] * inverse, [&](uint32_t bits) {
+      const uint32_t code = encode8<kPositive>(values[i], inverse, [&](uint32_t bits) {
         return rounding.rounding == Rounding::nearest
                    ? nearest_increment8(bits)
                    : random_increment8(random16(rounding.key, at, rounding.step));

@@ -5,13 +5,17 @@
 //   positive_block8   5 exponent bits, 3 mantissa bits:       2^-33 to 1.875 of the scale
 //
 // Both have gradual underflow. The scale is the smallest power of two, from 2^-100, for which no
-// element's code is beyond the last: so decoding is exact, and encoding rounds once, nearest even
-// or stochastically (16 random bits, below the last bit kept). A positive value is never stored as
-// zero in positive_block8: a second moment of zero beside a first moment that is not would be
-// divided into a step without bound. The ranges match: whatever survives in the first moment, at
-// 2^-17 of its block's largest, has a second moment not below 2^-34 of the largest of its.
+// element's code is beyond the last: so decoding is exact. Encoding rounds to nearest even or
+// stochastically (16 random bits, below the last bit kept); below the least normal value what lies
+// 2^-20 of a code and less beneath the last bit is rounded off before.
 //
-// A block with an Inf or a NaN has the canonical NaN for its scale and is NaN as a whole.
+// A positive value is never stored as zero in positive_block8: a second moment of zero beside a
+// first moment that is not would be divided into a step without bound. The ranges match: whatever
+// survives in the first moment, at 2^-17 of its block's largest, has a second moment not below
+// 2^-34 of the largest of its.
+//
+// A block with an Inf or a NaN (a second moment overflows from a gradient of about 6e20 on) has the
+// canonical NaN for its scale and is NaN as a whole.
 #pragma once
 
 #include "kernels/reference/philox.h"
@@ -49,18 +53,18 @@ OTR_ELEMENTWISE float power_of_two(int32_t exponent) {
 OTR_ELEMENTWISE uint32_t nearest_increment8(uint32_t bits) { return 0x7ffff + ((bits >> 20) & 1); }
 OTR_ELEMENTWISE uint32_t random_increment8(uint16_t random) { return uint32_t{random} << 4; }
 
-// Code of x / scale, without the sign.
+// Code of x, without the sign; inverse: 1 / scale.
 template <bool kPositive, class Increment>
-OTR_ELEMENTWISE uint32_t encode8(float scaled, const Increment& increment) {
+OTR_ELEMENTWISE uint32_t encode8(float x, float inverse, const Increment& increment) {
   using C = Code8<kPositive>;
-  const uint32_t magnitude = bits_of(scaled) & 0x7fffffff;
+  const uint32_t magnitude = bits_of(x * inverse) & 0x7fffffff;
   const bool small = magnitude < bits_of(C::kLeast);
   // Among the small ones the last bit has one place value: adding the least normal aligns them.
   const uint32_t bits = small ? bits_of(float_of(magnitude) + C::kLeast) : magnitude;
   uint32_t code = ((bits + increment(bits)) >> C::kCut) - (C::kOffset >> C::kCut);
   if (small) code -= C::kLeastNormalCode;
   if (code > C::kLastCode) code = C::kLastCode;
-  if (kPositive && code == 0 && magnitude != 0) code = 1;
+  if (kPositive && code == 0 && x != 0) code = 1;
   return code;
 }
 

@@ -329,6 +329,55 @@ class Interrupts(unittest.TestCase):
         self.assertEqual(seen, [signal.SIGUSR1])
 
 
+class Shards(unittest.TestCase):
+    CONFIG = {"params": {"lr": 0.01}, "states": {"master": {"format": "split"}, "exp_avg": {"format": "block8"},
+                                                 "exp_avg_sq": {"format": "block8"}}}
+
+    def split(self, context, grads, remainder=None):
+        weights = np.zeros(600, np.uint16)  # taken as bfloat16
+        return outrigger.Shard(context, weights, grads, remainder=np.zeros(600, np.uint16) if remainder is None else remainder)
+
+    def test_a_run_is_saved_and_goes_on(self):
+        grads = np.sin(np.arange(600)).astype(np.float32)
+        with outrigger.Context() as context, outrigger.Optimizer(context, self.CONFIG) as optimizer:
+            run, again = self.split(context, grads), self.split(context, grads)
+            for _ in range(3):
+                optimizer.step([run])
+            optimizer.prepare([again])
+            values = [lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ]
+            for value in values:
+                saved = np.empty(600, np.float32)
+                run.read(value, saved)
+                again.write(value, saved)
+            self.assertEqual((run.step, again.step), (3, 0))
+            again.step = run.step
+            for _ in range(2):
+                optimizer.step([run, again])
+            for value in values:
+                first, second = np.empty(600, np.float32), np.zeros(600, np.float32)
+                run.read(value, first)
+                again.read(value, second)
+                np.testing.assert_array_equal(first, second)
+                self.assertGreater(np.abs(first).sum(), 0)
+            with self.assertRaisesRegex(outrigger.OutriggerError, "shard_read"):
+                run.state(lowlevel.VALUE_EXP_AVG)
+
+    def test_wrong_memory_is_refused_not_written(self):
+        grads = np.ones(600, np.float32)
+        with outrigger.Context() as context, outrigger.Optimizer(context, self.CONFIG) as optimizer:
+            for wrong in (np.zeros(1200, np.uint16)[::2], np.zeros(600, np.uint16)[::-1], np.zeros((600, 1), np.uint16)):
+                with self.assertRaisesRegex(outrigger.OutriggerError, "remainder"):
+                    self.split(context, grads, wrong)
+            with self.assertRaises((BufferError, TypeError, ValueError)):
+                self.split(context, grads, np.frombuffer(bytes(1200), np.uint16))
+            shard = self.split(context, grads)
+            optimizer.step([shard])
+            frozen = np.frombuffer(bytes(2400), np.float32)
+            with self.assertRaises((BufferError, TypeError, ValueError)):
+                shard.read(lowlevel.VALUE_MASTER, frozen)
+            self.assertEqual(frozen.sum(), 0)
+
+
 class Devices(unittest.TestCase):
     def test_memory_of_a_device_is_a_number(self):
         context = Context(workers=1).handle

@@ -23,7 +23,7 @@ Verdict expected(const Combination& c, EngineKind engine) {
   if (c.stage == 0 && (low_master || c.offload_optimizer != Device::none)) return Verdict::illegal;
   if (c.stage != 3 && c.offload_optimizer == Device::nvme) return Verdict::illegal;
   if (c.stage != 3 && c.offload_param != Device::none) return Verdict::illegal;
-  const bool float32_states = !c.bf16_states;
+  const bool float32_states = !c.bf16_states && !c.block_states;
   if (engine == EngineKind::device && low_master && float32_states &&
       c.offload_optimizer == Device::none) {
     return Verdict::illegal;
@@ -74,12 +74,12 @@ std::string text_of(const Combination& c) {
       "offload_param": {{"device": "{}", "nvme_path": "/x"}}}},
       "bf16": {{"enabled": {}, "bf16_master_weights_and_grads": {}, "bf16_optimizer_states": {}}},
       "fp16": {{"enabled": {}, "fp16_master_weights_and_grads": {}, "fp16_optimizer_states": {}}},
-      "outrigger": {{"states": {{"master": {{"format": {}}}, "exp_avg": {{"format": {}}}}}}},
+      "outrigger": {{"states": {{"master": {{"format": {}}}, "exp_avg": {{"format": {}}}, "exp_avg_sq": {{"format": {}}}}}}},
       "torch_autocast": {{"enabled": {}, "dtype": "{}"}}}})",
       c.stage, word(c.offload_optimizer), word(c.offload_param), c.bf16, c.bf16_master,
       c.bf16_states, c.fp16, c.fp16_master, c.fp16_states, c.split_master ? "\"split\"" : "null",
-      c.block_states ? "\"block8\"" : "null", c.autocast != Autocast::off,
-      c.autocast == Autocast::float16 ? "float16" : "bfloat16");
+      c.block_states ? "\"block8\"" : "null", c.block_states ? "\"block8\"" : "null",
+      c.autocast != Autocast::off, c.autocast == Autocast::float16 ? "float16" : "bfloat16");
 }
 
 TEST(Legality, TableEqualsTheRulesForEveryCombination) {

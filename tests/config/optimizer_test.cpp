@@ -73,6 +73,10 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
                "shards are updated here: use \"Adam\" or \"AdamW\"");
   expect_fault_with(optimizer_fault("{\"states\": {\"master\": {\"format\": \"block8\"}}}"),
                     OTR_E_CONFIG, {"states.master.format = \"block8\"", "split"});
+  expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"block8\"}}}"),
+                    OTR_E_CONFIG, {"states.exp_avg.format = \"block8\"", "exp_avg_sq"});
+  EXPECT_EQ(optimizer_fault("{\"states\": {\"exp_avg_sq\": {\"format\": \"block8\"}}}").status,
+            OTR_OK);
   expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"split\"}}}"),
                     OTR_E_CONFIG, {"states.exp_avg.format = \"split\"", "block8"});
   expect_fault_with(optimizer_fault("{\"states\": {\"master\": {\"format\": \"split\", "
