@@ -98,7 +98,7 @@ def record(struct):
     lines = ["@final", f"class {name}({'_Handle' if struct.name == 'otr_step_report' else '_Proxy'}):"]
     lines += [f"    {field}: {kind}{' | None' if is_text else ''}" for field, kind, is_text in fields]
     if struct.name == "otr_shard_options":
-        lines += [f"    def set_{field}(self, value: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
+        lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
     if struct.name == "otr_step_report":
         return lines
     lines += ["    def __init__(self) -> None: ...", "", f"class _{name}(TypedDict, total=False):"]
