@@ -16,7 +16,8 @@ auto* advance(T* data, int64_t elements, Format format) {
   return bytes == nullptr ? bytes : bytes + bytes_of(elements, format);
 }
 
-// Elements [first, first + count) of an update; first is a multiple of kLeaf.
+// Elements [first, first + count) of an update; first is a multiple of kLeaf, or of 8 where nothing
+// is stored in blocks.
 inline Adam part_of(const Adam& whole, int64_t first, int64_t count) {
   Adam part = whole;
   part.grad = advance(whole.grad, first, whole.grad_format);
@@ -28,6 +29,12 @@ inline Adam part_of(const Adam& whole, int64_t first, int64_t count) {
   part.count = count;
   part.random.first_element += static_cast<uint64_t>(first);
   return part;
+}
+
+// Adds up what parts report.
+inline void add(UpdateCount& into, const UpdateCount& part) {
+  into.updates += part.updates;
+  into.vanished += part.vanished;
 }
 
 }  // namespace outrigger::kernels

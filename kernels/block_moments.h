@@ -31,9 +31,7 @@ UpdateCount update_by_blocks(const Adam& whole, const Update& update, const Unpa
     };
     open(exp_avg, leaf.exp_avg, leaf.exp_avg_format);
     open(exp_avg_sq, leaf.exp_avg_sq, leaf.exp_avg_sq_format);
-    const UpdateCount count = update(leaf);
-    total.updates += count.updates;
-    total.vanished += count.vanished;
+    add(total, update(leaf));
     const auto close = [&](const float* values, void* data, Format format, Rounding rounding,
                            uint64_t key) {
       if (!is_block(format)) return;

@@ -205,16 +205,11 @@ kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
   std::vector<kernels::UpdateCount> counts(threads());
   run(tasks.size(), [&](int64_t task, int32_t worker) {
     for (const Tasks::Part& part : tasks[task]) {
-      const kernels::UpdateCount count =
-          kernels::adam(kernels::part_of(pieces[part.array], part.first, part.count));
-      counts[static_cast<size_t>(worker)].updates += count.updates;
-      counts[static_cast<size_t>(worker)].vanished += count.vanished;
+      kernels::add(counts[static_cast<size_t>(worker)],
+                   kernels::adam(kernels::part_of(pieces[part.array], part.first, part.count)));
     }
   });
-  for (size_t w = 1; w < counts.size(); ++w) {
-    counts[0].updates += counts[w].updates;
-    counts[0].vanished += counts[w].vanished;
-  }
+  for (size_t w = 1; w < counts.size(); ++w) kernels::add(counts[0], counts[w]);
   return counts[0];
 }
 

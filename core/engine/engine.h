@@ -9,7 +9,7 @@
 //   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible
 //   window.cpp   a window that the host updates itself, or drops
-//   values.cpp   reading and writing parameters, states and gradients
+//   values.cpp   reading and writing parameters, states and gradients; place.h: where they lie
 //   health.cpp   what a call requires, and what becomes of the engine after a failure
 //   on_device.cpp  parameters and gradients on a device
 #pragma once
@@ -179,7 +179,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_memory();
   void compare_initial_values();
   void distribute_initial_values();
-  // values.cpp
+  // place.cpp, values.cpp
   struct Place;
   [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
   [[nodiscard]] Place opened(const Place& place, const std::optional<layout::Piece>& piece,

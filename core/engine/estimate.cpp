@@ -2,6 +2,7 @@
 // What a model needs before anything of it is allocated: the plan that commit follows, and beside
 // it DeepSpeed's layout by its formula.
 #include "core/engine/engine.h"
+#include "kernels/composed.h"
 
 namespace outrigger::engine {
 
@@ -54,8 +55,7 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
   const config::OptimizerConfig& states = config.optimizer;
   // What DeepSpeed would hold where it has no such format.
   const auto format_of = [](kernels::Format f) {
-    const bool known = f != kernels::Format::split && !kernels::is_block(f);
-    return known ? f : kernels::Format::float32;
+    return kernels::is_composed(f) ? kernels::Format::float32 : f;
   };
   const kernels::Format master = format_of(states.master.format);
   MemoryEntries entries;

@@ -4,20 +4,13 @@
 #include <optional>
 
 #include "core/engine/step.h"
+#include "kernels/composed.h"
 
 namespace outrigger::engine {
 
 using kernels::Format;
 using memory::Block;
 using memory::Purpose;
-
-namespace {
-
-// Whether what is stored is no plain array of numbers: the other half of a split master lies
-// elsewhere, an 8-bit code means nothing without its block. Always in host memory.
-bool is_composed(Format format) { return format == Format::split || kernels::is_block(format); }
-
-}  // namespace
 
 Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) const {
   if (value < OTR_VALUE_MASTER || value > OTR_VALUE_GRAD) {
@@ -79,16 +72,11 @@ std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
 // The same with the piece that lies here turned into plain float32 in `values`.
 Engine::Place Engine::opened(const Place& place, const std::optional<layout::Piece>& piece,
                              Block& values) {
-  if (!is_composed(place.format)) return place;
+  if (!kernels::is_composed(place.format)) return place;
   if (piece) {
     values = Block(ledger_, Purpose::windows, piece->count * 4);
-    auto* floats = reinterpret_cast<float*>(values.data());
-    if (place.format == Format::split) {
-      kernels::join(floats, reinterpret_cast<uint16_t*>(storage_->published(*piece)),
-                    reinterpret_cast<uint16_t*>(place.at(*piece)), piece->count);
-    } else {
-      kernels::unpack(floats, place.at(*piece), place.format, piece->count);
-    }
+    kernels::read_composed(reinterpret_cast<float*>(values.data()), place.at(*piece), place.format,
+                           reinterpret_cast<uint16_t*>(storage_->published(*piece)), piece->count);
   }
   return {Format::float32, [&values](const auto&) { return values.data(); }, place.device,
           place.factor};
@@ -96,13 +84,10 @@ Engine::Place Engine::opened(const Place& place, const std::optional<layout::Pie
 
 // Writes the piece's float32 values; what is composed, to nearest.
 void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
-  if (place.format == Format::split) {
-    kernels::split(reinterpret_cast<uint16_t*>(storage_->published(piece)),
-                   reinterpret_cast<uint16_t*>(place.at(piece)), values, piece.count);
-    return;
-  }
-  if (kernels::is_block(place.format)) {
-    kernels::pack(place.at(piece), place.format, values, piece.count, {});
+  if (kernels::is_composed(place.format)) {
+    kernels::write_composed(place.at(piece), place.format,
+                            reinterpret_cast<uint16_t*>(storage_->published(piece)), values,
+                            piece.count);
     return;
   }
   put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);

@@ -71,9 +71,7 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pie
   std::vector<void*> targets;  // on the device, of each of the wave
   int64_t filled = 0;
   const auto run = [&] {
-    const kernels::UpdateCount count = devices_.back->adam(wave);
-    total.updates += count.updates;
-    total.vanished += count.vanished;
+    kernels::add(total, devices_.back->adam(wave));
     for (size_t i = 0; i < wave.size(); ++i) {
       const void* from = direct ? wave[i].weight : wave[i].published;
       front.upload(targets[i], from, static_cast<size_t>(bytes_of(wave[i].count, format)),
@@ -122,10 +120,7 @@ kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
   storage_->publish();
   if (!storage_->sharded()) return mine;  // every rank counted everything
   kernels::UpdateCount sum;
-  for (const kernels::UpdateCount& c : all) {
-    sum.updates += c.updates;
-    sum.vanished += c.vanished;
-  }
+  for (const kernels::UpdateCount& c : all) kernels::add(sum, c);
   return sum;
 }
 

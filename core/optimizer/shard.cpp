@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/context/error.h"
+#include "kernels/composed.h"
 
 namespace outrigger::optimizer {
 namespace {
@@ -48,12 +49,16 @@ uint16_t* remainder_of(const otr_tensor& given, const Shard& shard) {
 
 // A value of the shard: where it is stored, and how.
 struct Stored {
-  std::byte* data;
+  void* data;
   Format format;
+  uint16_t* published = nullptr;  // of a split master
 };
 
 Stored stored(const Shard& shard, int32_t value) {
-  if (value == OTR_VALUE_MASTER) return {shard.weights.data, shard.master_format()};
+  if (value == OTR_VALUE_MASTER && shard.is_split) {
+    return {shard.remainder, Format::split, reinterpret_cast<uint16_t*>(shard.weights.data)};
+  }
+  if (value == OTR_VALUE_MASTER) return {shard.weights.data, shard.weights.format};
   if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
     fail(OTR_E_ARGUMENT,
          "value {} is none of OTR_VALUE_MASTER ({}), OTR_VALUE_EXP_AVG ({}) and "
@@ -99,21 +104,16 @@ otr_tensor state_view(const Shard& shard, int32_t value) {
 void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
   const Stored s = stored(shard, value);
   const tensor::View view = checked(shard, out, "destination");
-  const bool is_split = s.format == Format::split;
-  if (!is_split && !kernels::is_block(s.format)) return tensor::write(view, s.data, s.format);
+  if (!kernels::is_composed(s.format)) return tensor::write(view, s.data, s.format);
   std::vector<float> values(static_cast<size_t>(view.count));
-  if (is_split) {
-    kernels::join(values.data(), reinterpret_cast<uint16_t*>(s.data), shard.remainder, view.count);
-  } else {
-    kernels::unpack(values.data(), s.data, s.format, view.count);
-  }
+  kernels::read_composed(values.data(), s.data, s.format, s.published, view.count);
   tensor::write(view, values.data(), Format::float32);
 }
 
 void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
   const Stored s = stored(shard, value);
   const tensor::View view = checked(shard, source, "source");
-  if (s.format != Format::split && !kernels::is_block(s.format)) {
+  if (!kernels::is_composed(s.format)) {
     tensor::read(s.data, s.format, view);
     if (value == OTR_VALUE_MASTER && shard.published) {
       kernels::convert(shard.published->data, shard.published->format, s.data, s.format,
@@ -123,11 +123,7 @@ void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
   }
   std::vector<float> values(static_cast<size_t>(view.count));
   tensor::read(values.data(), Format::float32, view);
-  if (s.format == Format::split) {
-    kernels::split(reinterpret_cast<uint16_t*>(s.data), shard.remainder, values.data(), view.count);
-  } else {
-    kernels::pack(s.data, s.format, values.data(), view.count, {});
-  }
+  kernels::write_composed(s.data, s.format, s.published, values.data(), view.count);
 }
 
 std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_tensor& weights,

@@ -334,18 +334,14 @@ UpdateCount adam(const Adam& a) {
       stochastic(a.exp_avg_format, a.exp_avg_rounding) ||
       stochastic(a.exp_avg_sq_format, a.exp_avg_sq_rounding);
   UpdateCount count;
-  const auto add = [&](const UpdateCount& part) {
-    count.updates += part.updates;
-    count.vanished += part.vanished;
-  };
   int64_t done = 0;
-  if (a.count >= kPair) add(adam_by_pairs(a, any_stochastic, done));
+  if (a.count >= kPair) kernels::add(count, adam_by_pairs(a, any_stochastic, done));
   if (const int64_t left = a.count - done; left > 0 && left < kPair) {
     int64_t stepped = 0;
-    add(adam_tail(part_of(a, done, left), any_stochastic, stepped));
+    kernels::add(count, adam_tail(part_of(a, done, left), any_stochastic, stepped));
     done += stepped;
   }
-  if (done < a.count) add(reference::adam(part_of(a, done, a.count - done)));
+  if (done < a.count) kernels::add(count, reference::adam(part_of(a, done, a.count - done)));
   return count;
 }
 

@@ -26,13 +26,9 @@ class Shard(Handle[lowlevel.Shard]):
 
     def __init__(self, context: Context, weights: Tensor, grads: Tensor, published: Tensor | None = None,
                  remainder: Tensor | None = None, **options: Unpack[lowlevel._ShardOptions]) -> None:
-        made = options_of(lowlevel.ShardOptions, options)
-        if published is not None:
-            made = made or lowlevel.ShardOptions()
-            made.set_published(published)
-        if remainder is not None:
-            made = made or lowlevel.ShardOptions()
-            made.set_remainder(remainder)
+        made = options_of(lowlevel.ShardOptions, options) or lowlevel.ShardOptions()
+        made.set_published(published)
+        made.set_remainder(remainder)
         super().__init__(lowlevel.shard_wrap(context.handle, weights, grads, made))
         # The library keeps their memory by reference.
         self._arrays: tuple[Tensor | None, ...] | None = (weights, grads, published, remainder)
