@@ -11,12 +11,12 @@
 #include "kernels/cpu/targets.h"
 #include "kernels/float_environment.h"
 #include "kernels/kernels.h"
-#include "kernels/reference/adam.h"
 #include "kernels/reference/block8.h"
 #include "kernels/reference/convert.h"
 #include "kernels/reference/fold.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/split.h"
+#include "kernels/reference/update.h"
 
 namespace outrigger::kernels {
 namespace {
@@ -24,8 +24,9 @@ namespace {
 constexpr std::array<int64_t, 3> kTargets = {HWY_AVX3, HWY_AVX2, HWY_NEON};  // best first
 
 constexpr KernelTable kOracle = {
-    "oracle",        reference::convert,        reference::scale, reference::add, reference::unpack,
-    reference::pack, reference::sum_of_squares, reference::fold,  reference::adam};
+    "oracle",          reference::convert,   reference::scale,          reference::add,
+    reference::unpack, reference::pack,      reference::sum_of_squares, reference::fold,
+    reference::update, reference::lamb_norms};
 
 // Everything decided at first use. Trivially destructible: nothing runs when the library is
 // unloaded.
@@ -39,16 +40,12 @@ struct Dispatch {
   Dispatch() {
     const int64_t usable = hwy::SupportedTargets() & OTR_VECTOR_TARGETS;
     for (const int64_t target : kTargets) {
-      if ((usable & target) == 0 || cpu::adam_for(target) == nullptr) continue;
-      tables[count++] = {hwy::TargetName(target),
-                         cpu::convert_for(target),
-                         cpu::scale_for(target),
-                         cpu::add_for(target),
-                         cpu::unpack_for(target),
-                         cpu::pack_for(target),
-                         cpu::sum_of_squares_for(target),
-                         cpu::fold_for(target),
-                         cpu::adam_for(target)};
+      if ((usable & target) == 0 || cpu::update_for(target) == nullptr) continue;
+      tables[count++] = {hwy::TargetName(target),         cpu::convert_for(target),
+                         cpu::scale_for(target),          cpu::add_for(target),
+                         cpu::unpack_for(target),         cpu::pack_for(target),
+                         cpu::sum_of_squares_for(target), cpu::fold_for(target),
+                         cpu::update_for(target),         cpu::lamb_norms_for(target)};
     }
     tables[count++] = kOracle;
     for (size_t i = 0; i < count; ++i) {
@@ -141,9 +138,14 @@ void fold(const Fold& fold) {
   table().fold(fold);
 }
 
-UpdateCount adam(const Adam& adam) {
+UpdateCount update(const Update& update) {
   const FloatEnvironment environment;
-  return table().adam(adam);
+  return table().update(update);
+}
+
+void lamb_norms(const Update& update, NormSum& weights, NormSum& directions) {
+  const FloatEnvironment environment;
+  table().lamb_norms(update, weights, directions);
 }
 
 }  // namespace outrigger::kernels

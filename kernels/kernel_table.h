@@ -18,7 +18,8 @@ using PackFunction = void (*)(void* blocks, Format format, const float* values, 
 using SumOfSquaresFunction = void (*)(NormSum& sum, const void* data, Format format, int64_t count,
                                       int64_t first_index);
 using FoldFunction = void (*)(const Fold& fold);
-using AdamFunction = UpdateCount (*)(const Adam& adam);
+using UpdateFunction = UpdateCount (*)(const Update& update);
+using LambNormsFunction = void (*)(const Update& update, NormSum& weights, NormSum& directions);
 
 struct KernelTable {
   const char* name = nullptr;
@@ -29,7 +30,8 @@ struct KernelTable {
   PackFunction pack = nullptr;
   SumOfSquaresFunction sum_of_squares = nullptr;
   FoldFunction fold = nullptr;
-  AdamFunction adam = nullptr;
+  UpdateFunction update = nullptr;
+  LambNormsFunction lamb_norms = nullptr;
 };
 
 }  // namespace outrigger::kernels

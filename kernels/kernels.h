@@ -66,13 +66,19 @@ void add(void* destination, Format to, const void* source, Format from, int64_t 
 void join(float* values, const uint16_t* published, const uint16_t* remainder, int64_t count);
 void split(uint16_t* published, uint16_t* remainder, const float* values, int64_t count);
 
+// ---- reference/philox.h ----
+// One random number of 16 bits is drawn for each element and step; a moment's is the weight's times
+// an odd constant.
+enum class Draw : uint8_t { weight, exp_avg, exp_avg_sq };
+
 // ---- reference/block8.h ----
-// How 8-bit codes are rounded; the fields below are for stochastic rounding only (RandomStream).
+// How 8-bit codes are rounded; the other fields are for stochastic rounding only (RandomStream).
 struct BlockRounding {
   Rounding rounding = Rounding::nearest;
   uint64_t key = 0;
   uint64_t first_element = 0;  // a multiple of kLeaf
   uint64_t step = 0;
+  Draw draw = Draw::exp_avg;
 };
 // Blocks to float32 values and back; the first element is a block's first. Of a last block that
 // `count` does not fill, pack() sets the other codes to zero.
@@ -117,34 +123,51 @@ struct Fold {
 };
 void fold(const Fold& fold);
 
-// ---- reference/adam.h ----
+// ---- reference/update.h ----
+// Adam and AdamW, Adagrad, Lion, SGD with or without momentum, and the second part of LAMB, whose
+// first is lamb_norms().
+enum class Rule : uint8_t { adam, adagrad, lion, sgd, lamb };
+
+// Which moments a rule has; SGD's is there with momentum only.
+[[nodiscard]] constexpr bool has_exp_avg(Rule rule, bool momentum) {
+  return rule == Rule::sgd ? momentum : rule != Rule::adagrad;
+}
+[[nodiscard]] constexpr bool has_exp_avg_sq(Rule rule) {
+  return rule != Rule::lion && rule != Rule::sgd;
+}
+
 // Everything that depends on the step only; computed once on the host in double, rounded once.
-struct AdamScalars {
-  float gradient_factor = 1;  // 1/(loss scale × world) × clip coefficient
-  float beta1 = 0.9F, one_minus_beta1 = 0.1F;
+struct UpdateScalars {
+  float gradient_factor = 1;                   // 1/(loss scale × world) × clip coefficient
+  float clip_value = __builtin_inff();         // no element of the gradient is beyond it
+  float beta1 = 0.9F, one_minus_beta1 = 0.1F;  // SGD: momentum, 1 − dampening
   float beta2 = 0.999F, one_minus_beta2 = 0.001F;
   float eps = 1e-8F;
+  float inverse_bias1 = 1;       // LAMB: 1/(1 − β1^t)
   float inverse_sqrt_bias2 = 1;  // 1/sqrt(1 − β2^t)
-  float minus_step = 0;          // −lr/(1 − β1^t)
-  float weight_decay = 0;        // L2 mode: g += weight_decay·p
+  float minus_step = 0;          // −lr; Adam: −lr/(1 − β1^t); LAMB: −lr × trust ratio
+  float weight_decay = 0;        // L2 mode: g += weight_decay·p; LAMB: of the direction
   float minus_lr_decay = 0;      // decoupled mode: p += minus_lr_decay·p, first
   bool decoupled = true;
+  bool nesterov = false;
 };
 
-// Keys of the counter-based random stream (Philox4x32-10), one for each state.
+// The stream of random numbers (Philox4x32).
 struct RandomStream {
-  uint64_t weight_key = 0, exp_avg_key = 0, exp_avg_sq_key = 0;
+  uint64_t key = 0;
   uint64_t first_element = 0;  // index in the parameter of element 0; a multiple of kLeaf
   uint64_t step = 0;           // applied steps before this one
 };
 
-struct Adam {
+struct Update {
+  Rule rule = Rule::adam;
   const void* grad = nullptr;
   Format grad_format = Format::float32;  // float32, bfloat16, float16
   void* weight = nullptr;
   Format weight_format = Format::float32;
   // Of a split master, whose weights are bfloat16, rounded as reference/split.h says; else null.
   uint16_t* remainder = nullptr;
+  // Null where the rule has none.
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
   Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
@@ -155,7 +178,7 @@ struct Adam {
   void* published = nullptr;
   Format published_format = Format::bfloat16;
   int64_t count = 0;  // any
-  AdamScalars scalars;
+  UpdateScalars scalars;
   RandomStream random;
 };
 
@@ -163,7 +186,11 @@ struct UpdateCount {
   int64_t updates = 0;   // elements to which the formula gives a step or a decay that is not zero
   int64_t vanished = 0;  // of these, whose stored weight equals the old one
 };
-[[nodiscard]] UpdateCount adam(const Adam& adam);
+[[nodiscard]] UpdateCount update(const Update& update);
+
+// LAMB's first part: new moments; the squares of the weights and of the direction that follows from
+// the moments as stored are added. The weights are not written.
+void lamb_norms(const Update& update, NormSum& weights, NormSum& directions);
 
 // ---- dispatch.cpp ----
 // Names of the instruction sets compiled in and usable here, best first ("AVX3", "AVX2", …,

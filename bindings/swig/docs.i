@@ -152,7 +152,8 @@ prefetched. Since: 0.1";
 %feature("docstring") otr_engine_set_trainable "Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
 frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
 and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1";
-%feature("docstring") otr_engine_set_group_value "Sets \"lr\", \"weight_decay\", \"eps\", \"beta1\" or \"beta2\" of a parameter group (NULL: of all) from the
+%feature("docstring") otr_engine_set_group_value "Sets \"lr\", \"weight_decay\" or what else the rule has of \"eps\", \"beta1\", \"beta2\", \"momentum\" and
+\"dampening\", of a parameter group (NULL: of all) from the
 next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
 group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1";
 %feature("docstring") otr_engine_get_group_value "group NULL: the \"default\" group. Local. Since: 0.1";
@@ -281,7 +282,7 @@ Local. Since: 0.1";
 %feature("docstring") otr_shard_read "Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
 halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
 any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
-yet. Local. Since: 0.1";
+yet, or its rule keeps no such one. Local. Since: 0.1";
 %feature("docstring") otr_shard_get_step "How many updates the shard has had: it decides the bias corrections and the random stream of the
 next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1";
 %feature("docstring") otr_shard_state_bytes "Bytes of states that the shard owns. Local. Since: 0.1";
@@ -289,11 +290,13 @@ next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1";
 %feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"gradient_clipping\": 0, \"states\": {…},
 \"seed\": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
 Since: 0.1";
-%feature("docstring") otr_optimizer_set_value "\"lr\", \"weight_decay\", \"eps\", \"beta1\", \"beta2\". Local. Since: 0.1";
+%feature("docstring") otr_optimizer_set_value "\"lr\", \"weight_decay\", and what else the rule has of \"eps\", \"beta1\", \"beta2\", \"momentum\",
+\"dampening\". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1";
 %feature("docstring") otr_optimizer_step "One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
 grad_norm NaN, without clipping if \"check_grad_overflow\" is false), clip, update; a skip changes
 nothing. The first step allocates a shard's states. report as for otr_engine_step,
-nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+nonfinite_param is the shard's index. Lamb takes each shard for a layer. Local. OTR_E_STATE: a
+shard was stepped with other formats or with a rule of other states, or Lamb got a part.
 Since: 0.1";
 %feature("docstring") otr_optimizer_prepare "Gives shards that have none their states, zero, as the first step would: to load a checkpoint
 into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1";

@@ -551,8 +551,8 @@ OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int6
 enum {
   OTR_VALUE_MASTER = 0,     /* the weight that the optimizer updates */
   OTR_VALUE_PUBLISHED = 1,  /* the weight that acquire shows */
-  OTR_VALUE_EXP_AVG = 2,    /* Adam's first moment */
-  OTR_VALUE_EXP_AVG_SQ = 3, /* Adam's second moment */
+  OTR_VALUE_EXP_AVG = 2,    /* the first moment, or SGD's momentum */
+  OTR_VALUE_EXP_AVG_SQ = 3, /* the second moment, or Adagrad's sum of squares */
   OTR_VALUE_GRAD = 4        /* the window's mean gradient, unscaled and not clipped; between
                                otr_engine_reduce and otr_engine_step */
 };
@@ -602,7 +602,8 @@ OTR_API int32_t otr_engine_set_trainable(otr_engine *engine, int64_t id,
 /* ---- Engine: hyperparameters, configuration, memory ---------------------------------------------
  */
 
-/* Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the
+/* Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
+ * "dampening", of a parameter group (NULL: of all) from the
  * next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
  * group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1 */
 OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group, const char *name,
@@ -773,7 +774,8 @@ enum {
   OTR_SKIP_ABANDONED = 2,     /* a rank abandoned a pass of this window */
   OTR_SKIP_SEED_OVERFLOW = 3, /* an output's gradient overflowed when it was scaled, on rank
                                  nonfinite_rank */
-  OTR_SKIP_JOINT = 4          /* another engine of the joint step was skipped */
+  OTR_SKIP_JOINT = 4,         /* another engine of the joint step was skipped */
+  OTR_SKIP_OUTLIER = 5        /* the norm is far beyond the last ones (skip_outlier_norms) */
 };
 
 typedef struct otr_step_report {
@@ -926,7 +928,7 @@ OTR_API int32_t otr_shard_state(otr_shard *shard, int32_t value,
 /* Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
  * halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
  * any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
- * yet. Local. Since: 0.1 */
+ * yet, or its rule keeps no such one. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_read(otr_shard *shard, int32_t value,
                                const otr_tensor *destination) OTR_NOEXCEPT;
 OTR_API int32_t otr_shard_write(otr_shard *shard, int32_t value,
@@ -949,14 +951,16 @@ OTR_API void otr_shard_destroy(otr_shard *shard) OTR_NOEXCEPT;
 OTR_API int32_t otr_optimizer_create(otr_context *context, const char *optimizer_json,
                                      otr_optimizer **out_optimizer) OTR_NOEXCEPT;
 
-/* "lr", "weight_decay", "eps", "beta1", "beta2". Local. Since: 0.1 */
+/* "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
+ * "dampening". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1 */
 OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *name,
                                         double value) OTR_NOEXCEPT;
 
 /* One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
  * grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
  * nothing. The first step allocates a shard's states. report as for otr_engine_step,
- * nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+ * nonfinite_param is the shard's index. Lamb takes each shard for a layer. Local. OTR_E_STATE: a
+ * shard was stepped with other formats or with a rule of other states, or Lamb got a part.
  * Since: 0.1 */
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
                                    int64_t count, otr_step_report *report) OTR_NOEXCEPT;

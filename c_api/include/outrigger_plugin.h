@@ -77,18 +77,27 @@ typedef struct otr_plugin_fold {
   otr_plugin_norm *norm; /* host; filled when the stream has been synchronized */
 } otr_plugin_fold;
 
-/* One piece of a fused Adam or AdamW update. */
-typedef struct otr_plugin_adam {
+/* What an update computes; the formulas stand in the library's kernels/reference/update.h. */
+enum {
+  OTR_PLUGIN_ADAM = 0, /* AdamW, too */
+  OTR_PLUGIN_ADAGRAD = 1,
+  OTR_PLUGIN_LION = 2,
+  OTR_PLUGIN_SGD = 3
+};
+
+/* One piece of a fused update. exp_avg, exp_avg_sq: NULL where the rule has none. */
+typedef struct otr_plugin_update {
   const void *grad;
   void *weight, *exp_avg, *exp_avg_sq, *published; /* published: NULL for none */
+  int32_t rule;                                    /* OTR_PLUGIN_ */
   int32_t grad_format, weight_format, exp_avg_format, exp_avg_sq_format, published_format;
   int32_t weight_rounding, exp_avg_rounding, exp_avg_sq_rounding;
+  int32_t decoupled, nesterov, reserved0;
   int64_t count;
-  float gradient_factor, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, inverse_sqrt_bias2,
-      minus_step, weight_decay, minus_lr_decay;
-  int32_t decoupled, reserved0;
-  uint64_t weight_key, exp_avg_key, exp_avg_sq_key, first_element, step; /* the random stream */
-} otr_plugin_adam;
+  float gradient_factor, clip_value, beta1, one_minus_beta1, beta2, one_minus_beta2, eps,
+      inverse_sqrt_bias2, minus_step, weight_decay, minus_lr_decay, reserved1;
+  uint64_t key, first_element, step; /* the random stream */
+} otr_plugin_update;
 
 typedef struct otr_plugin_update_count {
   int64_t updates, vanished;
@@ -136,8 +145,8 @@ typedef struct otr_device_plugin {
   int32_t (*convert)(otr_plugin_device *device, const otr_plugin_convert *convert, uint64_t stream);
   int32_t (*fold)(otr_plugin_device *device, const otr_plugin_fold *fold, uint64_t stream);
   /* *host_total is added to; complete when the stream has been synchronized. */
-  int32_t (*adam)(otr_plugin_device *device, const otr_plugin_adam *pieces, int64_t count,
-                  otr_plugin_update_count *host_total, uint64_t stream);
+  int32_t (*update)(otr_plugin_device *device, const otr_plugin_update *pieces, int64_t count,
+                    otr_plugin_update_count *host_total, uint64_t stream);
 } otr_device_plugin;
 
 /* The symbol's type. */

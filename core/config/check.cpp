@@ -11,14 +11,18 @@ namespace outrigger::config {
 namespace {
 
 constexpr std::string_view kOptimizerNames[] = {
-    "type", "params", "gradient_clipping", "check_grad_overflow", "states", "seed"};
+    "type",   "params", "gradient_clipping", "gradient_clipping_value", "check_grad_overflow",
+    "states", "seed",   "skip_outlier_norms"};
 
 // The table's path of a path in the text.
 std::string table_path(std::string_view path, Form form) {
   if (form == Form::engine) return std::string(path);
   const std::string_view top = path.substr(0, path.find('.'));
   if (top == "type" || top == "params") return format_text("optimizer.{}", path);
-  if (top == "states" || top == "seed") return format_text("outrigger.{}", path);
+  if (top == "states" || top == "seed" || top == "gradient_clipping_value" ||
+      top == "skip_outlier_norms") {
+    return format_text("outrigger.{}", path);
+  }
   if (top == "check_grad_overflow") return format_text("bf16.{}", path);
   return top == "gradient_clipping" ? std::string(path) : std::string();
 }
@@ -79,7 +83,7 @@ class Checker {
       text += format_text("; this key belongs at {}", home);
     } else if (!guess.empty()) {
       text += format_text("; the nearest known key is \"{}\"", guess);
-    } else if (names.size() <= 12) {
+    } else if (names.size() <= 16) {
       std::string list;
       for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
       text += format_text("; known here: {}", list);

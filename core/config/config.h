@@ -25,17 +25,33 @@ struct StateFormat {
   Rounding rounding = Rounding::nearest;
 };
 
+// See core/optimizer/outliers.h.
+struct OutlierNorms {
+  int64_t window = 0;  // 0: none is skipped
+  double deviations = 6;
+};
+
 struct OptimizerConfig {
-  std::string type = "AdamW";  // canonical: "Adam" (L2), "AdamW" (decoupled) or "Host"
+  std::string type = "AdamW";  // as in the key table; "Adam": L2, "AdamW": decoupled
   bool host = false;           // the host updates the weights and keeps what states it needs
+  kernels::Rule rule = kernels::Rule::adam;  // unless host
   bool decoupled = true;
   bool bias_correction = true;
+  bool nesterov = false;
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double momentum = 0, dampening = 0;       // SGD
+  double min_coeff = 0.01, max_coeff = 10;  // LAMB: bounds of the trust ratio
+  [[nodiscard]] bool keeps_exp_avg() const {
+    return !host && kernels::has_exp_avg(rule, momentum != 0);
+  }
+  [[nodiscard]] bool keeps_exp_avg_sq() const { return !host && kernels::has_exp_avg_sq(rule); }
   StateFormat master, exp_avg, exp_avg_sq;
   // parse_optimizer: whether the text gives the master's format. If not, it follows the weights
   // that come later, and master.rounding holds for bfloat16 ones.
   bool master_given = false;
   double gradient_clipping = 0;
+  OutlierNorms outliers;
+  double clip_value = 0;       // largest magnitude of a gradient's element; 0: any
   bool check_overflow = true;  // parse_optimizer's; an engine's is in EngineConfig
   uint64_t seed = 0;
   std::vector<std::string> warnings;  // parse_optimizer's; in an engine they stand in EngineConfig

@@ -22,61 +22,140 @@ constexpr Hyperparameter kHyperparameters[] = {
     {"eps", "optimizer.params.eps", &OptimizerConfig::eps},
     {"beta1", "optimizer.params.betas", &OptimizerConfig::beta1},
     {"beta2", "optimizer.params.betas", &OptimizerConfig::beta2},
+    {"momentum", "optimizer.params.momentum", &OptimizerConfig::momentum},
+    {"dampening", "optimizer.params.dampening", &OptimizerConfig::dampening},
 };
 
-const Hyperparameter& find(std::string_view name) {
+// Which hyperparameters each type has, beside lr.
+struct UpdateRule {
+  std::string_view type;
+  kernels::Rule rule;
+  std::string_view keys;  // of optimizer.params, each between bars
+};
+constexpr std::string_view kAdamKeys =
+    "|betas|eps|weight_decay|bias_correction|adam_w_mode|torch_adam|fp32_optimizer_states|";
+constexpr UpdateRule kUpdateRules[] = {
+    {"Adam", kernels::Rule::adam, kAdamKeys},
+    {"AdamW", kernels::Rule::adam, kAdamKeys},
+    {"Adagrad", kernels::Rule::adagrad, "|eps|weight_decay|fp32_optimizer_states|"},
+    {"Lion", kernels::Rule::lion, "|betas|weight_decay|fp32_optimizer_states|"},
+    {"SGD", kernels::Rule::sgd, "|momentum|dampening|nesterov|weight_decay|fp32_optimizer_states|"},
+    {"Lamb", kernels::Rule::lamb,
+     "|betas|eps|weight_decay|bias_correction|max_coeff|min_coeff|fp32_optimizer_states|"},
+    {"Host", kernels::Rule::sgd, "|"},
+};
+
+// Where a type's default is not the table's. Source: DeepSpeed's CPUAdagrad and CPULion.
+struct OwnDefault {
+  std::string_view type, key;
+  const char* value;
+};
+constexpr OwnDefault kOwnDefaults[] = {
+    {"Adagrad", "optimizer.params.lr", "0.01"},
+    {"Adagrad", "optimizer.params.eps", "1e-10"},
+    {"Lion", "optimizer.params.betas", "[0.9, 0.99]"},
+};
+
+const UpdateRule& rule_of(std::string_view type) {
+  for (const UpdateRule& rule : kUpdateRules) {
+    if (rule.type == type) return rule;
+  }
+  return kUpdateRules[0];
+}
+
+bool has_key(const UpdateRule& rule, std::string_view key) {
+  constexpr std::string_view kPrefix = "optimizer.params.";
+  const std::string_view leaf = key.substr(kPrefix.size());
+  return leaf == "lr" || rule.keys.find(format_text("|{}|", leaf)) != std::string_view::npos;
+}
+
+// "lr, weight_decay, beta1, beta2": what can be set between steps.
+std::string names_of(const UpdateRule& rule) {
+  std::string names;
+  for (const Hyperparameter& entry : kHyperparameters) {
+    if (!has_key(rule, entry.key)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return names;
+}
+
+const Hyperparameter& find(const OptimizerConfig& optimizer, std::string_view name) {
+  const UpdateRule& rule = rule_of(optimizer.type);
   std::vector<std::string> names;
   for (const Hyperparameter& entry : kHyperparameters) {
+    if (!has_key(rule, entry.key)) continue;
     if (entry.name == name) return entry;
     names.emplace_back(entry.name);
   }
+  if (optimizer.host) {
+    fail(OTR_E_NOT_FOUND,
+         "no hyperparameter \"{}\": with optimizer.type \"Host\" the host keeps its own; there is "
+         "lr, for the reports",
+         printable(name));
+  }
   const std::string guess = nearest(name, names);
-  fail(OTR_E_NOT_FOUND, "no hyperparameter \"{}\"; {}there are lr, weight_decay, eps, beta1, beta2",
-       printable(name), guess.empty() ? "" : format_text("the nearest is \"{}\"; ", guess));
+  fail(OTR_E_NOT_FOUND, "no hyperparameter \"{}\" of {}; {}there are {}", printable(name),
+       optimizer.type, guess.empty() ? "" : format_text("the nearest is \"{}\"; ", guess),
+       names_of(rule));
 }
 
-void require_own(const OptimizerConfig& optimizer, std::string_view name) {
-  if (!optimizer.host || name == "lr") return;
-  fail(
-      OTR_E_NOT_FOUND,
-      "no hyperparameter \"{}\": with optimizer.type \"Host\" the host keeps its own; there is lr, "
-      "for the reports",
-      name);
+bool given(const Values& values, std::string_view key, std::string_view neutral = "") {
+  const Json& value = values.json(key);
+  return values.from_user(key) && value != Json::parse(values.at(key).key->fallback) &&
+         !(value.is_string() && value == neutral);
 }
 
-// Keys that say how the engine's own Adam works, and the values that mean nothing beside a host's
-// optimizer: the default, and what the effective configuration shows.
-struct OfAdam {
-  std::string_view key, neutral;
-};
-constexpr OfAdam kOfAdam[] = {
-    {"optimizer.params.betas", ""},
-    {"optimizer.params.eps", ""},
-    {"optimizer.params.weight_decay", ""},
-    {"optimizer.params.bias_correction", ""},
-    {"optimizer.params.adam_w_mode", ""},
-    {"optimizer.params.fp32_optimizer_states", ""},
-    {"bf16.bf16_optimizer_states", ""},
-    {"outrigger.states.exp_avg.format", "float32"},
-    {"outrigger.states.exp_avg.rounding", "nearest"},
-    {"outrigger.states.exp_avg_sq.format", "float32"},
-    {"outrigger.states.exp_avg_sq.rounding", "nearest"},
-};
+// "|betas|eps|" as ", betas, eps".
+std::string listed(std::string_view keys) {
+  std::string text;
+  for (const char c : keys.substr(0, keys.size() - 1)) {
+    text += c == '|' ? ", " : std::string(1, c);
+  }
+  return text;
+}
 
-void check_host(const Values& values) {
-  for (const auto& [key, neutral] : kOfAdam) {
-    const Json& value = values.json(key);
-    if (!values.from_user(key) || value == Json::parse(values.at(key).key->fallback) ||
-        (value.is_string() && value == neutral)) {
-      continue;
+// A parameter of another rule would be lost without a word.
+void check_params(const Values& values, const UpdateRule& rule) {
+  for (const UpdateRule& other : kUpdateRules) {
+    for (size_t at = 1; at < other.keys.size();) {
+      const size_t end = other.keys.find('|', at);
+      const std::string key = format_text("optimizer.params.{}", other.keys.substr(at, end - at));
+      at = end + 1;
+      if (has_key(rule, key) || !given(values, key)) continue;
+      if (rule.type == "Host") {
+        fail(OTR_E_CONFIG,
+             "{} is for the engine's own rules, and {} leaves update and states to the host; leave "
+             "it out",
+             values.lead(key), values.name("optimizer.type"));
+      }
+      fail(OTR_E_CONFIG, "{} is no parameter of {}, which has lr{}; leave it out", values.lead(key),
+           values.name("optimizer.type"), listed(rule.keys));
     }
-    fail(OTR_E_CONFIG,
-         "{} is for the engine's own Adam, and {} leaves update and states to the host; leave it "
-         "out",
-         values.lead(key), values.name("optimizer.type"));
+  }
+}
+
+// The same of states that the rule does not keep.
+void check_states(const Values& values, const OptimizerConfig& optimizer) {
+  struct StateKey {
+    std::string_view key, neutral;
+    bool kept;
+  };
+  const bool m = optimizer.keeps_exp_avg(), v = optimizer.keeps_exp_avg_sq();
+  const StateKey keys[] = {
+      {"outrigger.states.exp_avg.format", "float32", m},
+      {"outrigger.states.exp_avg.rounding", "nearest", m},
+      {"outrigger.states.exp_avg_sq.format", "float32", v},
+      {"outrigger.states.exp_avg_sq.rounding", "nearest", v},
+      {"bf16.bf16_optimizer_states", "", m || v},
+  };
+  for (const auto& [key, neutral, kept] : keys) {
+    if (kept || !given(values, key, neutral)) continue;
+    fail(OTR_E_CONFIG, "{} is about a state that {} does not keep{}; leave it out",
+         values.lead(key), values.name("optimizer.type"),
+         optimizer.type == "SGD" && !m ? " without momentum" : "");
   }
   constexpr std::string_view kRounding = "outrigger.states.master.rounding";
-  if (!values.is_null(kRounding) && values.text(kRounding) == "stochastic") {
+  if (optimizer.host && !values.is_null(kRounding) && values.text(kRounding) == "stochastic") {
     fail(OTR_E_CONFIG,
          "{} contradicts {}: what the host writes is rounded to nearest; use \"nearest\", or a "
          "float32 master",
@@ -84,11 +163,28 @@ void check_host(const Values& values) {
   }
 }
 
+void check_ranges(const Values& values, const OptimizerConfig& o) {
+  if (o.nesterov && (o.momentum == 0 || o.dampening != 0)) {
+    fail(OTR_E_CONFIG,
+         "{} needs momentum above 0 and dampening 0; it has momentum {} and dampening {}",
+         values.lead("optimizer.params.nesterov"), o.momentum, o.dampening);
+  }
+  if (o.min_coeff > o.max_coeff) {
+    fail(OTR_E_CONFIG, "{} is more than {}; the trust ratio lies between the two",
+         values.lead("optimizer.params.min_coeff"), values.name("optimizer.params.max_coeff"));
+  }
+  if (o.gradient_clipping > 0 && o.clip_value > 0) {
+    if (values.from_user("gradient_clipping")) {
+      fail(OTR_E_CONFIG, "{} contradicts {}; keep one of the two, or set the other to 0",
+           values.lead("gradient_clipping"), values.name("outrigger.gradient_clipping_value"));
+    }
+  }
+}
+
 }  // namespace
 
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value) {
-  const Hyperparameter& entry = find(name);
-  require_own(optimizer, name);
+  const Hyperparameter& entry = find(optimizer, name);
   const Key& key = *find_key(entry.key);
   const bool in_range = value >= key.low && (key.high_open ? value < key.high : value <= key.high);
   if (!in_range) {  // NaN is not in range
@@ -97,36 +193,64 @@ void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, doubl
     fail(OTR_E_ARGUMENT, "{} = {} is not legal; legal: {}; the old value {} stays", name, value,
          legal_values(single), optimizer.*entry.member);
   }
+  if (entry.member == &OptimizerConfig::momentum && (value != 0) != optimizer.keeps_exp_avg()) {
+    fail(OTR_E_ARGUMENT,
+         "momentum = {}: this optimizer was made {} momentum, which decides whether a state is "
+         "kept; the old value {} stays",
+         value, optimizer.keeps_exp_avg() ? "with" : "without", optimizer.momentum);
+  }
   optimizer.*entry.member = value;
 }
 
 double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name) {
-  const Hyperparameter& entry = find(name);
-  require_own(optimizer, name);
+  const Hyperparameter& entry = find(optimizer, name);
   return optimizer.*entry.member;
 }
 
-void read_optimizer(const Values& values, OptimizerConfig& optimizer) {
-  const bool w_mode = values.flag("optimizer.params.adam_w_mode");
+void read_optimizer(Values& values, OptimizerConfig& optimizer) {
+  const auto number = [&](std::string_view name) {
+    return values.number(format_text("optimizer.params.{}", name));
+  };
   const std::string type = values.text("optimizer.type");
+  const UpdateRule& rule = rule_of(type);
+  for (const OwnDefault& own : kOwnDefaults) {
+    if (own.type != type || values.from_user(own.key)) continue;
+    values.set(own.key, Json::parse(own.value), Origin::fallback);
+  }
+  const bool w_mode = values.flag("optimizer.params.adam_w_mode");
   if (type == "AdamW" && !w_mode && values.from_user("optimizer.type")) {
     fail(OTR_E_CONFIG,
          "{} contradicts {}: AdamW's decay is always decoupled; use type \"Adam\" for L2, or leave "
          "adam_w_mode out",
          values.lead("optimizer.params.adam_w_mode"), values.name("optimizer.type"));
   }
+  check_params(values, rule);
+  const bool adam = rule.rule == kernels::Rule::adam;
   optimizer.host = type == "Host";
-  if (optimizer.host) check_host(values);
-  optimizer.decoupled = w_mode;
-  optimizer.type = optimizer.host ? "Host" : w_mode ? "AdamW" : "Adam";
+  optimizer.rule = rule.rule;
+  optimizer.decoupled = adam ? w_mode : rule.rule == kernels::Rule::lion;
+  optimizer.type = !adam ? type : w_mode ? "AdamW" : "Adam";
   optimizer.bias_correction = values.flag("optimizer.params.bias_correction");
-  optimizer.lr = values.number("optimizer.params.lr");
-  optimizer.eps = values.number("optimizer.params.eps");
-  optimizer.weight_decay = values.number("optimizer.params.weight_decay");
+  optimizer.lr = number("lr");
+  optimizer.eps = number("eps");
+  optimizer.weight_decay = number("weight_decay");
   optimizer.beta1 = values.json("optimizer.params.betas")[0].get<double>();
   optimizer.beta2 = values.json("optimizer.params.betas")[1].get<double>();
+  optimizer.momentum = number("momentum");
+  optimizer.dampening = number("dampening");
+  optimizer.nesterov = values.flag("optimizer.params.nesterov");
+  optimizer.min_coeff = number("min_coeff");
+  optimizer.max_coeff = number("max_coeff");
   optimizer.gradient_clipping = values.number("gradient_clipping");
+  optimizer.clip_value = values.number("outrigger.gradient_clipping_value");
+  optimizer.outliers = {values.count("outrigger.skip_outlier_norms.window"),
+                        values.number("outrigger.skip_outlier_norms.deviations")};
   optimizer.seed = values.json("outrigger.seed").get<uint64_t>();
+  check_states(values, optimizer);
+  check_ranges(values, optimizer);
+  // DeepSpeed's default of 1.0 is not meant where values are clipped.
+  if (optimizer.clip_value > 0) optimizer.gradient_clipping = 0;
+  if (optimizer.clip_value > 0) values.set("gradient_clipping", 0.0, Origin::derived);
 }
 
 }  // namespace outrigger::config

@@ -6,7 +6,8 @@
 
 namespace outrigger::config {
 
-// Type, hyperparameters, clipping and seed from checked values.
-void read_optimizer(const Values& values, OptimizerConfig& optimizer);
+// Type, hyperparameters, clipping and seed from checked values, into which the type's own defaults
+// go. Throws OTR_E_CONFIG for what the type has no use for.
+void read_optimizer(Values& values, OptimizerConfig& optimizer);
 
 }  // namespace outrigger::config

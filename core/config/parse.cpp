@@ -94,6 +94,14 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   EngineConfig config;
   read_optimizer(values, config.optimizer);
   resolve_states(values, config.optimizer);
+  config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
+  if (config.optimizer.rule == kernels::Rule::lamb && kind == EngineKind::device &&
+      !config.offload_optimizer) {
+    values.not_built.push_back(
+        format_text("{} is legal but not built yet on a device: set offload_optimizer.device to "
+                    "\"cpu\", or use another rule",
+                    values.lead("optimizer.type")));
+  }
   refuse_not_built(values);
 
   config.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));
@@ -116,7 +124,6 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.share_parameters = values.flag("outrigger.share_parameters");
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
-  config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
   report_accepted(values);
   config.effective_json = effective_json(values);
   config.warnings = std::move(values.warnings);
@@ -131,10 +138,11 @@ OptimizerConfig parse_optimizer(std::string_view json) {
   OptimizerConfig optimizer;
   read_optimizer(values, optimizer);
   if (optimizer.host) {
-    fail(OTR_E_CONFIG,
-         "{} is for engines, whose host updates the weights; shards are updated here: use \"Adam\" "
-         "or \"AdamW\"",
-         values.lead("optimizer.type"));
+    fail(
+        OTR_E_CONFIG,
+        "{} is for engines, whose host updates the weights; shards are updated here: use \"AdamW\" "
+        "or another rule",
+        values.lead("optimizer.type"));
   }
   optimizer.check_overflow = values.flag("bf16.check_grad_overflow");
   resolve_shard_states(values, optimizer);

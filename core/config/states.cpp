@@ -85,12 +85,24 @@ StateFormat resolve(Values& values, const State& state, Format deepspeed, bool o
   return result;
 }
 
-void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen, double beta2,
-                     bool host) {
+void warn_of_nearest(Values& values, const State& state, const StateFormat& chosen,
+                     const OptimizerConfig& optimizer) {
   const std::string rounding_key = key_of(state, "rounding");
+  const bool kept = state.name == "exp_avg"      ? optimizer.keeps_exp_avg()
+                    : state.name == "exp_avg_sq" ? optimizer.keeps_exp_avg_sq()
+                                                 : true;
+  const double beta2 = optimizer.beta2;
+  const bool host = optimizer.host;
   const bool low = chosen.format == Format::bfloat16 || chosen.format == Format::positive_block8;
-  if (!low || chosen.rounding != Rounding::nearest || values.from_user(rounding_key)) return;
-  if (state.name == "exp_avg_sq" && 1 - beta2 < 1.0 / 512) {
+  if (!kept || !low || chosen.rounding != Rounding::nearest || values.from_user(rounding_key))
+    return;
+  if (state.name == "exp_avg_sq" && optimizer.rule == kernels::Rule::adagrad) {
+    values.warnings.push_back(
+        format_text("Adagrad's sum of squares in bfloat16 with rounding to nearest stops growing "
+                    "where a square is below about 1/512 of it; set {} to \"stochastic\" (or to "
+                    "\"nearest\" to keep it without this warning)",
+                    rounding_key));
+  } else if (state.name == "exp_avg_sq" && 1 - beta2 < 1.0 / 512) {
     values.warnings.push_back(
         format_text("the second moment in bfloat16 with rounding to nearest never shrinks at beta2 "
                     "{}: a decrease is less than half a unit in the last place; set {} to "
@@ -114,7 +126,7 @@ void warn_of_nearest(Values& values, const State& state, const StateFormat& chos
 
 // Of a first moment that is stored at 2^-17 of its block's largest a second moment has to remain.
 void check_blocks(const Values& values, const OptimizerConfig& optimizer) {
-  if (optimizer.exp_avg.format == Format::block8 &&
+  if (optimizer.exp_avg.format == Format::block8 && optimizer.keeps_exp_avg_sq() &&
       !kernels::is_block(optimizer.exp_avg_sq.format)) {
     fail(OTR_E_CONFIG,
          "{} needs 8-bit blocks for exp_avg_sq, too: rounded up beside an exact second moment, a "
@@ -154,7 +166,7 @@ void resolve_states(Values& values, OptimizerConfig& optimizer) {
   for (const State& state : kStates) {
     StateFormat& chosen = optimizer.*state.member;
     chosen = resolve(values, state, deepspeed_format(values, state), false, optimizer.host);
-    warn_of_nearest(values, state, chosen, optimizer.beta2, optimizer.host);
+    warn_of_nearest(values, state, chosen, optimizer);
   }
   optimizer.master_given = true;
   check_blocks(values, optimizer);

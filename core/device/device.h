@@ -95,7 +95,7 @@ class Device {
   virtual kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) = 0;
   [[nodiscard]] virtual kernels::NormSum norm(const void* data, Format format, int64_t count,
                                               int64_t flat) = 0;
-  [[nodiscard]] virtual kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) = 0;
+  [[nodiscard]] virtual kernels::UpdateCount update(std::span<const kernels::Update> pieces) = 0;
 };
 
 // Host memory pinned for a device's copies while this lives.

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <vector>
 
 #include "core/context/error.h"
-#include "kernels/adam_part.h"
 #include "kernels/fold_origin.h"
+#include "kernels/update_part.h"
 
 namespace outrigger::device {
 namespace {
@@ -199,14 +200,32 @@ kernels::NormSum Host::norm(std::span<const Array> arrays, int64_t& nonfinite) {
   return total;
 }
 
-kernels::UpdateCount Host::adam(std::span<const kernels::Adam> pieces) {
+std::vector<Host::LambNorms> Host::lamb_norms(std::span<const kernels::Update> pieces) {
+  Tasks tasks;
+  for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
+  std::vector<LambNorms> norms(pieces.size());
+  std::mutex mutex;
+  run(tasks.size(), [&](int64_t task, int32_t) {
+    for (const Tasks::Part& part : tasks[task]) {
+      LambNorms n;
+      kernels::lamb_norms(kernels::part_of(pieces[part.array], part.first, part.count), n.weights,
+                          n.directions);
+      const std::lock_guard lock(mutex);
+      kernels::merge(norms[part.array].weights, n.weights);
+      kernels::merge(norms[part.array].directions, n.directions);
+    }
+  });
+  return norms;
+}
+
+kernels::UpdateCount Host::update(std::span<const kernels::Update> pieces) {
   Tasks tasks;
   for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<kernels::UpdateCount> counts(threads());
   run(tasks.size(), [&](int64_t task, int32_t worker) {
     for (const Tasks::Part& part : tasks[task]) {
       kernels::add(counts[static_cast<size_t>(worker)],
-                   kernels::adam(kernels::part_of(pieces[part.array], part.first, part.count)));
+                   kernels::update(kernels::part_of(pieces[part.array], part.first, part.count)));
     }
   });
   for (size_t w = 1; w < counts.size(); ++w) kernels::add(counts[0], counts[w]);

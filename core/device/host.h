@@ -2,6 +2,9 @@
 // The host as a device: kernels split over an engine's workers.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "core/device/device.h"
 #include "core/threads/workers.h"
 
@@ -47,7 +50,13 @@ class Host final : public Device {
 
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
-  kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) override;
+  kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
+
+  // LAMB's first part of each piece; kernels::lamb_norms.
+  struct LambNorms {
+    kernels::NormSum weights, directions;
+  };
+  std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces);
 
   // The norm of many arrays together; `nonfinite`: the first that has an Inf or NaN, or −1.
   struct Array {

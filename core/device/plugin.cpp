@@ -18,9 +18,15 @@ int32_t code_of(kernels::Rounding rounding) { return static_cast<int32_t>(roundi
 static_assert(static_cast<int32_t>(kernels::Rounding::nearest) == OTR_PLUGIN_NEAREST &&
               static_cast<int32_t>(kernels::Rounding::stochastic) == OTR_PLUGIN_STOCHASTIC);
 
-otr_plugin_adam described(const kernels::Adam& a) {
-  const kernels::AdamScalars& s = a.scalars;
-  otr_plugin_adam p{};
+int32_t rule_code_of(kernels::Rule rule) {
+  static_assert(static_cast<int32_t>(kernels::Rule::sgd) == OTR_PLUGIN_SGD);
+  return static_cast<int32_t>(rule);
+}
+
+otr_plugin_update described(const kernels::Update& a) {
+  const kernels::UpdateScalars& s = a.scalars;
+  otr_plugin_update p{};
+  p.rule = rule_code_of(a.rule);
   p.grad = a.grad;
   p.weight = a.weight;
   p.exp_avg = a.exp_avg;
@@ -36,6 +42,7 @@ otr_plugin_adam described(const kernels::Adam& a) {
   p.exp_avg_sq_rounding = code_of(a.exp_avg_sq_rounding);
   p.count = a.count;
   p.gradient_factor = s.gradient_factor;
+  p.clip_value = s.clip_value;
   p.beta1 = s.beta1;
   p.one_minus_beta1 = s.one_minus_beta1;
   p.beta2 = s.beta2;
@@ -46,9 +53,8 @@ otr_plugin_adam described(const kernels::Adam& a) {
   p.weight_decay = s.weight_decay;
   p.minus_lr_decay = s.minus_lr_decay;
   p.decoupled = s.decoupled ? 1 : 0;
-  p.weight_key = a.random.weight_key;
-  p.exp_avg_key = a.random.exp_avg_key;
-  p.exp_avg_sq_key = a.random.exp_avg_sq_key;
+  p.nesterov = s.nesterov ? 1 : 0;
+  p.key = a.random.key;
   p.first_element = a.random.first_element;
   p.step = a.random.step;
   return p;
@@ -240,13 +246,13 @@ kernels::NormSum PluginDevice::norm(const void* data, Format format, int64_t cou
   return run(fold, nullptr);
 }
 
-kernels::UpdateCount PluginDevice::adam(std::span<const kernels::Adam> pieces) {
-  std::vector<otr_plugin_adam> list;
+kernels::UpdateCount PluginDevice::update(std::span<const kernels::Update> pieces) {
+  std::vector<otr_plugin_update> list;
   list.reserve(pieces.size());
-  for (const kernels::Adam& piece : pieces) list.push_back(described(piece));
+  for (const kernels::Update& piece : pieces) list.push_back(described(piece));
   otr_plugin_update_count total{};
   try {
-    check(table_->adam(device_, list.data(), static_cast<int64_t>(list.size()), &total, stream_),
+    check(table_->update(device_, list.data(), static_cast<int64_t>(list.size()), &total, stream_),
           "the update");
   } catch (const Error&) {
     drain();  // what was taken on before writes to `total`

@@ -63,7 +63,7 @@ class PluginDevice final : public Device {
            Stream stream) override;
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
-  kernels::UpdateCount adam(std::span<const kernels::Adam> pieces) override;
+  kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
 
  private:
   void check(int32_t status, const char* what) const;

@@ -41,7 +41,8 @@ Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communica
       config_json_(config_json),
       config_(config::parse_engine(config_json, comm_->size())),
       groups_{config_.optimizer},
-      scaler_(config_.loss_scaling) {
+      scaler_(config_.loss_scaling),
+      outliers_(config_.optimizer.outliers) {
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
 }
 

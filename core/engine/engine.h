@@ -39,6 +39,7 @@
 #include "core/layout/model.h"
 #include "core/memory/ledger.h"
 #include "core/optimizer/loss_scaler.h"
+#include "core/optimizer/outliers.h"
 #include "core/threads/workers.h"
 
 namespace outrigger::engine {
@@ -224,8 +225,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void report_decision(otr_step_report& report, const Decision& decision) const;
   void report_counts(otr_step_report& report) const;
   [[nodiscard]] bool is_updated(const Decision& decision, int64_t root) const;
-  [[nodiscard]] std::vector<kernels::Adam> updates(const Decision& decision) const;
-  [[nodiscard]] kernels::UpdateCount update_offloaded(std::span<const kernels::Adam> pieces);
+  [[nodiscard]] std::vector<kernels::Update> updates(const Decision& decision) const;
+  [[nodiscard]] kernels::UpdateCount update_offloaded(std::span<const kernels::Update> pieces);
+  void scale_layers(std::span<kernels::Update> pieces, const Decision& decision);
+  [[nodiscard]] double lr_of(int64_t root) const;
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
@@ -271,6 +274,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int64_t passes_in_micro_step_ = 0, passes_in_window_ = 0, steps_in_window_ = 0;
   int32_t boundary_ = OTR_BOUNDARY_CONFIGURED;
   optimizer::LossScaler scaler_;
+  optimizer::OutlierGuard outliers_;
   bool seed_overflow_ = false;  // in this window, on this rank
   bool stuck_at_minimum_ = false;
   std::unique_ptr<Reduced> reduced_;  // between otr_engine_reduce and the step

@@ -65,8 +65,10 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
   if (config.compute != kernels::Format::float32) {
     add(entries, back, Purpose::master, bytes_of(share(1), master), 0);
   }
-  if (!states.host) {
+  if (states.keeps_exp_avg()) {
     add(entries, back, Purpose::exp_avg, bytes_of(share(1), format_of(states.exp_avg.format)), 0);
+  }
+  if (states.keeps_exp_avg_sq()) {
     add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), format_of(states.exp_avg_sq.format)),
         0);
   }

@@ -11,7 +11,7 @@
 #include "core/comm/gather_values.h"
 #include "core/context/text.h"
 #include "core/engine/step.h"
-#include "core/optimizer/adam.h"
+#include "core/optimizer/rule.h"
 
 namespace outrigger::engine {
 namespace {

@@ -29,6 +29,14 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
          "states of its optimizer",
          root.name);
   }
+  const bool kept = value == OTR_VALUE_EXP_AVG      ? config_.optimizer.keeps_exp_avg()
+                    : value == OTR_VALUE_EXP_AVG_SQ ? config_.optimizer.keeps_exp_avg_sq()
+                                                    : true;
+  if (!kept) {
+    fail(OTR_E_NOT_FOUND, "parameter \"{}\" has no {}: {}{} keeps none", root.name,
+         value == OTR_VALUE_EXP_AVG ? "exp_avg" : "exp_avg_sq", config_.optimizer.type,
+         value == OTR_VALUE_EXP_AVG && config_.optimizer.type == "SGD" ? " without momentum" : "");
+  }
   device::Device* const back = devices_.back;
   switch (value) {
     case OTR_VALUE_MASTER:

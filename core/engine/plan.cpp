@@ -35,8 +35,10 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
   const int64_t owned = home == Home::copy ? trainable : shard;
   const config::OptimizerConfig& states = config.optimizer;
   if (separate_master) master = engine::bytes_of(owned, states.master.format);
-  if (!states.host) {
+  if (states.keeps_exp_avg()) {
     exp_avg = engine::bytes_of(owned, states.exp_avg.format);
+  }
+  if (states.keeps_exp_avg_sq()) {
     exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
   }
   const bool boundary = config.order == config::Order::boundary;

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "core/comm/gather_values.h"
-#include "core/optimizer/adam.h"
+#include "core/optimizer/rule.h"
 
 namespace outrigger::engine {
 namespace {
@@ -46,7 +46,8 @@ bool Engine::at_boundary() const {
 void Engine::agree_on_window() {
   std::vector<double> values;
   for (const config::OptimizerConfig& g : groups_) {
-    values.insert(values.end(), {g.lr, g.beta1, g.beta2, g.eps, g.weight_decay});
+    values.insert(values.end(),
+                  {g.lr, g.beta1, g.beta2, g.eps, g.weight_decay, g.momentum, g.dampening});
   }
   std::vector<uint8_t> frozen;
   for (int64_t id = 0; id < model_.size(); ++id) frozen.push_back(model_.at(id).frozen ? 1 : 0);
@@ -65,7 +66,7 @@ void Engine::agree_on_window() {
     if (all[rank].hyperparameters != all[0].hyperparameters) {
       fail(OTR_E_MISMATCH,
            "rank {} and rank 0 step with different hyperparameters (lr, betas, eps, "
-           "weight_decay): set the same values on every rank",
+           "weight_decay, momentum, dampening): set the same values on every rank",
            rank);
     }
     if (all[rank].frozen != all[0].frozen) {
@@ -124,6 +125,8 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   } else if (norm.nonfinite > 0 &&
              (config_.check_overflow || config_.optimizer.gradient_clipping > 0)) {
     d.skip = OTR_SKIP_NONFINITE;
+  } else if (outliers_.is_outlier(d.norm)) {
+    d.skip = OTR_SKIP_OUTLIER;
   }
   if (norm.nonfinite == 0) {
     d.clip = optimizer::clip_coefficient(d.norm, config_.optimizer.gradient_clipping);
@@ -206,6 +209,7 @@ void Engine::reduce(otr_step_report& report) {
 void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report_decision(report, decision);
   report_counts(report);  // the loss scale of this window
+  outliers_.note(decision.norm);
   bool scalable = true;
   if (decision.skip == OTR_SKIP_NONE) {
     const kernels::UpdateCount mine =

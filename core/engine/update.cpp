@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/engine/step.h"
-#include "core/optimizer/adam.h"
-#include "kernels/adam_part.h"
+#include "core/optimizer/rule.h"
+#include "kernels/update_part.h"
 
 namespace outrigger::engine {
 bool Engine::is_updated(const Decision& decision, int64_t root) const {
@@ -17,20 +17,20 @@ bool Engine::is_updated(const Decision& decision, int64_t root) const {
 }
 
 // One fused update for each piece that this rank owns.
-std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
+std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
   // Parameters of one group with the same number of updates share their scalars.
-  std::map<std::pair<int32_t, int64_t>, kernels::AdamScalars> scalars;
-  std::vector<kernels::Adam> pieces;
+  std::map<std::pair<int32_t, int64_t>, kernels::UpdateScalars> scalars;
+  std::vector<kernels::Update> pieces;
   for (const layout::Piece& piece : storage_->pieces()) {
     if (!is_updated(decision, piece.parameter)) continue;
     const int64_t applied = updates_[static_cast<size_t>(piece.parameter)];
     const int32_t group = model_.at(piece.parameter).group;
     auto [entry, added] = scalars.try_emplace({group, applied});
     if (added) {
-      entry->second = optimizer::adam_scalars(groups_[static_cast<size_t>(group)], applied + 1,
-                                              decision.mean * decision.clip);
+      entry->second = optimizer::update_scalars(groups_[static_cast<size_t>(group)], applied + 1,
+                                                decision.mean * decision.clip);
     }
-    kernels::Adam a;
+    kernels::Update a;
     a.grad_format = config_.accumulator;
     a.grad = reducer_->gradient(piece);
     if (storage_->master_format() == kernels::Format::split) {
@@ -43,9 +43,10 @@ std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
       if (storage_->has_separate_master()) a.published = storage_->published(piece);
     }
     a.exp_avg_format = storage_->exp_avg_format();
-    a.exp_avg = storage_->exp_avg(piece);
+    a.rule = config_.optimizer.rule;
+    if (config_.optimizer.keeps_exp_avg()) a.exp_avg = storage_->exp_avg(piece);
     a.exp_avg_sq_format = storage_->exp_avg_sq_format();
-    a.exp_avg_sq = storage_->exp_avg_sq(piece);
+    if (config_.optimizer.keeps_exp_avg_sq()) a.exp_avg_sq = storage_->exp_avg_sq(piece);
     a.weight_rounding = config_.optimizer.master.rounding;
     a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
@@ -62,16 +63,16 @@ std::vector<kernels::Adam> Engine::updates(const Decision& decision) const {
 
 // The update runs on the host, the published weights go to the device: a master of the published
 // format as it is, else what the update rounds of it, by way of a bounded staging block.
-kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pieces) {
+kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Update> pieces) {
   device::Device& front = *devices_.front;
   const kernels::Format format = storage_->compute();
   const bool direct = storage_->master_format() == format;
   kernels::UpdateCount total;
-  std::vector<kernels::Adam> wave;
+  std::vector<kernels::Update> wave;
   std::vector<void*> targets;  // on the device, of each of the wave
   int64_t filled = 0;
   const auto run = [&] {
-    kernels::add(total, devices_.back->adam(wave));
+    kernels::add(total, devices_.back->update(wave));
     for (size_t i = 0; i < wave.size(); ++i) {
       const void* from = direct ? wave[i].weight : wave[i].published;
       front.upload(targets[i], from, static_cast<size_t>(bytes_of(wave[i].count, format)),
@@ -82,10 +83,10 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pie
     targets.clear();
     filled = 0;
   };
-  for (const kernels::Adam& piece : pieces) {
+  for (const kernels::Update& piece : pieces) {
     for (int64_t first = 0; first < piece.count;) {
       const int64_t room = direct ? piece.count : plan_->update_elements - filled;
-      kernels::Adam part = kernels::part_of(piece, first, std::min(room, piece.count - first));
+      kernels::Update part = kernels::part_of(piece, first, std::min(room, piece.count - first));
       targets.push_back(part.published);
       part.published =
           direct ? nullptr
@@ -101,10 +102,50 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Adam> pie
   return total;
 }
 
+// LAMB's trust ratio of each parameter, from the norms of all of its pieces; every rank counts a
+// piece that all have once.
+void Engine::scale_layers(std::span<kernels::Update> pieces, const Decision& decision) {
+  struct Norms {
+    kernels::NormSum weights, directions;
+  };
+  std::vector<Norms> norms(static_cast<size_t>(model_.size()));
+  std::vector<int64_t> roots;
+  for (const layout::Piece& piece : storage_->pieces()) {
+    if (is_updated(decision, piece.parameter)) roots.push_back(piece.parameter);
+  }
+  const std::vector<device::Host::LambNorms> mine = host_->lamb_norms(pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    Norms& n = norms[static_cast<size_t>(roots[i])];
+    kernels::merge(n.weights, mine[i].weights);
+    kernels::merge(n.directions, mine[i].directions);
+  }
+  if (storage_->sharded()) {
+    std::vector<Norms> all(norms.size() * static_cast<size_t>(control_->size()));
+    control_->all_gather(std::as_bytes(std::span(norms)), std::as_writable_bytes(std::span(all)),
+                         "norms of LAMB's layers");
+    norms.assign(norms.size(), {});
+    for (size_t i = 0; i < all.size(); ++i) {
+      kernels::merge(norms[i % norms.size()].weights, all[i].weights);
+      kernels::merge(norms[i % norms.size()].directions, all[i].directions);
+    }
+  }
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Norms& n = norms[static_cast<size_t>(roots[i])];
+    const double ratio = optimizer::trust_ratio(config_.optimizer, optimizer::norm_of(n.weights),
+                                                optimizer::norm_of(n.directions));
+    pieces[i].scalars.minus_step = static_cast<float>(-lr_of(roots[i]) * ratio);
+  }
+}
+
+double Engine::lr_of(int64_t root) const {
+  return groups_[static_cast<size_t>(model_.at(root).group)].lr;
+}
+
 kernels::UpdateCount Engine::update(const Decision& decision) {
-  const std::vector<kernels::Adam> pieces = updates(decision);
+  std::vector<kernels::Update> pieces = updates(decision);
+  if (config_.optimizer.rule == kernels::Rule::lamb) scale_layers(pieces, decision);
   const kernels::UpdateCount count =
-      devices_.offloaded() ? update_offloaded(pieces) : devices_.back->adam(pieces);
+      devices_.offloaded() ? update_offloaded(pieces) : devices_.back->update(pieces);
   for (int64_t id = 0; id < model_.size(); ++id) {
     if (model_.at(id).root == id && is_updated(decision, id)) ++updates_[static_cast<size_t>(id)];
   }

@@ -6,16 +6,26 @@
 #include <map>
 
 #include "core/context/error.h"
-#include "core/optimizer/adam.h"
 #include "core/optimizer/random_key.h"
+#include "core/optimizer/rule.h"
 
 namespace outrigger::optimizer {
 
 using kernels::Format;
 
+namespace {
+std::string states_text(bool exp_avg, bool exp_avg_sq) {
+  return exp_avg && exp_avg_sq ? "exp_avg and exp_avg_sq"
+         : exp_avg             ? "exp_avg"
+         : exp_avg_sq          ? "exp_avg_sq"
+                               : "no states";
+}
+}  // namespace
+
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)),
       config_(config::parse_optimizer(json)),
+      outliers_(config_.outliers),
       workers_(context_->workers()) {
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
 }
@@ -28,6 +38,20 @@ void Optimizer::check(const Shard& shard, size_t index) const {
          "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
          shard.name, tensor::name_of(shard.master_format()),
          tensor::name_of(config_.master.format));
+  }
+  if (shard.has_states && (shard.keeps_exp_avg != config_.keeps_exp_avg() ||
+                           shard.keeps_exp_avg_sq != config_.keeps_exp_avg_sq())) {
+    fail(OTR_E_STATE,
+         "shard {} (\"{}\") has {} from an earlier step with another rule, {} keeps {}: step a "
+         "shard with rules of the same states",
+         index, shard.name, states_text(shard.keeps_exp_avg, shard.keeps_exp_avg_sq), config_.type,
+         states_text(config_.keeps_exp_avg(), config_.keeps_exp_avg_sq()));
+  }
+  if (config_.rule == kernels::Rule::lamb && shard.first_element != 0) {
+    fail(OTR_E_STATE,
+         "shard {} (\"{}\") begins at element {} of its parameter: Lamb needs the norms of whole "
+         "parameters, so each shard is one; use an engine for divided ones",
+         index, shard.name, shard.first_element);
   }
   if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
     fail(OTR_E_STATE,
@@ -43,10 +67,17 @@ void Optimizer::allocate(Shard& shard) const {
   const auto bytes = [&](Format f) { return kernels::bytes_of(shard.weights.count, f); };
   shard.exp_avg_format = config_.exp_avg.format;
   shard.exp_avg_sq_format = config_.exp_avg_sq.format;
-  memory::Block exp_avg(shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format));
-  shard.exp_avg_sq =
-      memory::Block(shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format));
+  memory::Block exp_avg, exp_avg_sq;
+  if (config_.keeps_exp_avg()) {
+    exp_avg = {shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format)};
+  }
+  if (config_.keeps_exp_avg_sq()) {
+    exp_avg_sq = {shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format)};
+  }
   shard.exp_avg = std::move(exp_avg);
+  shard.exp_avg_sq = std::move(exp_avg_sq);
+  shard.keeps_exp_avg = config_.keeps_exp_avg();
+  shard.keeps_exp_avg_sq = config_.keeps_exp_avg_sq();
   shard.has_states = true;
 }
 
@@ -73,16 +104,26 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   report.nonfinite_param = report.nonfinite_rank = -1;
   report.grad_norm = std::nan("");
   // Taken where something depends on it; clipping by a norm that is not finite would.
-  if (config_.check_overflow || config_.gradient_clipping > 0) take_norm(shards, report);
+  if (config_.check_overflow || config_.gradient_clipping > 0 || outliers_.is_on()) {
+    take_norm(shards, report);
+  }
+  const bool outlier = outliers_.is_outlier(report.grad_norm);
+  outliers_.note(report.grad_norm);
   if (report.nonfinite_count > 0) {
     ++skipped_;
     report.outcome = OTR_STEP_SKIPPED;
     report.reason = OTR_SKIP_NONFINITE;
+  } else if (outlier) {
+    ++skipped_;
+    report.outcome = OTR_STEP_SKIPPED;
+    report.reason = OTR_SKIP_OUTLIER;
   } else {
     if (config_.gradient_clipping > 0) {
       report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
     }
-    const kernels::UpdateCount count = host_.adam(updates(shards, report.clip_coefficient));
+    std::vector<kernels::Update> pieces = updates(shards, report.clip_coefficient);
+    if (config_.rule == kernels::Rule::lamb) scale_layers(pieces);
+    const kernels::UpdateCount count = host_.update(pieces);
     for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
     report.vanished = count.vanished;
@@ -106,27 +147,38 @@ void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& re
   report.grad_norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm));
 }
 
-std::vector<kernels::Adam> Optimizer::updates(const std::vector<Shard*>& shards,
-                                              double gradient_factor) const {
-  std::map<int64_t, kernels::AdamScalars> scalars;  // by the number of updates
-  std::vector<kernels::Adam> pieces;
+// Each shard is a layer.
+void Optimizer::scale_layers(std::span<kernels::Update> pieces) {
+  const std::vector<device::Host::LambNorms> norms = host_.lamb_norms(pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const double ratio =
+        trust_ratio(config_, norm_of(norms[i].weights), norm_of(norms[i].directions));
+    pieces[i].scalars.minus_step = static_cast<float>(-config_.lr * ratio);
+  }
+}
+
+std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shards,
+                                                double gradient_factor) const {
+  std::map<int64_t, kernels::UpdateScalars> scalars;  // by the number of updates
+  std::vector<kernels::Update> pieces;
   pieces.reserve(shards.size());
   const bool draws = config_.master.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
   for (const Shard* shard : shards) {
     auto [entry, added] = scalars.try_emplace(shard->updates);
-    if (added) entry->second = adam_scalars(config_, shard->updates + 1, gradient_factor);
-    kernels::Adam a;
+    if (added) entry->second = update_scalars(config_, shard->updates + 1, gradient_factor);
+    kernels::Update a;
     a.grad_format = shard->grads.format;
     a.grad = shard->grads.data;
     a.weight_format = shard->weights.format;
     a.weight = shard->weights.data;
     a.remainder = shard->remainder;
     a.exp_avg_format = shard->exp_avg_format;
-    a.exp_avg = shard->exp_avg.data();
+    a.rule = config_.rule;
+    if (config_.keeps_exp_avg()) a.exp_avg = shard->exp_avg.data();
     a.exp_avg_sq_format = shard->exp_avg_sq_format;
-    a.exp_avg_sq = shard->exp_avg_sq.data();
+    if (config_.keeps_exp_avg_sq()) a.exp_avg_sq = shard->exp_avg_sq.data();
     a.weight_rounding = config_.master.rounding;
     a.exp_avg_rounding = config_.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;

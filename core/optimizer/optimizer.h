@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/config/config.h"
 #include "core/context/context.h"
 #include "core/device/host.h"
+#include "core/optimizer/outliers.h"
 #include "core/optimizer/shard.h"
 
 namespace outrigger::optimizer {
@@ -30,11 +32,13 @@ class Optimizer {
   void check(const Shard& shard, size_t index) const;
   void allocate(Shard& shard) const;
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
-  [[nodiscard]] std::vector<kernels::Adam> updates(const std::vector<Shard*>& shards,
-                                                   double gradient_factor) const;
+  void scale_layers(std::span<kernels::Update> pieces);
+  [[nodiscard]] std::vector<kernels::Update> updates(const std::vector<Shard*>& shards,
+                                                     double gradient_factor) const;
 
   std::shared_ptr<Context> context_;
   config::OptimizerConfig config_;
+  OutlierGuard outliers_;
   Workers workers_;
   device::Host host_{&workers_};
   int64_t steps_ = 0, applied_ = 0, skipped_ = 0;

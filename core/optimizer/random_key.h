@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of stochastic rounding: a function of seed, parameter name and state, so neither sharding
-// nor order changes the random numbers.
+// The key of stochastic rounding: a function of seed and parameter name, so neither sharding nor
+// order changes the random numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace outrigger::optimizer {
 
-// Keys for weight, exp_avg and exp_avg_sq: XXH3-64 of (seed, name, 'w' | 'm' | 'v').
+// Its key is XXH3-64 of (seed, name).
 [[nodiscard]] kernels::RandomStream random_stream(uint64_t seed, std::string_view name);
 
 }  // namespace outrigger::optimizer

@@ -71,6 +71,10 @@ Stored stored(const Shard& shard, int32_t value) {
          "shard \"{}\" has no states before its first step; otr_optimizer_prepare makes them",
          shard.name);
   }
+  if (value == OTR_VALUE_EXP_AVG ? !shard.keeps_exp_avg : !shard.keeps_exp_avg_sq) {
+    fail(OTR_E_NOT_FOUND, "shard \"{}\" has no {}: its rule keeps none", shard.name,
+         value == OTR_VALUE_EXP_AVG ? "exp_avg" : "exp_avg_sq");
+  }
   if (value == OTR_VALUE_EXP_AVG) return {shard.exp_avg.data(), shard.exp_avg_format};
   return {shard.exp_avg_sq.data(), shard.exp_avg_sq_format};
 }

@@ -30,7 +30,7 @@ struct Shard {
   }
   kernels::Format exp_avg_format{}, exp_avg_sq_format{};  // once the states exist
   memory::Block exp_avg, exp_avg_sq;
-  bool has_states = false;
+  bool has_states = false, keeps_exp_avg = false, keeps_exp_avg_sq = false;
   int64_t updates = 0;
 };
 

@@ -111,13 +111,16 @@ HWY_INLINE void unpack_blocks(float* values, const void* blocks, Format format, 
 
 HWY_INLINE void pack_blocks(void* blocks, Format format, const float* values, int64_t count,
                             const BlockRounding& rounding) {
-  alignas(64) uint16_t random[kLeaf];
+  alignas(64) uint16_t numbers[reference::kNumbers], random[kLeaf];
   BlockRounding r = rounding;
   auto* block = static_cast<uint8_t*>(blocks);
   const auto one = format == Format::block8 ? pack_leaf<false> : pack_leaf<true>;
   for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kBlockBytes) {
     const bool stochastic = r.rounding == Rounding::stochastic;
-    if (stochastic) random_leaf(r.key, r.first_element, r.step, random);
+    if (stochastic) {
+      random_numbers(r.key, r.first_element, r.step, numbers);
+      draw_leaf(r.draw, numbers, random);
+    }
     one(block, values, stochastic ? random : nullptr);
     r.first_element += kLeaf;
   }

@@ -103,6 +103,11 @@ struct BFloat16 {
     return {hn::PromoteTo(du, hn::LoadU(dh, from)),
             hn::PromoteTo(du, hn::LoadU(dh, from + kVector))};
   }
+  static HWY_INLINE BitsPair words(hn::Vec<DU16> numbers) {
+    const DU du;
+    return {hn::PromoteTo(du, hn::LowerHalf(numbers)),
+            hn::PromoteTo(du, hn::UpperHalf(DHalf16{}, numbers))};
+  }
   static HWY_INLINE void store(Pair x, uint16_t* to) {
     store_bits({nearest_bfloat16(x.lo), nearest_bfloat16(x.hi)}, to);
   }
@@ -123,8 +128,8 @@ struct BFloat16EvenOdd {
     const VU both = load_both(from);
     return {hn::BitCast(DF{}, hn::ShiftLeft<16>(both)), BFloat16::upper_half(both)};
   }
-  static HWY_INLINE BitsPair load_words(const uint16_t* from) {
-    const VU both = load_both(from);
+  static HWY_INLINE BitsPair words(hn::Vec<DU16> numbers) {
+    const VU both = hn::BitCast(DU{}, numbers);
     return {hn::And(both, hn::Set(DU{}, 0xffff)), hn::ShiftRight<16>(both)};
   }
   static HWY_INLINE void store_bits(BitsPair bits, uint16_t* to) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A leaf's random 16-bit numbers (reference/philox.h): one Philox block in each 64-bit lane, whose
+// Random 16-bit numbers (reference/philox.h): one Philox block in each 64-bit lane, whose
 // low half holds a word and whose high half is ignored.
 
 #if defined(OTR_KERNELS_CPU_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,6 +20,7 @@ using VU64 = hn::Vec<DU64>;
 
 // The four words of as many blocks as a vector has 64-bit lanes.
 struct Words {
+  Words() = default;
   HWY_INLINE Words(uint64_t block, uint64_t step) {
     const DU64 d;
     x0 = hn::Iota(d, block);
@@ -41,42 +42,87 @@ HWY_INLINE void philox_round(Words& w, VU64 key0, VU64 key1) {
   w.x3 = product0;
 }
 
-// A round waits for its products; independent blocks fill the wait. Four was the fastest of 1, 2
-// and 4, on AVX2 too, where some of them spill.
-inline constexpr int kBlocksAtOnce = 4;
-
-// to[i] = random16(key, first_element + i, step) for one leaf; first_element is a multiple of 8.
-inline HWY_NOINLINE void random_leaf(uint64_t key, uint64_t first_element, uint64_t step,
-                                     uint16_t* to) {
-  const DU64 d;
-  constexpr uint64_t kBlocks = HWY_LANES(uint64_t);
-  constexpr auto kElements = static_cast<int64_t>(kBlocks) * reference::kElementsPerBlock;
-  static_assert(kLeaf % (kElements * kBlocksAtOnce) == 0);
-
-  uint64_t block = first_element / reference::kElementsPerBlock;
-  for (int64_t i = 0; i < kLeaf; i += kElements * kBlocksAtOnce) {
-    Words words[kBlocksAtOnce] = {Words(block, step), Words(block + kBlocks, step),
-                                  Words(block + 2 * kBlocks, step),
-                                  Words(block + 3 * kBlocks, step)};
-    block += kBlocksAtOnce * kBlocks;
+// The numbers of a leaf in the making: round by round, so that other work can fill the waits for
+// the products.
+class LeafPhilox {
+ public:
+  HWY_INLINE LeafPhilox(uint64_t key, uint64_t step) : step_(step) {
     auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < reference::kPhiloxRounds; ++round) {
-      const VU64 k0 = hn::Set(d, uint64_t{key0}), k1 = hn::Set(d, uint64_t{key1});
-#pragma GCC unroll 4
-      for (Words& w : words) philox_round(w, k0, k1);
+    for (auto& k : keys_) {
+      k[0] = key0;
+      k[1] = key1;
       key0 += reference::kPhiloxWeyl0;
       key1 += reference::kPhiloxWeyl1;
     }
-    auto* out = reinterpret_cast<uint64_t*>(to + i);
-    const VU64 low = hn::Set(d, 0xffffffff);
-#pragma GCC unroll 4
-    for (const Words& w : words) {
-      const VU64 words01 = hn::Or(hn::And(w.x0, low), hn::ShiftLeft<32>(w.x1));
-      const VU64 words23 = hn::Or(hn::And(w.x2, low), hn::ShiftLeft<32>(w.x3));
-      // Little-endian: the block's four words in memory are its eight numbers in order.
-      hn::StoreInterleaved2(words01, words23, d, out);
-      out += 2 * kBlocks;
+  }
+
+  // Of the leaf in which `element` lies.
+  HWY_INLINE void begin(uint64_t element) {
+    uint64_t block = element / kLeaf * reference::kBlocksPerLeaf;
+    round_ = 0;
+#pragma GCC unroll 8
+    for (Words& w : words_) {
+      w = Words(block, step_);
+      block += HWY_LANES(uint64_t);
     }
+  }
+  HWY_INLINE void round() {
+    if (round_ == reference::kPhiloxRounds) return;
+    const DU64 d;
+    const VU64 k0 = hn::Set(d, keys_[round_][0]), k1 = hn::Set(d, keys_[round_][1]);
+#pragma GCC unroll 8
+    for (Words& w : words_) philox_round(w, k0, k1);
+    ++round_;
+  }
+  // Runs the rounds that are left.
+  HWY_INLINE void finish(uint16_t* numbers) {
+    while (round_ < reference::kPhiloxRounds) round();
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; v += 2) {
+      const Words &a = words_[v], &b = words_[v + 1];
+      const auto store = [&](int word, VU64 low, VU64 high) HWY_ATTR {  // of block n: at 2 n
+        auto* to = reinterpret_cast<uint32_t*>(numbers + 32 * word) + v * kLanes;
+        hn::StoreU(hn::ConcatEven(DU{}, hn::BitCast(DU{}, high), hn::BitCast(DU{}, low)), DU{}, to);
+      };
+      store(0, a.x0, b.x0);
+      store(1, a.x1, b.x1);
+      store(2, a.x2, b.x2);
+      store(3, a.x3, b.x3);
+    }
+  }
+
+ private:
+  static constexpr int kLanes = static_cast<int>(HWY_LANES(uint64_t));
+  static constexpr int kVectors = static_cast<int>(reference::kBlocksPerLeaf) / kLanes;
+  Words words_[kVectors];
+  uint64_t step_, keys_[reference::kPhiloxRounds][2];
+  int round_ = 0;
+};
+
+HWY_INLINE void random_numbers(uint64_t key, uint64_t element, uint64_t step, uint16_t* to) {
+  LeafPhilox philox(key, step);
+  philox.begin(element);
+  philox.finish(to);
+}
+
+using VU16 = hn::Vec<DU16>;
+
+// A draw's factor in each half of a leaf.
+HWY_INLINE VU16 draw_factor(Draw draw, bool second_half) {
+  return hn::Set(DU16{}, reference::kDrawFactors[second_half ? 1 : 0][static_cast<int>(draw)]);
+}
+
+// A draw of the pair at `position` of its leaf, from the leaf's numbers.
+HWY_INLINE VU16 drawn(Draw draw, const uint16_t* numbers, int64_t position) {
+  const bool second_half = position >= reference::kNumbers;
+  const int64_t n = position % reference::kNumbers;
+  return hn::Mul(hn::LoadU(DU16{}, numbers + n), draw_factor(draw, second_half));
+}
+
+// All of a leaf.
+HWY_INLINE void draw_leaf(Draw draw, const uint16_t* numbers, uint16_t* to) {
+  for (int64_t i = 0; i < kLeaf; i += kPair) {
+    hn::StoreU(drawn(draw, numbers, i), DU16{}, to + i);
   }
 }
 

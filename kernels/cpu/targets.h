@@ -60,6 +60,7 @@ UnpackFunction unpack_for(int64_t target);
 PackFunction pack_for(int64_t target);
 SumOfSquaresFunction sum_of_squares_for(int64_t target);
 FoldFunction fold_for(int64_t target);
-AdamFunction adam_for(int64_t target);
+UpdateFunction update_for(int64_t target);
+LambNormsFunction lamb_norms_for(int64_t target);
 
 }  // namespace outrigger::kernels::cpu

@@ -37,7 +37,7 @@ void pack_block(unsigned char* block, const float* values, int64_t count,
       const uint32_t code = encode8<kPositive>(values[i], inverse, [&](uint32_t bits) {
         return rounding.rounding == Rounding::nearest
                    ? nearest_increment8(bits)
-                   : random_increment8(random16(rounding.key, at, rounding.step));
+                   : random_increment8(random16(rounding.key, at, rounding.step, rounding.draw));
       });
       const uint32_t sign = kPositive ? 0 : (bits_of(values[i]) >> 24) & 0x80;
       codes[i] = static_cast<unsigned char>(code | sign);

@@ -139,39 +139,50 @@ void fold(Device& device, const otr_plugin_fold& given, uint64_t stream) {
   });
 }
 
-void adam(Device& device, const otr_plugin_adam& given, otr_plugin_update_count* host_total,
-          uint64_t stream) {
-  kernels::Adam a;
+void update(Device& device, const otr_plugin_update& given, otr_plugin_update_count* host_total,
+            uint64_t stream) {
+  kernels::Update a;
   const auto memory = [&](const void* data, int32_t format, const char* what) -> void* {
     return device.inside(data, size_in_bytes(given.count, format_of(format)), what);
   };
   const auto rounding = [](int32_t r) { return static_cast<kernels::Rounding>(r); };
+  a.rule = static_cast<kernels::Rule>(given.rule);
   a.grad_format = format_of(given.grad_format);
-  a.grad = memory(given.grad, given.grad_format, "adam's gradient");
+  a.grad = memory(given.grad, given.grad_format, "the update's gradient");
   a.weight_format = format_of(given.weight_format);
-  a.weight = memory(given.weight, given.weight_format, "adam's weight");
+  a.weight = memory(given.weight, given.weight_format, "the update's weight");
   a.exp_avg_format = format_of(given.exp_avg_format);
-  a.exp_avg = memory(given.exp_avg, given.exp_avg_format, "adam's exp_avg");
   a.exp_avg_sq_format = format_of(given.exp_avg_sq_format);
-  a.exp_avg_sq = memory(given.exp_avg_sq, given.exp_avg_sq_format, "adam's exp_avg_sq");
+  if (given.exp_avg != nullptr) {
+    a.exp_avg = memory(given.exp_avg, given.exp_avg_format, "the update's exp_avg");
+  }
+  if (given.exp_avg_sq != nullptr) {
+    a.exp_avg_sq = memory(given.exp_avg_sq, given.exp_avg_sq_format, "the update's exp_avg_sq");
+  }
   if (given.published != nullptr) {
     a.published_format = format_of(given.published_format);
-    a.published = memory(given.published, given.published_format, "adam's published");
+    a.published = memory(given.published, given.published_format, "the update's published");
   }
   a.weight_rounding = rounding(given.weight_rounding);
   a.exp_avg_rounding = rounding(given.exp_avg_rounding);
   a.exp_avg_sq_rounding = rounding(given.exp_avg_sq_rounding);
   a.count = given.count;
-  a.scalars = {given.gradient_factor,    given.beta1,
-               given.one_minus_beta1,    given.beta2,
-               given.one_minus_beta2,    given.eps,
-               given.inverse_sqrt_bias2, given.minus_step,
-               given.weight_decay,       given.minus_lr_decay,
-               given.decoupled != 0};
-  a.random = {given.weight_key, given.exp_avg_key, given.exp_avg_sq_key, given.first_element,
-              given.step};
+  a.scalars.gradient_factor = given.gradient_factor;
+  a.scalars.clip_value = given.clip_value;
+  a.scalars.beta1 = given.beta1;
+  a.scalars.one_minus_beta1 = given.one_minus_beta1;
+  a.scalars.beta2 = given.beta2;
+  a.scalars.one_minus_beta2 = given.one_minus_beta2;
+  a.scalars.eps = given.eps;
+  a.scalars.inverse_sqrt_bias2 = given.inverse_sqrt_bias2;
+  a.scalars.minus_step = given.minus_step;
+  a.scalars.weight_decay = given.weight_decay;
+  a.scalars.minus_lr_decay = given.minus_lr_decay;
+  a.scalars.decoupled = given.decoupled != 0;
+  a.scalars.nesterov = given.nesterov != 0;
+  a.random = {given.key, given.first_element, given.step};
   device.launch(stream, [a, host_total] {
-    const kernels::UpdateCount count = kernels::adam(a);
+    const kernels::UpdateCount count = kernels::update(a);
     if (host_total == nullptr) return;
     host_total->updates += count.updates;
     host_total->vanished += count.vanished;

@@ -8,7 +8,7 @@ namespace outrigger::simulated {
 
 void convert(Device& device, const otr_plugin_convert& given, uint64_t stream);
 void fold(Device& device, const otr_plugin_fold& given, uint64_t stream);
-void adam(Device& device, const otr_plugin_adam& given, otr_plugin_update_count* host_total,
-          uint64_t stream);
+void update(Device& device, const otr_plugin_update& given, otr_plugin_update_count* host_total,
+            uint64_t stream);
 
 }  // namespace outrigger::simulated

@@ -142,11 +142,11 @@ int32_t convert(otr_plugin_device* d, const otr_plugin_convert* given, uint64_t 
 int32_t fold(otr_plugin_device* d, const otr_plugin_fold* given, uint64_t stream) {
   return guard([&] { outrigger::simulated::fold(*d->device, *given, stream); });
 }
-int32_t adam(otr_plugin_device* d, const otr_plugin_adam* pieces, int64_t count,
-             otr_plugin_update_count* host_total, uint64_t stream) {
+int32_t update(otr_plugin_device* d, const otr_plugin_update* pieces, int64_t count,
+               otr_plugin_update_count* host_total, uint64_t stream) {
   return guard([&] {
     for (int64_t i = 0; i < count; ++i) {
-      outrigger::simulated::adam(*d->device, pieces[i], host_total, stream);
+      outrigger::simulated::update(*d->device, pieces[i], host_total, stream);
     }
   });
 }
@@ -179,7 +179,7 @@ constexpr otr_device_plugin kTable = {
     .zero = zero,
     .convert = convert,
     .fold = fold,
-    .adam = adam,
+    .update = update,
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
       {"{\"zero_optimization.stage\": 3}",
        "line 1, column 2: unknown key \"zero_optimization.stage\" at the top level; write sections "
        "as objects in objects, not with dots"},
-      {"{\"momentum\": 1}",
-       "line 1, column 2: unknown key \"momentum\" at the top level; remove it "
+      {"{\"velocity\": 1}",
+       "line 1, column 2: unknown key \"velocity\" at the top level; remove it "
        "(docs/configuration.md lists all keys)"},
       {"{\"data_types\": {\"xyz\": 1}}",
        "line 1, column 17: unknown key \"xyz\" in data_types; known here: grad_accum_dtype, "
@@ -64,9 +64,9 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
        "from 0 to below 1"},
       {"{\"optimizer\": {\"type\": \"AdamX\"}}",
        "line 1, column 24: optimizer.type = \"AdamX\" is not legal; legal: one of \"Adam\", "
-       "\"AdamW\", \"Host\", \"Lion\", \"Adagrad\", \"Lamb\", \"Muon\", \"SGD\", \"OneBitAdam\", "
-       "\"OneBitLamb\", \"ZeroOneAdam\", \"MuAdam\", \"MuAdamW\", \"MuSGD\"; the nearest is "
-       "\"Adam\""},
+       "\"AdamW\", \"Adagrad\", \"Lion\", \"SGD\", \"Lamb\", \"Host\", \"Muon\", "
+       "\"OneBitAdam\", \"OneBitLamb\", \"ZeroOneAdam\", \"MuAdam\", \"MuAdamW\", \"MuSGD\"; the "
+       "nearest is \"Adam\""},
       {"{\"optimizer\": {\"params\": {\"lr\": \"auto\"}}}",
        "line 1, column 33: optimizer.params.lr = \"auto\" has to be filled in before it comes "
        "here; legal: a number of at least 0, at most 1e+30; or leave the key out for the default "
@@ -159,8 +159,8 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "line 1, column 24: scheduler.type = \"WarmupLR\" is recognised but not built yet: compute "
        "the rate in the host and set it with otr_engine_set_group_value(engine, NULL, \"lr\", "
        "value)"},
-      {"{\"optimizer\": {\"type\": \"lion\"}}",
-       "line 1, column 24: optimizer.type = \"lion\" is recognised but not built yet: use Adam or "
+      {"{\"optimizer\": {\"type\": \"muon\"}}",
+       "line 1, column 24: optimizer.type = \"muon\" is recognised but not built yet: use Adam or "
        "AdamW"},
       {"{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 400}}}",
        "line 1, column 24: optimizer.type = \"OneBitAdam\" is recognised but not built yet: use "
@@ -198,8 +198,9 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
   };
   for (const std::string_view text : kSilent) EXPECT_EQ(engine_fault(text).text, "") << text;
   expect_fault_with(
-      engine_fault("{\"optimizer\": {\"type\": \"SGD\"}, \"scheduler\": {\"type\": \"OneCycle\"}}"),
-      OTR_E_UNSUPPORTED, {"optimizer.type = \"SGD\"", "; also line 1, column 54: scheduler.type"});
+      engine_fault(
+          "{\"optimizer\": {\"type\": \"Muon\"}, \"scheduler\": {\"type\": \"OneCycle\"}}"),
+      OTR_E_UNSUPPORTED, {"optimizer.type = \"Muon\"", "; also line 1, column 55: scheduler.type"});
   // A fault of the text comes before what is not built.
   EXPECT_EQ(engine_fault("{\"optimizer\": {\"type\": \"SGD\"}, \"x\": 1}").status, OTR_E_CONFIG);
 }

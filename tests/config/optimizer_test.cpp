@@ -58,19 +58,20 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
   expect_fault(
       optimizer_fault("{\"optimizer\": {}}"), OTR_E_CONFIG,
       "line 1, column 2: unknown key \"optimizer\" at the top level; known here: type, params, "
-      "gradient_clipping, check_grad_overflow, states, seed");
+      "gradient_clipping, gradient_clipping_value, check_grad_overflow, states, seed, "
+      "skip_outlier_norms");
   expect_fault(
-      optimizer_fault("{\"params\": {\"momentum\": 0.9}}"), OTR_E_CONFIG,
-      "line 1, column 13: unknown key \"momentum\" in params; known here: lr, betas, eps, "
-      "weight_decay, bias_correction, adam_w_mode, torch_adam, fp32_optimizer_states, amsgrad, "
-      "max_grad_norm");
+      optimizer_fault("{\"params\": {\"velocity\": 0.9}}"), OTR_E_CONFIG,
+      "line 1, column 13: unknown key \"velocity\" in params; known here: lr, betas, eps, "
+      "weight_decay, bias_correction, adam_w_mode, momentum, dampening, nesterov, max_coeff, "
+      "min_coeff, torch_adam, fp32_optimizer_states, amsgrad, max_grad_norm");
   expect_fault(
-      optimizer_fault("{\"type\": \"Lion\", \"params\": {\"momentum\": 0.9}}"), OTR_E_UNSUPPORTED,
-      "line 1, column 10: type = \"Lion\" is recognised but not built yet: use Adam or AdamW or "
-      "Host");
+      optimizer_fault("{\"type\": \"Muon\", \"params\": {\"velocity\": 0.9}}"), OTR_E_UNSUPPORTED,
+      "line 1, column 10: type = \"Muon\" is recognised but not built yet: use Adam or AdamW or "
+      "Adagrad or Lion or SGD or Lamb or Host");
   expect_fault(optimizer_fault("{\"type\": \"Host\"}"), OTR_E_CONFIG,
                "line 1, column 10: type = \"Host\" is for engines, whose host updates the weights; "
-               "shards are updated here: use \"Adam\" or \"AdamW\"");
+               "shards are updated here: use \"AdamW\" or another rule");
   expect_fault_with(optimizer_fault("{\"states\": {\"master\": {\"format\": \"block8\"}}}"),
                     OTR_E_CONFIG, {"states.master.format = \"block8\"", "split"});
   expect_fault_with(optimizer_fault("{\"states\": {\"exp_avg\": {\"format\": \"block8\"}}}"),
@@ -103,12 +104,13 @@ TEST(Hyperparameters, AreSetAndReadByName) {
   expect_fault(
       fault_of([&] { set_hyperparameter(o, "beta2", 1.0); }), OTR_E_ARGUMENT,
       "beta2 = 1 is not legal; legal: a number from 0 to below 1; the old value 0.25 stays");
+  expect_fault(fault_of([&] { set_hyperparameter(o, "learning_rate", 1.0); }), OTR_E_NOT_FOUND,
+               "no hyperparameter \"learning_rate\" of AdamW; there are lr, weight_decay, eps, "
+               "beta1, beta2");
   expect_fault(
-      fault_of([&] { set_hyperparameter(o, "learning_rate", 1.0); }), OTR_E_NOT_FOUND,
-      "no hyperparameter \"learning_rate\"; there are lr, weight_decay, eps, beta1, beta2");
-  expect_fault(fault_of([&] { (void)get_hyperparameter(o, "beta"); }), OTR_E_NOT_FOUND,
-               "no hyperparameter \"beta\"; the nearest is \"beta1\"; there are lr, weight_decay, "
-               "eps, beta1, beta2");
+      fault_of([&] { (void)get_hyperparameter(o, "beta"); }), OTR_E_NOT_FOUND,
+      "no hyperparameter \"beta\" of AdamW; the nearest is \"beta1\"; there are lr, weight_decay, "
+      "eps, beta1, beta2");
   for (const double value :
        {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), -1e-300}) {
     EXPECT_EQ(fault_of([&] { set_hyperparameter(o, "lr", value); }).status, OTR_E_ARGUMENT);

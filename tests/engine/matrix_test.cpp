@@ -42,7 +42,7 @@ void expect_equal(const Case& c) {
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
 // depend on is varied along the way, each value with each other.
 void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = On::cpu,
-           int every = 1, bool share = true) {
+           int every = 1, bool share = true, const std::string& rule = "AdamW") {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
@@ -60,6 +60,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = O
               c.form = static_cast<Form>(variant % 11 % 3);
               c.on = on;
               c.share = share;
+              c.rule = rule;
               if (legal(c) && variant % every == 0) expect_equal(c);
               ++variant;
               if (testing::Test::HasFailure()) return;
@@ -77,6 +78,18 @@ TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
 TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, On::cpu, 3, false); }
 TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, On::cpu, 3, false); }
+
+// Every other rule, on every stage and precision that has its states.
+TEST(Matrix, Rules) {
+  for (const std::string& rule : rules()) {
+    if (rule == "AdamW") continue;
+    sweep(Provider::self, 1, 1, On::cpu, 3, true, rule);
+    sweep(Provider::threads, 3, 3, On::cpu, 2, true, rule);
+    sweep(Provider::shm, 2, 2, On::cpu, 5, true, rule);
+    sweep(Provider::self, 1, 1, On::device, 5, true, rule);
+    sweep(Provider::threads, 2, 2, On::offload, 5, true, rule);
+  }
+}
 
 TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, On::device); }
 TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, On::offload); }

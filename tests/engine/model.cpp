@@ -52,6 +52,35 @@ const std::vector<Precision> kPrecisions{
      R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2,
                  "fp16_master_weights_and_gradients": true},)"},
 };
+const std::vector<RuleCase> kRules{
+    {"AdamW", "AdamW", "", true, true},
+    {"Adagrad", "Adagrad", "", false, true},
+    {"Lion", "Lion", "", true, false},
+    {"SGD", "SGD", "", false, false},
+    {"Nesterov", "SGD", R"(, "momentum": 0.9, "nesterov": true)", true, false},
+    {"Lamb", "Lamb", R"(, "max_coeff": 1.5)", true, true},
+};
+
+// The member of an object and a comma beside it taken out of the text.
+void remove_member(std::string& text, const std::string& name) {
+  const size_t at = text.find('"' + name + "\": {");
+  if (at == std::string::npos) return;
+  size_t end = text.find('}', at) + 1, begin = at;
+  if (text[end] == ',') {
+    ++end;
+  } else {
+    begin = text.rfind(',', at);
+  }
+  text.erase(begin, end - begin);
+}
+
+std::string states_of(const Case& c) {
+  std::string text = precision_of(c).states;
+  if (!rule_of(c).exp_avg) remove_member(text, "exp_avg");
+  if (!rule_of(c).exp_avg_sq) remove_member(text, "exp_avg_sq");
+  return text;
+}
+
 uint32_t hash(uint64_t a, uint64_t b, uint64_t c) {
   uint64_t x = a * 0x9E3779B97F4A7C15u ^ b * 0xC2B2AE3D27D4EB4Fu ^ c * 0x165667B19E3779F9u;
   x ^= x >> 29;
@@ -88,6 +117,17 @@ std::vector<std::string> precisions() {
   return names;
 }
 
+const RuleCase& rule_of(const Case& c) {
+  return *std::find_if(kRules.begin(), kRules.end(),
+                       [&](const RuleCase& r) { return c.rule == r.name; });
+}
+
+std::vector<std::string> rules() {
+  std::vector<std::string> names;
+  for (const RuleCase& r : kRules) names.emplace_back(r.name);
+  return names;
+}
+
 double loss_scale(const Case& c, int32_t window) {
   // Windows 0, 1 and 2 are clean; the third one lets the scale double, after its own update.
   return precision_of(c).compute != Format::float16 ? 1 : window < 3 ? 8 : 16;
@@ -99,6 +139,10 @@ bool legal(const Case& c) {
   if (c.stage == 0 && low) return false;
   if (c.on != On::cpu && p.master == Format::split) return false;
   if (c.on == On::device && kernels::is_block(p.exp_avg)) return false;
+  if (c.on == On::device && c.rule == "Lamb") return false;
+  // Keys about moments that nobody keeps.
+  if (!rule_of(c).exp_avg && !rule_of(c).exp_avg_sq && p.exp_avg == Format::bfloat16) return false;
+  if (!rule_of(c).exp_avg && p.exp_avg == Format::block8) return false;
   if (c.stage == 0 && c.on == On::offload) return false;
   // A low-precision master with float32 states needs offload on a device.
   if (c.on == On::device && low && p.exp_avg == Format::float32) return false;
@@ -110,19 +154,20 @@ std::string config_of(const Case& c) {
   const Precision& p = precision_of(c);
   return outrigger::format_text(
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
-      "optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}},
+      "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}", "share_parameters": {}}}}})",
-      p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, kLr, kDecay, c.stage, c.bucket,
-      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", p.states, c.order,
-      c.buffers, c.workers, kSeed, c.unused, c.share);
+      p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, rule_of(c).type, kLr, kDecay,
+      rule_of(c).params, c.stage, c.bucket,
+      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states_of(c),
+      c.order, c.buffers, c.workers, kSeed, c.unused, c.share);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{}",
+      "{}{}{}{} {}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -131,7 +176,7 @@ std::string text_of(const Case& c) {
       c.on == On::device    ? " on a device"
       : c.on == On::offload ? " on a device, offloaded"
                             : "",
-      c.share ? "" : " with copies");
+      c.share ? "" : " with copies", c.rule);
 }
 
 const std::vector<ModelParameter>& model_parameters() {
@@ -378,8 +423,8 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm)
     v.published = read(owner.engine, i, OTR_VALUE_PUBLISHED);
     if (model_parameters()[id].trainable) {
       v.master = read(owner.engine, i, OTR_VALUE_MASTER);
-      v.exp_avg = read(owner.engine, i, OTR_VALUE_EXP_AVG);
-      v.exp_avg_sq = read(owner.engine, i, OTR_VALUE_EXP_AVG_SQ);
+      if (rule_of(c).exp_avg) v.exp_avg = read(owner.engine, i, OTR_VALUE_EXP_AVG);
+      if (rule_of(c).exp_avg_sq) v.exp_avg_sq = read(owner.engine, i, OTR_VALUE_EXP_AVG_SQ);
     }
     trained.parameters.push_back(std::move(v));
   }

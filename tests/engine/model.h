@@ -30,9 +30,11 @@ struct Case {
   bool scramble = false;  // gradients arrive in an order of their own on each rank
   Form form = Form::pass;
   On on = On::cpu;
-  bool share = true;  // "share_parameters"
+  bool share = true;           // "share_parameters"
+  std::string rule = "AdamW";  // see rules()
 };
 [[nodiscard]] std::vector<std::string> precisions();
+[[nodiscard]] std::vector<std::string> rules();
 [[nodiscard]] double loss_scale(const Case& c, int32_t window);
 [[nodiscard]] bool legal(const Case& c);
 [[nodiscard]] std::string config_of(const Case& c);

@@ -19,4 +19,13 @@ struct Precision {
 };
 [[nodiscard]] const Precision& precision_of(const Case& c);
 
+// The update rules they run with.
+struct RuleCase {
+  const char* name;
+  const char* type;
+  const char* params;  // members of the configuration's, after lr and weight_decay
+  bool exp_avg, exp_avg_sq;
+};
+[[nodiscard]] const RuleCase& rule_of(const Case& c);
+
 }  // namespace outrigger::test

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/optimizer/adam.h"
 #include "core/optimizer/random_key.h"
+#include "core/optimizer/rule.h"
 #include "kernels/kernels.h"
 #include "tests/engine/model.h"
 #include "tests/engine/precision.h"
@@ -157,8 +157,24 @@ Bytes published_half(const std::vector<float>& values) {
   return published;
 }
 
-config::OptimizerConfig hyperparameters() {
+// The configuration's meaning, written down again.
+config::OptimizerConfig hyperparameters(const Case& c) {
   config::OptimizerConfig config;
+  const std::string type = rule_of(c).type;
+  using kernels::Rule;
+  config.rule = type == "Adagrad" ? Rule::adagrad
+                : type == "Lion"  ? Rule::lion
+                : type == "SGD"   ? Rule::sgd
+                : type == "Lamb"  ? Rule::lamb
+                                  : Rule::adam;
+  config.decoupled = type == "AdamW" || type == "Lion";
+  if (type == "Adagrad") config.eps = 1e-10;
+  if (type == "Lion") config.beta2 = 0.99;
+  if (type == "Lamb") config.max_coeff = 1.5;
+  if (c.rule == "Nesterov") {
+    config.momentum = 0.9;
+    config.nesterov = true;
+  }
   config.lr = kLr;
   config.weight_decay = kDecay;
   return config;
@@ -207,21 +223,31 @@ Trained simulate(const Case& c) {
       const ModelParameter& q = parameters[id];
       State& s = states[id];
       if (q.alias_of >= 0 || !q.trainable || (c.unused == "skip" && !present[id])) continue;
-      kernels::Adam a;
+      kernels::Update a;
       a.grad = grads[id].data();
       a.grad_format = p.accumulator;
       a.weight = s.master.data();
       a.weight_format = master;
-      a.exp_avg = s.exp_avg.data();
-      a.exp_avg_sq = s.exp_avg_sq.data();
+      const config::OptimizerConfig rule = hyperparameters(c);
+      a.rule = rule.rule;
+      if (rule_of(c).exp_avg) a.exp_avg = s.exp_avg.data();
+      if (rule_of(c).exp_avg_sq) a.exp_avg_sq = s.exp_avg_sq.data();
       a.exp_avg_format = p.exp_avg;
       a.exp_avg_sq_format = p.exp_avg_sq;
       a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = p.rounding;
       a.count = q.count;
-      a.scalars = optimizer::adam_scalars(hyperparameters(), ++s.updates, mean * clip);
+      a.scalars = optimizer::update_scalars(rule, ++s.updates, mean * clip);
       a.random = optimizer::random_stream(kSeed, q.name);
       a.random.step = static_cast<uint64_t>(window);
-      const kernels::UpdateCount n = kernels::adam(a);
+      if (rule.rule == kernels::Rule::lamb) {
+        kernels::NormSum w, d;
+        kernels::lamb_norms(a, w, d);
+        const double ratio = std::sqrt(kernels::value_of(w)) / std::sqrt(kernels::value_of(d));
+        const bool defined = kernels::value_of(w) > 0 && kernels::value_of(d) > 0;
+        const double bounded = ratio < 0.01 ? 0.01 : ratio > 1.5 ? 1.5 : ratio;
+        a.scalars.minus_step = static_cast<float>(-kLr * (defined ? bounded : 1));
+      }
+      const kernels::UpdateCount n = kernels::update(a);
       counts.updates += n.updates;
       counts.vanished += n.vanished;
       const std::vector<float> weights = loaded(s.master, master, q.initial.size());
@@ -240,8 +266,8 @@ Trained simulate(const Case& c) {
     v.published = loaded(s.published, p.compute, count);
     if (q.trainable) {
       v.master = loaded(s.master, master, count);
-      v.exp_avg = loaded(s.exp_avg, p.exp_avg, count);
-      v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq, count);
+      if (rule_of(c).exp_avg) v.exp_avg = loaded(s.exp_avg, p.exp_avg, count);
+      if (rule_of(c).exp_avg_sq) v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq, count);
     }
     trained.parameters.push_back(std::move(v));
   }

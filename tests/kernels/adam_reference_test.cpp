@@ -5,7 +5,7 @@
 // the kernel.
 #include <cmath>
 
-#include "tests/kernels/adam_cases.h"
+#include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
@@ -31,8 +31,8 @@ struct Exact {
   }
 };
 
-AdamScalars scalars_of(const Hyperparameters& h, int t) {
-  AdamScalars s;
+UpdateScalars scalars_of(const Hyperparameters& h, int t) {
+  UpdateScalars s;
   s.beta1 = static_cast<float>(h.beta1);
   s.one_minus_beta1 = static_cast<float>(1 - h.beta1);
   s.beta2 = static_cast<float>(h.beta2);
@@ -67,7 +67,7 @@ Errors run(const Hyperparameters& h, const AdamFormats& formats, int steps) {
       exact[static_cast<size_t>(i)].step(h, static_cast<double>(p.grad.value(i)), t);
     }
     p.random.step = static_cast<uint64_t>(t - 1);
-    (void)adam(p.step(scalars_of(h, t)));
+    (void)update(p.step(scalars_of(h, t)));
   }
   Errors worst;
   for (int64_t i = 0; i < kCount; ++i) {

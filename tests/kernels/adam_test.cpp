@@ -4,14 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/adam_cases.h"
+#include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
 
 // No decay, decoupled, L2, and a learning rate of zero.
-std::vector<AdamScalars> modes() {
-  AdamScalars none = ordinary_scalars(), l2 = none, decoupled = none, resting = none;
+std::vector<UpdateScalars> modes() {
+  UpdateScalars none = ordinary_scalars(), l2 = none, decoupled = none, resting = none;
   none.minus_lr_decay = 0;
   l2.decoupled = false;
   resting.minus_step = 0;
@@ -19,12 +19,13 @@ std::vector<AdamScalars> modes() {
   return {none, l2, decoupled, resting};
 }
 
-void compare(const AdamFormats& formats, const AdamScalars& scalars, int64_t count, Values values) {
+void compare(const AdamFormats& formats, const UpdateScalars& scalars, int64_t count,
+             Values values) {
   Parameter got(formats, count, count % 3, values, static_cast<uint64_t>(count) + 7);
   got.publish = count % 2 == 0;
   Parameter want = got;
-  const UpdateCount g = adam(got.step(scalars));
-  const UpdateCount w = reference::adam(want.step(scalars));
+  const UpdateCount g = update(got.step(scalars));
+  const UpdateCount w = reference::update(want.step(scalars));
   expect_same_bits(got, want);
   EXPECT_EQ(g.updates, w.updates);
   EXPECT_EQ(g.vanished, w.vanished);
@@ -33,7 +34,7 @@ void compare(const AdamFormats& formats, const AdamScalars& scalars, int64_t cou
 TEST(AdamTest, EveryTargetHasTheOraclesBitsInEveryFormat) {
   for_each_target([] {
     for (const AdamFormats& formats : all_adam_formats()) {
-      for (const AdamScalars& scalars : modes()) {
+      for (const UpdateScalars& scalars : modes()) {
         compare(formats, scalars, 515, Values::ordinary);
         compare(formats, scalars, 1024, Values::any);
       }
@@ -62,12 +63,12 @@ TEST(AdamTest, SlicesAtLeavesGiveTheBitsOfTheWhole) {
     for (const AdamFormats& formats : all_adam_formats()) {
       Parameter whole(formats, count, 0, Values::ordinary, 5);
       Parameter cut = whole;
-      const UpdateCount want = adam(whole.step(ordinary_scalars()));
+      const UpdateCount want = update(whole.step(ordinary_scalars()));
       UpdateCount got;
       int64_t first = 0;
       for (const int64_t leaves : {1, 3, 2, 1, 100}) {
         const int64_t n = std::min(leaves * kLeaf, count - first);
-        const UpdateCount part = adam(cut.step(ordinary_scalars(), first, n));
+        const UpdateCount part = update(cut.step(ordinary_scalars(), first, n));
         got.updates += part.updates;
         got.vanished += part.vanished;
         first += n;
@@ -83,7 +84,7 @@ TEST(AdamTest, SlicesAtLeavesGiveTheBitsOfTheWhole) {
 TEST(AdamTest, PublishesTheNewFloat32WeightRounded) {
   for_each_target([] {
     Parameter p({}, 1000, 1, Values::ordinary, 6);
-    (void)adam(p.step(ordinary_scalars()));
+    (void)update(p.step(ordinary_scalars()));
     for (int64_t i = 0; i < 1000; ++i) {
       ASSERT_EQ(p.published.get<uint16_t>(i), reference::round_to_bfloat16(p.weight.get<float>(i)));
     }
@@ -93,13 +94,13 @@ TEST(AdamTest, PublishesTheNewFloat32WeightRounded) {
 TEST(AdamTest, PaddingStaysZeroAndIsNoUpdate) {
   for_each_target([] {
     for (const AdamFormats& formats : all_adam_formats()) {
-      for (const AdamScalars& scalars : modes()) {
+      for (const UpdateScalars& scalars : modes()) {
         Parameter p(formats, 300, 0, Values::ordinary, 6);
         for (Array* a :
              {&p.weight, &p.remainder, &p.exp_avg, &p.exp_avg_sq, &p.grad, &p.published}) {
           *a = Array(a->format(), 300);
         }
-        const UpdateCount count = adam(p.step(scalars));
+        const UpdateCount count = update(p.step(scalars));
         const std::vector<float> zeros(300);
         for (const Array* a : {&p.weight, &p.exp_avg, &p.exp_avg_sq}) {
           ASSERT_EQ(a->values(), zeros);
@@ -126,8 +127,8 @@ TEST(AdamTest, ASplitMasterIsAFloat32Master) {
       for (int t = 0; t < 6; ++t) {
         split(static_cast<uint16_t*>(halves.weight.at()),
               static_cast<uint16_t*>(halves.remainder.at()), p.weight.values().data(), 777);
-        const UpdateCount got = adam(halves.step(ordinary_scalars()));
-        const UpdateCount want = adam(p.step(ordinary_scalars()));
+        const UpdateCount got = update(halves.step(ordinary_scalars()));
+        const UpdateCount want = update(p.step(ordinary_scalars()));
         EXPECT_EQ(got.vanished, want.vanished);
         std::vector<float> joined(777);
         join(joined.data(), static_cast<uint16_t*>(halves.weight.at()),
@@ -155,13 +156,13 @@ UpdateCount unit_step(Format weight_format, float step, float decay, int64_t zer
     p.exp_avg_sq.set_value(i, 0);
     p.grad.set_value(i, i < zeros ? 0.0F : 1.0F);
   }
-  AdamScalars s;
+  UpdateScalars s;
   s.beta1 = s.beta2 = 0;
   s.one_minus_beta1 = s.one_minus_beta2 = 1;
   s.eps = 1e-30F;
   s.minus_step = step;
   s.minus_lr_decay = decay;
-  return adam(p.step(s));
+  return update(p.step(s));
 }
 
 TEST(AdamTest, CountsUpdatesThatVanish) {
@@ -202,7 +203,7 @@ TEST(AdamTest, NansAreStoredCanonical) {
       p.grad.set(13, uint32_t{0xffabcdef});
       p.grad.set(14, std::numeric_limits<float>::infinity());
       p.exp_avg_sq.set_value(15, -1.0F);  // a square root of a negative number
-      (void)adam(p.step(ordinary_scalars()));
+      (void)update(p.step(ordinary_scalars()));
       const uint64_t nan = format == Format::float32 ? 0x7fc00000 : 0x7fc0;
       for (const int64_t i : {13, 14, 15}) EXPECT_EQ(p.weight.bits(i), nan);
       for (const Array* a : {&p.exp_avg, &p.exp_avg_sq}) EXPECT_EQ(a->bits(13), nan);

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/reference/split.h"
-#include "tests/kernels/adam_cases.h"
+#include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
@@ -197,7 +197,7 @@ double second_moment_after(Format format, Rounding rounding, int steps) {
   p.grad = Array(Format::float32, kLeaf);
   for (int t = 0; t < steps; ++t) {
     p.random.step = static_cast<uint64_t>(t);
-    (void)adam(p.step(ordinary_scalars()));
+    (void)update(p.step(ordinary_scalars()));
   }
   double sum = 0;
   for (const float v : p.exp_avg_sq.values()) sum += static_cast<double>(v);

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "kernels/float_environment.h"
-#include "tests/kernels/adam_cases.h"
+#include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
@@ -103,7 +103,7 @@ TEST(FloatEnvironmentTest, HostSettingsChangeNoBitAndAreRestored) {
       f.norm = &r.norm;
       fold(f);
       sum_of_squares(r.small, denormal.at(), Format::float32, 1000, 0);
-      r.count = adam(r.p.step(ordinary_scalars()));
+      r.count = update(r.p.step(ordinary_scalars()));
       return r;
     };
 

@@ -80,7 +80,7 @@ void adam_rows(const Arguments& arguments, const char* name, Format weight, Form
   const auto bytes = 2 * k::size_of(weight) + 4 * k::size_of(state) + k::size_of(grad) +
                      (publish ? size_t{2} : size_t{0});
   measure(arguments, name, static_cast<double>(bytes), [&](int64_t first, int64_t count) {
-    k::Adam a;
+    k::Update a;
     a.grad = g.at(first);
     a.weight = w.at(first);
     a.exp_avg = m.at(first);
@@ -93,8 +93,8 @@ void adam_rows(const Arguments& arguments, const char* name, Format weight, Form
     a.count = count;
     a.scalars.minus_step = -1e-5F;
     a.scalars.minus_lr_decay = -1e-7F;
-    a.random = {1, 2, 3, static_cast<uint64_t>(first), 5};
-    (void)k::adam(a);
+    a.random = {1, static_cast<uint64_t>(first), 5};
+    (void)k::update(a);
   });
 }
 

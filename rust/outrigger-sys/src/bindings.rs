@@ -77,9 +77,9 @@ pub const OTR_LOG_DEBUG: i32 = 4;
 pub const OTR_VALUE_MASTER: i32 = 0;
 /// the weight that acquire shows
 pub const OTR_VALUE_PUBLISHED: i32 = 1;
-/// Adam's first moment
+/// the first moment, or SGD's momentum
 pub const OTR_VALUE_EXP_AVG: i32 = 2;
-/// Adam's second moment
+/// the second moment, or Adagrad's sum of squares
 pub const OTR_VALUE_EXP_AVG_SQ: i32 = 3;
 /// the window's mean gradient, unscaled and not clipped; between
 /// otr_engine_reduce and otr_engine_step
@@ -106,6 +106,8 @@ pub const OTR_SKIP_ABANDONED: i32 = 2;
 pub const OTR_SKIP_SEED_OVERFLOW: i32 = 3;
 /// another engine of the joint step was skipped
 pub const OTR_SKIP_JOINT: i32 = 4;
+/// the norm is far beyond the last ones (skip_outlier_norms)
+pub const OTR_SKIP_OUTLIER: i32 = 5;
 /// every gradient_accumulation_steps-th step ends a window
 pub const OTR_BOUNDARY_CONFIGURED: i32 = 0;
 /// steps accumulate
@@ -643,7 +645,8 @@ extern "C" {
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
     /// and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1
     pub fn otr_engine_set_trainable(engine: *mut otr_engine, id: i64, trainable: i32) -> i32;
-    /// Sets "lr", "weight_decay", "eps", "beta1" or "beta2" of a parameter group (NULL: of all) from the
+    /// Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
+    /// "dampening", of a parameter group (NULL: of all) from the
     /// next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
     /// group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1
     pub fn otr_engine_set_group_value(engine: *mut otr_engine, group: *const c_char, name: *const c_char, value: f64) -> i32;
@@ -804,7 +807,7 @@ extern "C" {
     /// Copies a value out or in, for checkpoints: OTR_VALUE_MASTER (the weights, of a split master both
     /// halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
     /// any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
-    /// yet. Local. Since: 0.1
+    /// yet, or its rule keeps no such one. Local. Since: 0.1
     pub fn otr_shard_read(shard: *mut otr_shard, value: i32, destination: *const otr_tensor) -> i32;
     pub fn otr_shard_write(shard: *mut otr_shard, value: i32, source: *const otr_tensor) -> i32;
     /// How many updates the shard has had: it decides the bias corrections and the random stream of the
@@ -819,12 +822,14 @@ extern "C" {
     /// "seed": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
     /// Since: 0.1
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
-    /// "lr", "weight_decay", "eps", "beta1", "beta2". Local. Since: 0.1
+    /// "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
+    /// "dampening". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
     /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
     /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
     /// nothing. The first step allocates a shard's states. report as for otr_engine_step,
-    /// nonfinite_param is the shard's index. Local. OTR_E_STATE: a shard was stepped with other formats.
+    /// nonfinite_param is the shard's index. Lamb takes each shard for a layer. Local. OTR_E_STATE: a
+    /// shard was stepped with other formats or with a rule of other states, or Lamb got a part.
     /// Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
     /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint

@@ -270,13 +270,34 @@ class Optimizers(unittest.TestCase):
         self.assertLess(furthest(model, engine), BOUND)
 
     def test_named_by_the_configuration(self):
-        model = net()
-        named = {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}}
-        engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), comm=self.comm,
-                                                config={"optimizer": named, "gradient_clipping": 0})
-        self.plain(model, sgd(model.parameters()), 3)
-        self.train(engine, 3)
-        self.assertLess(furthest(model, engine), BOUND)
+        """One of PyTorch's, and those that the library has itself: no guard, sharded like Adam."""
+        for named, make in (
+                ({"type": "RMSprop", "params": {"lr": 0.01}}, lambda p: torch.optim.RMSprop(p, 0.01)),
+                ({"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}}, sgd),
+                ({"type": "SGD", "params": {"lr": 0.1}}, lambda p: torch.optim.SGD(p, 0.1)),
+                ({"type": "Adagrad", "params": {"lr": 0.05, "weight_decay": 0.1}}, lambda p: torch.optim.Adagrad(p, 0.05, weight_decay=0.1))):
+            for stage in (0, 2) if named["type"] != "RMSprop" else (0,):
+                with self.subTest(named=named, stage=stage):
+                    model = net()
+                    engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), comm=self.comm,
+                                                            config={"optimizer": named, "gradient_clipping": 0,
+                                                                    "zero_optimization": {"stage": stage}})
+                    self.plain(model, make(model.parameters()), 3)
+                    self.train(engine, 3)
+                    self.assertLess(furthest(model, engine), BOUND)
+
+    def test_rules_of_the_library(self):
+        """Lion and LAMB, which PyTorch has not: groups have the rule's own hyperparameters, which can be changed."""
+        for kind, names in (("Lion", {"lr", "weight_decay", "betas"}), ("Lamb", {"lr", "weight_decay", "betas", "eps"})):
+            model = net()
+            engine, optimizer, _, _ = outrigger.torch.initialize(
+                model=copy.deepcopy(model), comm=self.comm,
+                config={"optimizer": {"type": kind, "params": {"lr": 0.01}}, "scheduler": {
+                    "type": "OneCycle", "params": {"cycle_min_lr": 0.01, "cycle_max_lr": 0.02}}, "zero_optimization": {"stage": 1}})
+            self.assertEqual(set(optimizer.param_groups[0]) - {"params"}, names)
+            optimizer.param_groups[0]["weight_decay"] = 0.5
+            self.train(engine, 2)
+            self.assertGreater(furthest(model, engine), 1e-3)
 
 
 class WrongUse(unittest.TestCase):
@@ -297,9 +318,9 @@ class WrongUse(unittest.TestCase):
                 model = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False))
                 outrigger.torch.initialize(model=model, optimizer=make(model.parameters()), comm=comm,
                                            config={"zero_optimization": {"stage": stage}, **more})
-        with self.assertRaisesRegex(ValueError, "optimizer=SGD at zero_optimization.stage 3"):
-            outrigger.torch.initialize(model=net(), comm=comm, config={"optimizer": {"type": "SGD", "params": {"lr": 1}},
-                                                                       "zero_optimization": {"stage": 3}})
+        for named in ({"type": "RMSprop", "params": {"lr": 1}}, {"type": "SGD", "params": {"lr": 1, "maximize": True}}):
+            with self.assertRaisesRegex(ValueError, f"optimizer={named['type']} at zero_optimization.stage 3"):
+                outrigger.torch.initialize(model=net(), comm=comm, config={"optimizer": named, "zero_optimization": {"stage": 3}})
 
     def test_whole_matrices_at_stage_0(self):
         comm, model = outrigger.Comm.self_group(outrigger.Context(workers=1)), net()

@@ -30,8 +30,13 @@ constexpr Precision kPrecisions[] = {
 
 constexpr const char* kRules[] = {
     R"("AdamW", "params": {"lr": 0.125})",
-    R"("Adam", "params": {"lr": 0.01, "adam_w_mode": false})", R"("Host")",
-    R"("AdamW", "params": {"lr": 0.001, "weight_decay": 0.1, "betas": [0, 0.5]})"};
+    R"("Adam", "params": {"lr": 0.01, "adam_w_mode": false})",
+    R"("Host")",
+    R"("AdamW", "params": {"lr": 0.001, "weight_decay": 0.1, "betas": [0, 0.5]})",
+    R"("Lamb", "params": {"lr": 0.01})",
+    R"("Lion", "params": {"lr": 0.01})",
+    R"("Adagrad")",
+    R"("SGD", "params": {"momentum": 0.5, "nesterov": true})"};
 
 constexpr const char* kOwn[] = {
     R"("unused_parameters": "zero")",
@@ -44,12 +49,14 @@ constexpr const char* kOwn[] = {
     R"("states": {"exp_avg": {"format": "bfloat16"}})",
     R"("states": {"master": {"format": "split"}})",
     R"("states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}})",
+    R"("gradient_clipping_value": 0.5)",
+    R"("skip_outlier_norms": {"window": 4, "deviations": 1})",
     R"("max_loss_scale": 65536)"};
 
 constexpr const char* kWrong[] = {"{", R"({"zero_optimization": {"stage": 5}})",
                                   R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})",
                                   R"({"fp16": {"enabled": true, "fp16_optimizer_states": true}})",
-                                  R"({"optimizer": {"type": "Lion"}})"};
+                                  R"({"optimizer": {"type": "Muon"}})"};
 
 }  // namespace
 
@@ -101,6 +108,9 @@ std::string draw_optimizer(Bytes& bytes) {
       R"({"states": {"master": {"format": "float16"}}})",
       R"({"states": {"master": {"format": "split"}}})",
       R"({"states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8", "rounding": "nearest"}}})",
+      R"({"type": "Lamb", "gradient_clipping_value": 0.5})",
+      R"({"type": "SGD", "skip_outlier_norms": {"window": 2, "deviations": 0}})",
+      R"({"type": "Lion", "states": {"exp_avg": {"format": "block8"}}})",
       R"({"params": {"lr": -1}})",
       "[]"};
   return bytes.pick(kTexts);

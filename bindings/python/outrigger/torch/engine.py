@@ -201,4 +201,5 @@ def _reason(engine: Engine, report: lowlevel.StepReport) -> str:
         name = engine._library.parameter_name(report.nonfinite_param)
         return f"the gradient of {name!r} is Inf or NaN, first on rank {report.nonfinite_rank}; loss scale {report.loss_scale:g}"
     return {lowlevel.SKIP_NONFINITE: "a gradient is Inf or NaN", lowlevel.SKIP_ABANDONED: "a backward pass was given up",
+            lowlevel.SKIP_OUTLIER: "the gradient norm is far beyond the last ones",
             lowlevel.SKIP_JOINT: "another engine of the joint step was skipped"}.get(report.reason, f"reason {report.reason}")

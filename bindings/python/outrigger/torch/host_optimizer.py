@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 # Which want what no engine gives, and which look at a whole matrix.
 _REFUSED: dict[str, str] = {"LBFGS": "it calls the model several times in a step", "SparseAdam": "it takes sparse gradients"}
 _WHOLE = ("Adafactor", "Muon")
+# PyTorch's and the library's alike, while no parameter but these is given.
+_OF_THE_LIBRARY = {"SGD": frozenset({"lr", "momentum", "dampening", "nesterov", "weight_decay"}),
+                   "Adagrad": frozenset({"lr", "eps", "weight_decay"})}
 
 
 def from_config(config: dict[str, Any], groups: list[dict[str, Any]]) -> torch.optim.Optimizer | None:
-    """The optimizer of PyTorch that a configuration names, such as "SGD"; None: the library's own, or none."""
+    """The optimizer of PyTorch that a configuration names, such as "RMSprop"; None: the library's own, or none."""
     named = config.get("optimizer") or {}
     kind = getattr(torch.optim, str(named.get("type")), None)
+    params = named.get("params") or {}
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or kind.__name__ in ("Adam", "AdamW", "Muon", "Optimizer"):
         return None
-    return kind(groups, **named.get("params") or {})
+    if set(params) <= _OF_THE_LIBRARY.get(kind.__name__, frozenset()):
+        return None
+    return kind(groups, **params)
 
 
 def hand_over(config: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 Groups: TypeAlias = Iterable[torch.Tensor] | Iterable[dict[str, Any]]
 _VARIANTS = ("amsgrad", "maximize", "differentiable")  # that the library's update has not
-_DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+# Of the library's rules, by their types in lower case; each is what the library has for it.
+_ADAM: dict[str, Any] = {"lr": 1e-3, "weight_decay": 0.0, "eps": 1e-8, "betas": (0.9, 0.999)}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "adam": _ADAM, "adamw": _ADAM, "lamb": _ADAM,
+    "adagrad": {"lr": 1e-2, "weight_decay": 0.0, "eps": 1e-10},
+    "lion": {"lr": 1e-3, "weight_decay": 0.0, "betas": (0.9, 0.99)},
+    "sgd": {"lr": 1e-3, "weight_decay": 0.0, "momentum": 0.0, "dampening": 0.0},
+}
 
 
 def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | None = None,
@@ -73,8 +80,10 @@ def _groups(config: dict[str, Any], model: torch.nn.Module, optimizer: torch.opt
         groups = groups_of(model, model_parameters)
         optimizer = from_config(config, groups)
     if optimizer is None:
-        params = (config.get("optimizer") or {}).get("params") or {}
-        defaults = {name: params.get(name, value) for name, value in _DEFAULTS.items()}
+        named = config.get("optimizer") or {}
+        params = named.get("params") or {}
+        rule = _DEFAULTS.get(str(named.get("type", "AdamW")).lower(), _ADAM)  # the library refuses an unknown one
+        defaults = {name: params.get(name, value) for name, value in rule.items()}
         return [{**defaults, **group} for group in groups], defaults, None
     first = optimizer.param_groups[0]
     if isinstance(optimizer, CPUAdam):

@@ -159,7 +159,7 @@ class LRRangeTest(_Schedule):
 
 
 class OneCycle(_Schedule):
-    """cycle_min_lr up to cycle_max_lr and back, then decaying; beta1 the other way round."""
+    """cycle_min_lr up to cycle_max_lr and back, then decaying; beta1, where the rule has one, the other way round."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, cycle_min_lr: Rates, cycle_max_lr: Rates, decay_lr_rate: float = 0.0,
                  cycle_first_step_size: int = 2000, cycle_second_step_size: int | None = None, cycle_first_stair_count: int = 0,
@@ -174,10 +174,10 @@ class OneCycle(_Schedule):
                        cycle_first_stair_count if cycle_second_stair_count is None else cycle_second_stair_count)
         self.decay_step_size, self.decay_lr_rate, self.decay_mom_rate = decay_step_size, decay_lr_rate, decay_mom_rate
         self.min_lrs, self.max_lrs = self._each(cycle_min_lr, "cycle_min_lr"), self._each(cycle_max_lr, "cycle_max_lr")
-        self.cycle_momentum = cycle_momentum
+        self.cycle_momentum = cycle_momentum and all("betas" in group for group in optimizer.param_groups)
         self.min_moms, self.max_moms = self._each(cycle_min_mom, "cycle_min_mom"), self._each(cycle_max_mom, "cycle_max_mom")
         self._start(self.min_lrs)
-        if cycle_momentum and last_batch_iteration == -1:
+        if self.cycle_momentum and last_batch_iteration == -1:
             self._set_moms(self.min_moms)
 
     def _set_moms(self, values: list[float]) -> None:

@@ -24,7 +24,8 @@ def _state(key: str) -> int:
 
 
 class ZeroOptimizer(torch.optim.Optimizer):
-    """param_groups are live: a changed "lr", "betas", "eps" or "weight_decay" holds from the next step on. The states
+    """param_groups are live: a changed "lr", "weight_decay", "betas", "eps", "momentum" or "dampening" (those that the rule
+    has) holds from the next step on. The states
     live in the engine; state is empty."""
 
     def __init__(self, engine: Engine, groups: list[dict[str, Any]], defaults: dict[str, Any],

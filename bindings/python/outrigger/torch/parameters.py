@@ -79,11 +79,13 @@ class Parameters:
 
 
 def hyperparameters(group):
-    """(name, value) as the library has them."""
-    beta1, beta2 = group["betas"]
-    for name, value in (("lr", group["lr"]), ("weight_decay", group["weight_decay"]), ("eps", group["eps"]), ("beta1", beta1),
-                        ("beta2", beta2)):
-        yield name, float(value)
+    """(name, value) as the library has them: those of the group's rule."""
+    for name in ("lr", "weight_decay", "eps", "momentum", "dampening"):
+        if name in group:
+            yield name, float(group[name])
+    if "betas" in group:
+        yield "beta1", float(group["betas"][0])
+        yield "beta2", float(group["betas"][1])
 
 
 def rule_of(kind, group, **more):

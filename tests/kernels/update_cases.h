@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parameter's arrays in chosen formats, and one Adam step over them or a slice of them.
+// A parameter's arrays in chosen formats, and one step over them or a slice of them.
 #pragma once
 
-#include "kernels/reference/adam.h"
+#include "kernels/reference/update.h"
 #include "tests/kernels/support.h"
 
 namespace outrigger::kernels::test {
@@ -44,8 +44,8 @@ inline std::vector<AdamFormats> all_adam_formats() {
   return all;
 }
 
-inline AdamScalars ordinary_scalars() {
-  AdamScalars s;
+inline UpdateScalars ordinary_scalars() {
+  UpdateScalars s;
   s.gradient_factor = 0.37F;
   s.inverse_sqrt_bias2 = 1.7F;
   s.minus_step = -3e-3F;
@@ -73,24 +73,23 @@ struct Parameter {
       exp_avg_sq.set_values(squares);
     }
     for (int64_t i = 0; i < count; ++i) remainder.set(i, static_cast<uint16_t>(seed += 0x9e37));
-    random.weight_key = 0x1111222233334444;
-    random.exp_avg_key = 0x5555666677778888;
-    random.exp_avg_sq_key = 0x9999aaaabbbbcccc;
+    random.key = 0x1111222233334444;
     random.first_element = (uint64_t{1} << 35) - 512;  // the block counter passes 2^32 on the way
     random.step = (uint64_t{3} << 32) + 7;
   }
 
   // The step over elements [first, first + count).
-  Adam step(const AdamScalars& scalars, int64_t first, int64_t count) {
-    Adam a;
+  Update step(const UpdateScalars& scalars, int64_t first, int64_t count) {
+    Update a;
     a.grad = grad.at(first);
     a.grad_format = formats.grad;
     a.weight = weight.at(first);
     a.weight_format = weight.format();
     if (formats.weight == Format::split) a.remainder = static_cast<uint16_t*>(remainder.at(first));
-    a.exp_avg = exp_avg.at(first);
+    a.rule = rule;
+    if (has_exp_avg(rule, momentum)) a.exp_avg = exp_avg.at(first);
     a.exp_avg_format = formats.exp_avg;
-    a.exp_avg_sq = exp_avg_sq.at(first);
+    if (has_exp_avg_sq(rule)) a.exp_avg_sq = exp_avg_sq.at(first);
     a.exp_avg_sq_format = formats.exp_avg_sq;
     a.weight_rounding = formats.weight_rounding;
     a.exp_avg_rounding = formats.exp_avg_rounding;
@@ -103,12 +102,14 @@ struct Parameter {
     a.random.first_element += static_cast<uint64_t>(first);
     return a;
   }
-  Adam step(const AdamScalars& scalars) { return step(scalars, 0, weight.count()); }
+  Update step(const UpdateScalars& scalars) { return step(scalars, 0, weight.count()); }
 
   AdamFormats formats;
   Array weight, remainder, exp_avg, exp_avg_sq, grad, published;
   RandomStream random;
   bool publish = true;
+  Rule rule = Rule::adam;
+  bool momentum = true;  // of SGD
 };
 
 inline void expect_same_bits(const Parameter& got, const Parameter& want) {

@@ -18,8 +18,8 @@ auto* advance(T* data, int64_t elements, Format format) {
 
 // Elements [first, first + count) of an update; first is a multiple of kLeaf, or of 8 where nothing
 // is stored in blocks.
-inline Adam part_of(const Adam& whole, int64_t first, int64_t count) {
-  Adam part = whole;
+inline Update part_of(const Update& whole, int64_t first, int64_t count) {
+  Update part = whole;
   part.grad = advance(whole.grad, first, whole.grad_format);
   part.weight = advance(whole.weight, first, whole.weight_format);
   if (whole.remainder != nullptr) part.remainder = whole.remainder + first;

@@ -11,8 +11,15 @@
 namespace outrigger::optimizer {
 
 // step: number of this update, from 1. gradient_factor: 1/(loss scale × world) × clip coefficient.
-[[nodiscard]] kernels::AdamScalars adam_scalars(const config::OptimizerConfig& config, int64_t step,
-                                                double gradient_factor);
+[[nodiscard]] kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config,
+                                                    int64_t step, double gradient_factor);
+
+// What a layer's step is multiplied by in LAMB, from the norms of its weights and its direction.
+[[nodiscard]] double trust_ratio(const config::OptimizerConfig& config, double weights,
+                                 double direction);
+
+// Infinite if an element is not finite.
+[[nodiscard]] double norm_of(const kernels::NormSum& squares);
 
 // clip / (norm + 1e-6) where that is below 1, else 1; clip 0 means no clipping.
 [[nodiscard]] double clip_coefficient(double norm, double clip);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optimizer/adam.h"
+#include "core/optimizer/rule.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace outrigger::optimizer {
 
-kernels::AdamScalars adam_scalars(const config::OptimizerConfig& config, int64_t step,
-                                  double gradient_factor) {
+kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config, int64_t step,
+                                      double gradient_factor) {
   const auto t = static_cast<double>(step);
   const double bias1 = config.bias_correction ? 1 - std::pow(config.beta1, t) : 1;
   const double bias2 = config.bias_correction ? 1 - std::pow(config.beta2, t) : 1;
-  kernels::AdamScalars s;
+  kernels::UpdateScalars s;
   s.gradient_factor = static_cast<float>(gradient_factor);
+  if (config.clip_value > 0) s.clip_value = static_cast<float>(config.clip_value);
+  s.nesterov = config.nesterov;
   s.beta1 = static_cast<float>(config.beta1);
   s.one_minus_beta1 = static_cast<float>(1 - config.beta1);
   s.beta2 = static_cast<float>(config.beta2);
@@ -23,7 +25,23 @@ kernels::AdamScalars adam_scalars(const config::OptimizerConfig& config, int64_t
   s.weight_decay = static_cast<float>(config.weight_decay);
   s.minus_lr_decay = static_cast<float>(-config.lr * config.weight_decay);
   s.decoupled = config.decoupled;
+  if (config.rule == kernels::Rule::adam) return s;
+  s.minus_step = static_cast<float>(-config.lr);
+  s.inverse_bias1 = static_cast<float>(1 / bias1);
+  if (config.rule == kernels::Rule::sgd) {
+    s.beta1 = static_cast<float>(config.momentum);
+    s.one_minus_beta1 = step == 1 ? 1.0F : static_cast<float>(1 - config.dampening);
+  }
   return s;
+}
+
+double trust_ratio(const config::OptimizerConfig& config, double weights, double direction) {
+  if (!(weights > 0) || !(direction > 0)) return 1;
+  return std::clamp(weights / direction, config.min_coeff, config.max_coeff);
+}
+
+double norm_of(const kernels::NormSum& squares) {
+  return squares.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(squares));
 }
 
 double clip_coefficient(double norm, double clip) {
