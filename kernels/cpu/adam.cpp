@@ -297,8 +297,9 @@ UpdateCount adam_tail(const Adam& a, bool stochastic, int64_t& done) {
     constexpr float kOne = 1;
     constexpr uint16_t kHalfOne = 0x3f80;
     const bool wide = a.exp_avg_sq_format == Format::float32;
-    std::memcpy(exp_avg_sq + bytes_of(i, a.exp_avg_sq_format),
-                wide ? static_cast<const void*>(&kOne) : &kHalfOne, wide ? 4 : 2);
+    const size_t width = wide ? sizeof kOne : sizeof kHalfOne;
+    std::memcpy(exp_avg_sq + static_cast<size_t>(i) * width,
+                wide ? static_cast<const void*>(&kOne) : &kHalfOne, width);
   }
   Adam pair = a;
   pair.count = kPair;
