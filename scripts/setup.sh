@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in common apt julia rust python; do
+for part in common apt julia rust aarch64 python; do
   # shellcheck source=/dev/null
   source "scripts/setup/$part.sh"
 done
@@ -28,6 +28,7 @@ else
   flock 9
   setup_system
   setup_julia_unwind
+  setup_aarch64
   setup_python
   if [[ ${1:-} == frameworks ]]; then
     for part in $FRAMEWORKS; do setup_framework "$part"; done

@@ -34,6 +34,11 @@ inline constexpr int64_t kVector = static_cast<int64_t>(HWY_LANES(float));
 inline constexpr int64_t kPair = 2 * kVector;
 
 struct Pair {
+  // Written out: gcc compiles implicit constructors without this file's instruction set, and those
+  // of NEON's vectors are not trivial.
+  HWY_INLINE Pair() {}
+  HWY_INLINE Pair(VF low, VF high) : lo(low), hi(high) {}
+
   VF lo, hi;
 };
 struct BitsPair {

@@ -11,7 +11,7 @@ from pathlib import Path
 import tree
 
 TOOLS = ["bash", "awk", "sed", "comm", "sort", "tr", "mkdir", "flock", "dirname", "env", "cat", "rm", "tee", "true",
-         "chmod"]
+         "chmod", "mv"]
 
 
 class Setup(unittest.TestCase):
@@ -63,6 +63,7 @@ class Setup(unittest.TestCase):
         self.installed(n for k, _, n in self.listed if k == "apt" and n not in names)
 
     def test_nothing_missing_asks_no_package_client_twice(self):
+        (self.root / "build/aarch64-root").mkdir(parents=True)
         status, text, calls = self.run_setup()
         self.assertEqual((status, "setup: ready\n" in text), (0, True), text)
         self.assertIn("-m pip install", calls)
@@ -111,6 +112,25 @@ class Setup(unittest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertIn("skipped: julia", text)
         self.assertIn("skipped: rust", text)
+
+    def test_highway_for_aarch64_is_unpacked_once(self):
+        archives = "build/aarch64-root.new/cache/archives"
+        self.fake("apt-get", 'echo "apt-get $*" >> "$CALLS"; [[ $* != *--download-only* ]] || '
+                             f'{{ mkdir -p {archives}; echo > {archives}/libhwy1_1_arm64.deb; }}')
+        self.fake("dpkg-deb", 'mkdir -p "$3/usr/include/hwy"')
+        status, text, calls = self.run_setup()
+        self.assertEqual((status, "skipped" in text), (0, False), text)
+        self.assertRegex(calls, r"apt-get .*APT::Architecture=arm64 .*install --download-only .*libhwy-dev\n")
+        self.assertTrue((self.root / "build/aarch64-root/usr/include/hwy").is_dir())
+        self.assertFalse((self.root / "build/aarch64-root.new").exists())
+        self.calls.write_text("")
+        self.assertNotIn("apt-get", self.run_setup()[2])
+
+    def test_highway_for_aarch64_that_cannot_be_had_is_named(self):
+        status, text, _ = self.run_setup(APT_STATUS="100")
+        self.assertEqual(status, 0, text)
+        self.assertIn("skipped: aarch64 (apt has no libhwy-dev of arm64", text)
+        self.assertFalse((self.root / "build").joinpath("aarch64-root").exists())
 
     def test_system_writes_nothing_into_the_tree(self):
         self.assertEqual(self.run_setup("system")[0], 0)

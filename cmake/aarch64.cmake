@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# Toolchain: compiles for aarch64 on another Linux and runs the result under qemu's emulation of one process.
+# Highway for that processor lies in build/aarch64-root, where scripts/setup.sh unpacks it.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+# A processor without SVE and half-precision arithmetic: what uses them by mistake dies here.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -cpu cortex-a72 -L /usr/aarch64-linux-gnu)
+get_filename_component(otr_root ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-root ABSOLUTE)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${otr_root})
+set(ENV{PKG_CONFIG_LIBDIR} ${otr_root}/usr/lib/aarch64-linux-gnu/pkgconfig)
