@@ -102,6 +102,8 @@ def measure_gpt(runner: Runner, settings: Settings, build: Path, work: Path) -> 
         before = pretrained.result()
         weights = work / "pretrained" / f"float32-{PRETRAINED}.weights"
         options = {key: value for key, value in settings["gpt"]["tuned"].items() if key != "lrs"}
+        # A rate of 0 moves nothing: the held-out loss on the text that fine-tuning goes on with, before it does.
+        still = start(work / "pretrained", "float32", PRETRAINED + 1, second, {**options, "steps": 1, "lr": 0, "load": weights})
         tuned = {lr: start_all(work / f"tuned-{lr}", second, {**options, "lr": lr, "load": weights})
                  for lr in settings["gpt"]["tuned"]["lrs"]}
         result: dict[str, Any] = {"gpt-scratch": results_of(scratch)}
@@ -109,7 +111,7 @@ def measure_gpt(runner: Runner, settings: Settings, build: Path, work: Path) -> 
             runs = results_of(futures)
             gpt.compare_ways(work / f"tuned-{lr}", weights, runs)
             result[f"gpt-tuned-{lr:g}"] = runs
-        return {"plays": result, "pretrained": before}
+        return {"plays": result, "pretrained": {**before, "held_out_next": still.result()["held_out"]}}
 
     return finish
 

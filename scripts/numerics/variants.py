@@ -18,9 +18,10 @@ def _states(master: str, moments: str) -> dict[str, Any]:
 
 
 FLOAT32 = "float32"  # what all others are compared with
+NEAREST = "bf16-nearest"  # what DeepSpeed's keys mean
 VARIANTS = {
     FLOAT32: Variant("float32 master and moments", {}),
-    "bf16-nearest": Variant("bf16 master and moments, nearest even", {}, deepspeed=True),
+    NEAREST: Variant("bf16 master and moments, nearest even", {}, deepspeed=True),
     "bf16-stochastic": Variant("bf16 master and moments, stochastic", _states("bfloat16", "bfloat16")),
     "split": Variant("split master, bf16 moments, stochastic", _states("split", "bfloat16")),
     "bf16-block8": Variant("bf16 master, 8-bit moments, stochastic", _states("bfloat16", "block8")),
