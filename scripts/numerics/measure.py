@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All runs of the report, several at a time, and the results as one JSON object."""
 
+import multiprocessing
+import os
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -111,7 +113,7 @@ def measure_gpt(runner: Runner, settings: Settings, build: Path, work: Path) -> 
             runs = results_of(futures)
             gpt.compare_ways(work / f"tuned-{lr}", weights, runs)
             result[f"gpt-tuned-{lr:g}"] = runs
-        return {"plays": result, "pretrained": {**before, "held_out_next": still.result()["held_out"]}}
+        return {"plays": result, "pretrained": {"held_out": before["held_out"], "held_out_next": still.result()["held_out"]}}
 
     return finish
 
@@ -122,15 +124,17 @@ def measure_regression(runner: Runner, settings: Settings) -> Any:
     scratch = {name: [runner.start(regression.train, name, seed, **of_play["scratch"]) for seed in seeds] for name in VARIANTS}
 
     def finish() -> dict[str, Any]:
-        _, start = pretrained.result()
+        before, start = pretrained.result()
         options = {key: value for key, value in of_play["tuned"].items() if key != "lrs"}
+        still = runner.start(regression.train, "float32", PRETRAINED + 1, lr=0.0, start=start, **{**options, "steps": 1})
         plays = {"regression-scratch": scratch}
         for lr in of_play["tuned"]["lrs"]:
             plays[f"regression-tuned-{lr:g}"] = {
                 name: [runner.start(regression.train, name, seed, lr=lr, start=start, **options) for seed in seeds]
                 for name in VARIANTS}
-        return {play: {name: [run for run, _ in runs] for name, runs in results_of(futures).items()}
-                for play, futures in plays.items()}
+        result = {play: {name: [run for run, _ in runs] for name, runs in results_of(futures).items()}
+                  for play, futures in plays.items()}
+        return {"plays": result, "pretrained": {"held_out": before["held_out"], "held_out_next": still.result()[0]["held_out"]}}
 
     return finish
 
@@ -146,16 +150,19 @@ def processor() -> str:
 
 def measure(settings: Settings, build: Path, work: Path, jobs: int) -> dict[str, Any]:
     work.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(build / "python"))  # the workers of the pool are forked and have it, too
-    with ProcessPoolExecutor(jobs) as pool:
+    # Both for the processes of the pool, which get them from here.
+    sys.path.insert(0, str(build / "python"))
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         runner = Runner(pool)
         finish_gpt = measure_gpt(runner, settings, build, work)
         finish_regression = measure_regression(runner, settings)
         probed = {probe.__name__: {name: runner.start(probe, name, **settings[probe.__name__]) for name in VARIANTS}
                   for probe in (probes.second_moment, probes.constant_gradient)}
-        of_gpt = finish_gpt()
-        plays = {**of_gpt["plays"], **finish_regression()}
-        result = {"settings": settings, "processor": processor(), "pretrained": of_gpt["pretrained"], "plays": plays}
+        of_gpt, of_regression = finish_gpt(), finish_regression()
+        result = {"settings": settings, "processor": processor(),
+                  "pretrained": {"gpt": of_gpt["pretrained"], "regression": of_regression["pretrained"]},
+                  "plays": {**of_gpt["plays"], **of_regression["plays"]}}
         for key, futures in probed.items():
             result[key] = {name: future.result() for name, future in futures.items()}
     result["memory"] = gpt.large_model_bytes(build, work, settings["large_model"])

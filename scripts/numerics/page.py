@@ -43,11 +43,12 @@ def delta(c: Comparison) -> str:
     return text if c.matches else f"**{text}**"
 
 
-def play_table(play: dict[str, Any], start: float | None = None) -> Lines:
-    """start: the held-out loss before fine-tuning, where weights were compared, too."""
+def play_table(results: dict[str, Any], key: str) -> Lines:
+    play, start = results["plays"][key], start_of(results, key)
+    ways = "way" in play[FLOAT32][0]  # weights were compared, too
     head = ["states", "final", "mean", "held-out", *(f"Δ {label}" for label in METRICS.values()), "vanished"]
-    if start is not None:
-        head += ["gain", "way", "distance", "unmoved"]
+    head += ["gain"] if start is not None else []
+    head += ["way", "distance", "unmoved"] if ways else []
     rows = []
     for name, variant in VARIANTS.items():
         comparisons = [compare(play, name, metric) for metric in METRICS]
@@ -56,10 +57,17 @@ def play_table(play: dict[str, Any], start: float | None = None) -> Lines:
         row.append(percent(vanished(play, name)))
         if start is not None:
             row.append(percent(gain(play, name, start)))
+        if ways:
             row += [f"{mean_of(play, name, key):.2f}" for key in ("way", "distance")]
             row.append(percent(mean_of(play, name, "unmoved")))
         rows.append(row)
     return table(head, rows)
+
+
+def start_of(results: dict[str, Any], key: str) -> float | None:
+    """The held-out loss on the new task before fine-tuning; None: the play is from scratch."""
+    play, regime = key.split("-")[:2]
+    return results["pretrained"][play]["held_out_next"] if regime == "tuned" else None
 
 
 def gain(play: dict[str, Any], variant: str, start: float) -> float:
@@ -71,11 +79,13 @@ def outside(results: dict[str, Any], variant: str) -> Lines:
     """Where a variant is not within the seeds' noise of float32."""
     found = []
     for key, title in play_titles(results["settings"]).items():
+        start = start_of(results, key)
         for metric, label in METRICS.items():
             c = compare(results["plays"][key], variant, metric)
             if not c.matches:
+                share = f", {percent(gain(results['plays'][key], variant, start))} of its gain" if start and metric == "held_out" else ""
                 found.append(f"{title}: {label} loss {abs(c.difference):.2g} {'above' if c.difference > 0 else 'below'} "
-                             f"float32's ({abs(c.in_noise):.1f} σ)")
+                             f"float32's ({abs(c.in_noise):.1f} σ{share})")
     return found
 
 
@@ -119,7 +129,7 @@ def nearest_sentence(results: dict[str, Any]) -> Lines:
 
 def gpt_text(results: dict[str, Any]) -> Lines:
     settings, plays = results["settings"], results["plays"]
-    of, model = settings["gpt"], settings["gpt"]["model"]
+    of, model, before = settings["gpt"], settings["gpt"]["model"], results["pretrained"]["gpt"]
     run = plays["gpt-scratch"][FLOAT32][0]
     lines = [
         "## A GPT on characters", "",
@@ -129,17 +139,16 @@ def gpt_text(results: dict[str, Any]) -> Lines:
         f"{of['scratch']['steps']} steps on Shakespeare's works, rate {of['scratch']['lr']:g} with warm-up and a cosine down to "
         f"{of['scratch']['lr'] * of['scratch']['final-lr']:g}.", "",
         "![Loss curves from scratch, and differences to float32](numerics/gpt-scratch.png)", "",
-        *play_table(plays["gpt-scratch"]),
+        *play_table(results, "gpt-scratch"),
         "### Fine-tuned", "",
-        f"One model, float32 master, {of['pretrain']['steps']} steps on Shakespeare (held-out loss {results['pretrained']['held_out']:.3f}), "
+        f"One model, float32 master, {of['pretrain']['steps']} steps on Shakespeare (held-out loss {before['held_out']:.3f}), "
         f"goes on for {of['tuned']['steps']} steps on Milton's Paradise Lost at a constant rate. All seeds begin with the same "
         "weights, so σ is the noise of the batches alone.", "",
         "![Loss curves of fine-tuning, and differences to float32](numerics/gpt-tuned.png)", "",
     ]
     for lr in of["tuned"]["lrs"]:
-        play = plays[f"gpt-tuned-{lr:g}"]
-        lines += [f"At a rate of {lr:g}:", "", *play_table(play, results["pretrained"]["held_out_next"])]
-    lines += [f"Before, the held-out loss on Milton is {results['pretrained']['held_out_next']:.3f}; *gain* is how much of float32's fall from there "
+        lines += [f"At a rate of {lr:g}:", "", *play_table(results, f"gpt-tuned-{lr:g}")]
+    lines += [f"Before, the held-out loss on Milton is {before['held_out_next']:.3f}; *gain* is how much of float32's fall from there "
               "was reached. *way*: how far the weights went along float32's way with the same seed, *distance*: in all directions, both as "
               "shares of float32's; *unmoved*: the share of weights that ended where they began. Stochastic rounding goes the way and "
               "strays to the sides, which is its noise.", ""]
@@ -147,18 +156,18 @@ def gpt_text(results: dict[str, Any]) -> Lines:
 
 
 def regression_text(results: dict[str, Any]) -> Lines:
-    of, plays = results["settings"]["regression"], results["plays"]
+    of, before = results["settings"]["regression"], results["pretrained"]["regression"]
     lines = [
         "## A regression", "",
         "A network of three layers in NumPy learns what another one computes, with a little noise on it "
         "([regression.py](../scripts/numerics/regression.py)). There is no text whose entropy the loss could hide behind: what the "
         f"formats cost shows. {of['scratch']['steps']} steps at up to {of['scratch']['lr']:g}; fine-tuned for {of['tuned']['steps']} "
-        "steps on another target, near the first.", "",
+        f"steps on another target, near the first (held-out loss before: {before['held_out_next']:.3f}).", "",
         "![Error curves of the regression, and differences to float32](numerics/regression.png)", "",
-        "From scratch:", "", *play_table(plays["regression-scratch"]),
+        "From scratch:", "", *play_table(results, "regression-scratch"),
     ]
     for lr in of["tuned"]["lrs"]:
-        lines += [f"Fine-tuned at {lr:g}:", "", *play_table(plays[f"regression-tuned-{lr:g}"])]
+        lines += [f"Fine-tuned at {lr:g}:", "", *play_table(results, f"regression-tuned-{lr:g}")]
     return lines
 
 
