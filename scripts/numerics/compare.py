@@ -45,7 +45,8 @@ def compare(play: dict[str, Any], variant: str, metric: str) -> Comparison:
 
 
 def vanished(play: dict[str, Any], variant: str) -> float:
-    return sum(run["vanished"] for run in play[variant]) / sum(run["updates"] for run in play[variant])
+    lost, updates = (sum(int(run[key]) for run in play[variant]) for key in ("vanished", "updates"))
+    return lost / updates
 
 
 def mean_of(play: dict[str, Any], variant: str, key: str) -> float:

@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 from variants import FLOAT32, NEAREST, VARIANTS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
@@ -87,7 +88,7 @@ def draw_play(axes: Any, play: dict[str, Any], steps: int, logarithmic: bool) ->
 
 def legend(fig: Any, bottom: float) -> None:
     """Below everything: inside a panel it would hide a curve."""
-    handles = [plt.Line2D([], [], color=COLOURS[name], linewidth=2) for name in COLOURS]
+    handles = [Line2D([], [], color=COLOURS[name], linewidth=2) for name in COLOURS]
     fig.legend(handles, [VARIANTS[name].title for name in COLOURS], frameon=False, loc="lower center", ncol=3, fontsize=8)
     fig.tight_layout(rect=(0, bottom, 1, 1))
 

@@ -37,11 +37,13 @@ class TinyReport(unittest.TestCase):
             raise AssertionError(f"{done.stdout}\n{done.stderr}")
         cls.results = json.loads((docs / "numerics" / "results.json").read_text(encoding="utf-8"))
 
-    def play(self, name: str) -> dict[str, Any]:
-        return self.results["plays"][name]
+    def play(self, name: str) -> dict[str, list[dict[str, Any]]]:
+        play: dict[str, list[dict[str, Any]]] = self.results["plays"][name]
+        return play
 
     def gain(self, runs: list[dict[str, Any]]) -> float:
-        return self.results["pretrained"]["gpt"]["held_out_next"] - fmean(run["held_out"] for run in runs)
+        start = float(self.results["pretrained"]["gpt"]["held_out_next"])
+        return start - fmean(run["held_out"] for run in runs)
 
     def test_it_writes_page_and_pictures(self) -> None:
         docs = Path(self.folder.name)
