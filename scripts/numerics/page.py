@@ -5,6 +5,7 @@ import textwrap
 from typing import Any
 
 from compare import METRICS, Comparison, compare, mean_of, vanished
+from runs import rate_text
 from variants import FLOAT32, GOAL, NEAREST, VARIANTS
 
 Lines = list[str]
@@ -12,9 +13,9 @@ Lines = list[str]
 
 def play_titles(settings: dict[str, Any]) -> dict[str, str]:
     titles = {"gpt-scratch": "GPT, from scratch"}
-    titles |= {f"gpt-tuned-{lr:g}": f"GPT, fine-tuned at {lr:g}" for lr in settings["gpt"]["tuned"]["lrs"]}
+    titles |= {f"gpt-tuned-{lr:g}": f"GPT, fine-tuned at {rate_text(lr)}" for lr in settings["gpt"]["tuned"]["lrs"]}
     titles["regression-scratch"] = "regression, from scratch"
-    titles |= {f"regression-tuned-{lr:g}": f"regression, fine-tuned at {lr:g}" for lr in settings["regression"]["tuned"]["lrs"]}
+    titles |= {f"regression-tuned-{lr:g}": f"regression, fine-tuned at {rate_text(lr)}" for lr in settings["regression"]["tuned"]["lrs"]}
     return titles
 
 
@@ -34,12 +35,16 @@ def digits(c: Comparison) -> int:
     return decimals
 
 
+def noises(c: Comparison) -> float:
+    return round(c.in_noise, 2 if abs(c.in_noise) < 10 else None) + 0
+
+
 def delta(c: Comparison) -> str:
     """+0.0012 ± 0.0005 (0.3 σ); bold beyond the seeds' noise, starred if it is not chance."""
     places = digits(c)
     star = "\\*" if c.distinct else ""
     # Adding 0 makes a rounded −0 a +0.
-    text = f"{round(c.difference, places) + 0:+.{places}f}{star} ± {c.error:.{places}f} ({round(c.in_noise, 1) + 0:+.1f} σ)"
+    text = f"{round(c.difference, places) + 0:+.{places}f}{star} ± {c.error:.{places}f} ({noises(c):+} σ)"
     return text if c.matches else f"**{text}**"
 
 
@@ -86,8 +91,16 @@ def outside(results: dict[str, Any], variant: str) -> Lines:
             if not c.matches:
                 share = f", {percent(gain(results['plays'][key], variant, start))} of its gain" if start and metric == "held_out" else ""
                 found.append(f"{title}: {label} loss {abs(c.difference):.2g} {'above' if c.difference > 0 else 'below'} "
-                             f"float32's ({abs(c.in_noise):.1f} σ{share})")
+                             f"float32's ({abs(noises(c))} σ{share})")
     return found
+
+
+def more_than_chance(results: dict[str, Any], variant: str) -> str:
+    """How often the difference is there for certain, be it small or not."""
+    comparisons = [compare(results["plays"][key], variant, metric) for key in play_titles(results["settings"]) for metric in METRICS]
+    signs = [c.difference > 0 for c in comparisons if c.distinct]
+    return (f"{len(signs)} of the {len(comparisons)} differences are more than chance ({sum(signs)} above, {len(signs) - sum(signs)} below "
+            "float32), however small")
 
 
 def comparisons_of(results: dict[str, Any]) -> int:
@@ -109,7 +122,7 @@ def short_answer(results: dict[str, Any]) -> Lines:
         found = outside(results, name)
         verdict = f"within it in all {total} comparisons." if not found else (
             f"within it in {total - len(found)} of {total} comparisons. Not: {'; '.join(found)}.")
-        lines.append(f"- **{VARIANTS[name].title}**, {of_bytes[name]:.2f} bytes instead of {of_bytes[FLOAT32]:.2f}: {verdict}")
+        lines.append(f"- **{VARIANTS[name].title}**, {of_bytes[name]:.2f} bytes instead of {of_bytes[FLOAT32]:.2f}: {verdict} {more_than_chance(results, name)}.")
     for name in VARIANTS:
         if name in (*GOAL, FLOAT32, NEAREST):
             continue
@@ -121,10 +134,10 @@ def short_answer(results: dict[str, Any]) -> Lines:
 
 
 def nearest_sentence(results: dict[str, Any]) -> Lines:
-    worse = [(compare(results["plays"][key], NEAREST, "held_out").in_noise, title)
-             for key, title in play_titles(results["settings"]).items()]
-    (least, where_least), (most, where_most) = min(worse), max(worse)
-    return [f"- {VARIANTS[NEAREST].title}: the held-out loss is between {least:+.1f} σ ({where_least}) and {most:+.1f} σ "
+    worse = [(compare(results["plays"][key], NEAREST, "held_out"), title) for key, title in play_titles(results["settings"]).items()]
+    worse.sort(key=lambda entry: entry[0].in_noise)
+    (least, where_least), (most, where_most) = worse[0], worse[-1]
+    return [f"- {VARIANTS[NEAREST].title}: the held-out loss is between {noises(least):+} σ ({where_least}) and {noises(most):+} σ "
             f"({where_most}) away from float32's."]
 
 
@@ -148,7 +161,7 @@ def gpt_text(results: dict[str, Any]) -> Lines:
         "![Loss curves of fine-tuning, and differences to float32](numerics/gpt-tuned.png)", "",
     ]
     for lr in of["tuned"]["lrs"]:
-        lines += [f"At a rate of {lr:g}:", "", *play_table(results, f"gpt-tuned-{lr:g}")]
+        lines += [f"At a rate of {rate_text(lr)}:", "", *play_table(results, f"gpt-tuned-{lr:g}")]
     lines += [f"Before, the held-out loss on Milton is {before['held_out_next']:.3f}; *gain* is how much of float32's fall from there "
               "was reached. *way*: how far the weights went along float32's way with the same seed, *distance*: in all directions, both as "
               "shares of float32's; *unmoved*: the share of weights that ended where they began. Stochastic rounding goes the way and "
@@ -168,7 +181,7 @@ def regression_text(results: dict[str, Any]) -> Lines:
         "From scratch:", "", *play_table(results, "regression-scratch"),
     ]
     for lr in of["tuned"]["lrs"]:
-        lines += [f"Fine-tuned at {lr:g}:", "", *play_table(results, f"regression-tuned-{lr:g}")]
+        lines += [f"Fine-tuned at {rate_text(lr)}:", "", *play_table(results, f"regression-tuned-{lr:g}")]
     return lines
 
 
@@ -192,11 +205,11 @@ def probe_text(results: dict[str, Any]) -> Lines:
         f"**Does the second moment shrink when gradients do?** After {moment['before']} steps gradients become {moment['shrink']:g} times as "
         f"large; {moment['after']} steps later {exact:.4f} of the second moment has to be left. Rounded to nearest a decrease of "
         "1 − β2 = 0.1 % is less than half a unit of bfloat16: it stays, and the steps stay as short as the old gradients made them.", "",
-        f"**Does a weight follow small updates?** Weights of 1 and a constant gradient: every update is the rate, {drift['lr']:g}, and the "
+        f"**Does a weight follow small updates?** Weights of 1 and a constant gradient: every update is the rate, {rate_text(drift['lr'])}, and the "
         f"weight has to go {drift['lr'] * drift['steps']:g} in {drift['steps']} steps (way 1). Half a unit of bfloat16 below 1 is 2⁻⁹ = {2.0**-9:.4f}, so rounded "
         "to nearest the weight is 1 for ever. Rounded at random it keeps its value in most steps and moves a whole unit in the others: "
-        f"{percent(lost)} of the updates vanish, and nothing is lost on average. 8-bit moments make the steps {100 * longer:+.1f} % longer: a second "
-        "moment that is right on average has an inverse root that is a little too large on average.", "",
+        f"{percent(lost)} of the updates vanish, and nothing is lost on average. 8-bit moments make the steps {100 * longer:.1f} % longer: a second "
+        "moment that is right on average has an inverse root that is a little too large on average. Fine-tuning shows it as a way of more than 1.", "",
         "Tests hold both: `SecondMoment.ShrinksUnlessItIsRoundedToNearest` and `AdamTest.CountsUpdatesThatVanish` on the kernels "
         "([block8_test.cpp](../tests/kernels/block8_test.cpp), [adam_test.cpp](../tests/kernels/adam_test.cpp)), and on engines, in a form "
         "of seconds of this whole report, [test_numerics.py](../tests/numerics/test_numerics.py).", "",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The curves of the report: mean over seeds with a band, below it the difference to float32; and the two probes."""
 
+import io
 import sys
 from pathlib import Path
 from statistics import fmean, stdev
@@ -11,6 +12,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
+from PIL import Image
+from runs import rate_text
 from variants import FLOAT32, NEAREST, VARIANTS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
@@ -121,14 +124,17 @@ def draw_probes(path: Path, results: dict[str, Any]) -> None:
     left.axvline(settings["second_moment"]["before"], color=GREY, linewidth=1, linestyle=(0, (4, 3)))
     left.set_yscale("log")
     left.set_title(f"mean second moment; gradients shrink to {settings['second_moment']['shrink']:g}", fontsize=10, loc="left")
-    right.set_title(f"mean weight, of 1; every update is {settings['constant_gradient']['lr']:g}", fontsize=10, loc="left")
+    right.set_title(f"mean weight, of 1; every update is {rate_text(settings['constant_gradient']['lr'])}", fontsize=10, loc="left")
     legend(fig, bottom=0.12)
     save(fig, path)
 
 
 def save(fig: Any, path: Path) -> None:
-    fig.savefig(path)
+    """With 256 colours a file is half as large, and looks the same."""
+    memory = io.BytesIO()
+    fig.savefig(memory, format="png")
     plt.close(fig)
+    Image.open(memory).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def draw(folder: Path, results: dict[str, Any]) -> None:
@@ -136,7 +142,7 @@ def draw(folder: Path, results: dict[str, Any]) -> None:
     of_gpt, of_regression = settings["gpt"], settings["regression"]
 
     def tuned(play: str, of_play: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-        return [(f"fine-tuned at {lr:g}", plays[f"{play}-tuned-{lr:g}"], of_play["tuned"]["steps"])
+        return [(f"fine-tuned at {rate_text(lr)}", plays[f"{play}-tuned-{lr:g}"], of_play["tuned"]["steps"])
                 for lr in of_play["tuned"]["lrs"]]
 
     nats = "loss, nats per character"

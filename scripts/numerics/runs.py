@@ -18,6 +18,11 @@ def windows(values: Sequence[float], points: int = POINTS) -> list[float]:
     return [round(fmean(values[a:b]), 6) for a, b in zip(bounds, bounds[1:])]
 
 
+def rate_text(lr: float) -> str:
+    """1e-5 for 0.00001."""
+    return f"{lr:g}".replace("e-0", "e-")
+
+
 def run_of(seed: int, losses: Sequence[float], held_out: float, updates: int, vanished: int) -> Run:
     last = max(1, round(LAST * len(losses)))
     return {"seed": seed, "final": fmean(losses[-last:]), "mean": fmean(losses), "held_out": held_out,
