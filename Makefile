@@ -4,6 +4,7 @@
 #   make test SANITIZE=address          address, undefined, thread or address,undefined; own build folder
 #   make fast | soak                    one tier of the tests
 #   make fuzz SECONDS=120               both fuzzers, under clang; own build folder
+#   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make setup | build | lint | format | install PREFIX=… | clean
 SHELL := /bin/bash
 comma := ,
@@ -15,7 +16,7 @@ VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(su
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 
-.PHONY: all setup frameworks build demo test fast soak fuzz bench lint format install clean
+.PHONY: all setup frameworks build demo test fast soak fuzz bench numerics lint format install clean
 .NOTPARALLEL:
 all: build
 
@@ -48,6 +49,9 @@ fuzz: setup
 
 bench: build
 	@scripts/bench/bench.sh
+
+numerics: build
+	@$(VENV_PYTHON) scripts/numerics/numerics.py --build $(BUILD)
 
 lint: build
 	@scripts/lint.sh $(BUILD)

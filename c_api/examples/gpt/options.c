@@ -67,6 +67,8 @@ options options_parse(int argc, char **argv) {
       {"config", "engine configuration, a JSON file", &o.config, NULL, NULL},
       {"csv", "file for one line per step", &o.csv, NULL, NULL},
       {"summary", "file for the results, JSON", &o.summary, NULL, NULL},
+      {"load", "weights to begin with, as --save wrote them", &o.load, NULL, NULL},
+      {"save", "file for the weights at the end, float32", &o.save, NULL, NULL},
       {"name", "what to call the run", &o.name, NULL, NULL},
       {"layers", "blocks", NULL, &o.layers, NULL},
       {"width", "numbers per position", NULL, &o.width, NULL},

@@ -9,6 +9,8 @@ typedef struct options {
   const char *config;  /* JSON for otr_engine_create, or NULL */
   const char *csv;     /* one line per step, or NULL */
   const char *summary; /* JSON at the end, or NULL */
+  const char *load;    /* weights to begin with, or NULL */
+  const char *save;    /* file for the weights at the end, or NULL */
   const char *name;    /* what the progress bar calls the run */
   long layers, width, heads, context;
   long batch; /* sequences per rank and pass */

@@ -164,6 +164,7 @@ int main(int argc, char **argv) {
   t.model = gpt_create(&config, w, (uint64_t)o->seed);
   TRY(otr_engine_commit(t.engine)); /* from here on each rank holds its share only */
   weights_ready(w);
+  if (o->load != NULL) weights_load(w, o->load, t.rank);
 
   t.inputs = allocate(o->batch * o->context, sizeof *t.inputs);
   t.targets = allocate(o->batch * o->context, sizeof *t.targets);
@@ -172,6 +173,7 @@ int main(int argc, char **argv) {
   train(&t, &p);
   if (t.rank == 0) progress_end(&p);
   finish(&t, &p);
+  if (o->save != NULL) weights_save(w, o->save, t.rank);
 
   TRY(otr_engine_finalize(t.engine));
   otr_engine_destroy(t.engine);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 
@@ -74,6 +77,44 @@ void weights_ready(weight_store *w) {
   TRY(otr_engine_acquire(w->engine, &first, 1, NULL, &tensor));
   w->slots_are_float32 = tensor.dtype.code == OTR_DTYPE_FLOAT && tensor.dtype.bits == 32;
   TRY(otr_engine_release(w->engine, &first, 1, NULL));
+}
+
+static void describe(weight_store *w, int64_t id, float *values, otr_tensor *out) {
+  TRY(otr_tensor_init(values, "float32", w->parameter[id].ndim, w->parameter[id].shape, out));
+}
+
+void weights_load(weight_store *w, const char *path, int32_t rank) {
+  const int64_t bytes = w->total * (int64_t)sizeof(float);
+  int64_t size = bytes;
+  float *values = rank == 0 ? (float *)read_file(path, &size) : allocate(bytes, 1);
+  if (size != bytes) die("%s holds %lld bytes, not %lld", path, (long long)size, (long long)bytes);
+  float *next = values;
+  for (int64_t id = 0; id < w->count; id++) {
+    otr_tensor tensor;
+    describe(w, id, next, &tensor);
+    TRY(otr_engine_parameter_write(w->engine, id, OTR_VALUE_MASTER, &tensor));
+    next += w->parameter[id].elements;
+  }
+  free(values);
+}
+
+void weights_save(weight_store *w, const char *path, int32_t rank) {
+  float *values = allocate(w->total, sizeof *values), *next = values;
+  for (int64_t id = 0; id < w->count; id++) {
+    otr_tensor tensor;
+    describe(w, id, next, &tensor);
+    TRY(otr_engine_parameter_read(w->engine, id, OTR_VALUE_MASTER, &tensor));
+    next += w->parameter[id].elements;
+  }
+  if (rank == 0) {
+    FILE *file = fopen(path, "wb");
+    size_t count = (size_t)w->total;
+    int written = file != NULL && fwrite(values, sizeof *values, count, file) == count;
+    if (file == NULL || fclose(file) != 0 || !written) {
+      die("cannot write %s: %s", path, strerror(errno));
+    }
+  }
+  free(values);
 }
 
 /* A slot is the gradient's own place in the communication bucket. Where it holds float32, the

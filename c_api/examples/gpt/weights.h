@@ -25,6 +25,11 @@ int64_t weights_declare(weight_store *w, const char *name, const real *initial, 
 int64_t weights_total(const weight_store *w); /* elements declared */
 void weights_ready(weight_store *w);          /* call once, after the commit */
 
+/* All master weights in the order of declaration, as plain float32: how a model goes on with
+ * another text or another precision. Collective, after the commit; rank 0 touches the file. */
+void weights_load(weight_store *w, const char *path, int32_t rank);
+void weights_save(weight_store *w, const char *path, int32_t rank);
+
 /* values[i] is readable until the matching release. */
 void weights_acquire(weight_store *w, const int64_t *ids, int count, const real **values);
 void weights_release(weight_store *w, const int64_t *ids, int count);
