@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of DeepSpeed that training scripts use beside backward and step."""
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -82,6 +84,31 @@ class Names(unittest.TestCase):
     def test_a_loader_that_repeats(self):
         loader = utils.RepeatingLoader([1, 2, 3])
         self.assertEqual([next(loader) for _ in range(7)], [1, 2, 3, 1, 2, 3, 1])
+
+
+GROUP_AT_EXIT = """
+import atexit, torch.distributed
+atexit.register(lambda: print("group at exit:", torch.distributed.is_initialized()))  # after what is registered later
+import outrigger.torch
+outrigger.torch.init_distributed()
+assert torch.distributed.is_initialized()
+"""
+
+
+class EndOfAScript(unittest.TestCase):
+    def run_script(self, text):
+        return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
+
+    def test_group_that_was_made_here_ends_before_the_interpreter(self):
+        done = self.run_script(GROUP_AT_EXIT)
+        self.assertEqual((done.returncode, done.stdout), (0, "group at exit: False\n"), done.stderr)
+
+    def test_group_of_the_script_or_of_a_failed_one_stays(self):
+        done = self.run_script(GROUP_AT_EXIT + "raise KeyError('lost')")
+        self.assertEqual((done.returncode, done.stdout), (1, "group at exit: True\n"), done.stderr)
+        done = self.run_script(GROUP_AT_EXIT.replace("outrigger.torch.init", """torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)\noutrigger.torch.init"""))
+        self.assertEqual(done.stdout, "group at exit: True\n", done.stderr)
 
 
 if __name__ == "__main__":
