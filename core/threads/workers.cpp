@@ -7,7 +7,7 @@
 
 namespace outrigger {
 
-Workers::Workers(int32_t threads) {
+Workers::Workers(int32_t threads) : shares_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
   try {
     for (int32_t worker = 1; worker < threads; ++worker) {
       threads_.push_back(start_thread("a worker", [this, worker] { serve(worker); }));
@@ -38,13 +38,19 @@ void Workers::run(int64_t count, const Task& task) {
   {
     const std::lock_guard lock(mutex_);
     task_ = &task;
-    count_ = count;
-    next_.store(0, std::memory_order_relaxed);
+    const auto workers = static_cast<int64_t>(shares_.size());
+    int64_t begin = 0;
+    for (int64_t w = 0; w < workers; ++w) {
+      Share& share = shares_[static_cast<size_t>(w)];
+      share.next.store(begin, std::memory_order_relaxed);
+      begin += count / workers + (w < count % workers ? 1 : 0);
+      share.end = begin;
+    }
     busy_ = static_cast<int32_t>(threads_.size());
     ++run_;
   }
   wake_.notify_all();
-  drain(task, count, 0);
+  drain(task, 0);
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return busy_ == 0; });
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -58,23 +64,26 @@ void Workers::serve(int32_t worker) {
     if (stop_) return;
     seen = run_;
     const Task* task = task_;
-    const int64_t count = count_;
     lock.unlock();
-    drain(*task, count, worker);
+    drain(*task, worker);
     lock.lock();
     if (--busy_ == 0) done_.notify_one();
   }
 }
 
-void Workers::drain(const Task& task, int64_t count, int32_t worker) {
-  for (;;) {
-    const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= count) return;
-    try {
-      task(i, worker);
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (failure_ == nullptr) failure_ = std::current_exception();
+void Workers::drain(const Task& task, int32_t worker) {
+  const size_t workers = shares_.size();
+  for (size_t k = 0; k < workers; ++k) {
+    Share& share = shares_[(static_cast<size_t>(worker) + k) % workers];
+    for (;;) {
+      const int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= share.end) break;
+      try {
+        task(i, worker);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (failure_ == nullptr) failure_ = std::current_exception();
+      }
     }
   }
 }

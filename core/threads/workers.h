@@ -27,25 +27,31 @@ class Workers {
 
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(threads_.size()) + 1; }
 
-  // Runs tasks 0 .. count-1, each once, on any worker; returns when all are done. Any thread; one
-  // run at a time, others wait for their turn.
+  // Runs tasks 0 .. count-1, each once; returns when all are done. Any thread; one run at a time,
+  // others wait for their turn. A worker begins with its own equal share of the tasks and then
+  // helps the others: in runs over the same tasks most of a task's memory stays with the worker
+  // that touched it first, its caches and its NUMA node.
   void run(int64_t count, const Task& task);
 
  private:
   void stop();
   void serve(int32_t worker);
-  void drain(const Task& task, int64_t count, int32_t worker);
+  void drain(const Task& task, int32_t worker);
+
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
 
   std::mutex turn_;  // one run at a time
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::exception_ptr failure_;  // guarded by mutex_, as the next five are
+  std::exception_ptr failure_;  // guarded by mutex_, as the next four are
   uint64_t run_ = 0;
   int32_t busy_ = 0;
   bool stop_ = false;
   const Task* task_ = nullptr;
-  int64_t count_ = 0;
-  std::atomic<int64_t> next_{0};
+  std::vector<Share> shares_;  // one for each worker; set before a run
   std::vector<std::thread> threads_;
 };
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace outrigger {
@@ -25,6 +26,21 @@ TEST_P(WorkersTest, RunsEachTaskOnceOnAWorkerOfItsOwnNumber) {
   });
   for (const auto& count : runs) EXPECT_EQ(count, 1);
   EXPECT_TRUE(in_range);
+}
+
+// As many tasks as workers, none of which ends before all have begun: each worker has its own.
+TEST_P(WorkersTest, AWorkerBeginsWithItsOwnShare) {
+  Workers workers(GetParam());
+  for (int run = 0; run < 20; ++run) {
+    std::vector<int32_t> worker_of(static_cast<size_t>(workers.size()), -1);
+    std::atomic<int32_t> begun{0};
+    workers.run(workers.size(), [&](int64_t i, int32_t worker) {
+      worker_of[static_cast<size_t>(i)] = worker;
+      ++begun;
+      while (begun < workers.size()) std::this_thread::yield();
+    });
+    for (int32_t i = 0; i < workers.size(); ++i) EXPECT_EQ(worker_of[static_cast<size_t>(i)], i);
+  }
 }
 
 TEST_P(WorkersTest, AnExceptionReachesTheCallerAndTheNextRunWorks) {
