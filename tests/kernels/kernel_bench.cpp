@@ -2,7 +2,7 @@
 // Times each kernel on large arrays: nanoseconds an element and bytes a second, best of several.
 // Not a test: figures depend on the machine; compare only what one run printed.
 //
-//   otr_kernel_bench [kibi-elements = 65536] [threads = 1] [repeats = 7]
+//   otr_kernel_bench [kibi-elements = 65536] [threads = 1] [repeats = 7] [rows that begin so]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,6 +25,8 @@ struct Arguments {
   int64_t count = int64_t{64} << 20;
   int64_t threads = 1;
   int repeats = 7;
+  std::string rows;
+  [[nodiscard]] bool wants(const std::string& row) const { return row.starts_with(rows); }
 };
 
 // Bytes for `count` elements, filled with small positive numbers of the format.
@@ -32,7 +34,8 @@ class Array {
  public:
   Array(Format format, int64_t count)
       : format_(format),
-        bytes_(std::make_unique<char[]>(static_cast<size_t>(count) * k::size_of(format))) {
+        bytes_(static_cast<char*>(std::aligned_alloc(
+            64, (static_cast<size_t>(count) * k::size_of(format) + 63) / 64 * 64))) {
     constexpr int64_t kBlock = 4096;
     std::vector<float> values(static_cast<size_t>(kBlock));
     for (size_t i = 0; i < values.size(); ++i) {
@@ -49,12 +52,16 @@ class Array {
 
  private:
   Format format_;
-  std::unique_ptr<char[]> bytes_;
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  std::unique_ptr<char, Free> bytes_;  // on a cache line, as tensors are
 };
 
 // Runs body(first, count) over equal slices on all threads; prints the best time.
 void measure(const Arguments& arguments, const std::string& what, double bytes_per_element,
              const std::function<void(int64_t, int64_t)>& body) {
+  if (!arguments.wants(what)) return;
   double best = 1e30;
   for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
@@ -74,6 +81,7 @@ void measure(const Arguments& arguments, const std::string& what, double bytes_p
 
 void adam_rows(const Arguments& arguments, const char* name, Format weight, Format state,
                Format grad, Rounding rounding, bool publish) {
+  if (!arguments.wants(name)) return;
   const Array w(weight, arguments.count), m(state, arguments.count), v(state, arguments.count);
   const Array g(grad, arguments.count);
   const Array published(Format::bfloat16, publish ? arguments.count : 1);
@@ -100,6 +108,7 @@ void adam_rows(const Arguments& arguments, const char* name, Format weight, Form
 
 void fold_rows(const Arguments& arguments, const char* name, Format source, Format accumulator,
                bool norm) {
+  if (!arguments.wants(name)) return;
   const Array a(source, arguments.count), b(source, arguments.count),
       into(accumulator, arguments.count);
   const auto bytes = 2 * k::size_of(source) + k::size_of(accumulator);
@@ -125,6 +134,7 @@ int main(int argc, char** argv) {
   if (argc > 1) arguments.count = std::max(1L, std::atol(argv[1])) << 10;
   if (argc > 2) arguments.threads = std::max(1L, std::atol(argv[2]));
   if (argc > 3) arguments.repeats = std::max(1, std::atoi(argv[3]));
+  if (argc > 4) arguments.rows = argv[4];
   std::printf("%s of %s; %ld Ki elements, %ld threads, best of %d\n", k::simd_name(),
               k::simd_available(), static_cast<long>(arguments.count >> 10),
               static_cast<long>(arguments.threads), arguments.repeats);
