@@ -11,10 +11,10 @@ import time
 import bench_case
 import machine
 import report
-from cases import optimizer_step, engine_step, reduce_scatter, torch_overhead, torch_training
+from cases import engine_step, optimizer_curves, optimizer_step, reduce_scatter, torch_overhead, torch_training
 
 CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "optimizer_step": optimizer_step,
-         "torch_training": torch_training, "torch_overhead": torch_overhead}
+         "torch_training": torch_training, "torch_overhead": torch_overhead, "optimizer_curves": optimizer_curves}
 
 
 def arguments():
@@ -24,7 +24,7 @@ def arguments():
     parser.add_argument("--peer-python", type=pathlib.Path, required=True, help="Python that has the peers")
     parser.add_argument("--peer-missing", default="", help="why the peers cannot run; empty if they can")
     parser.add_argument("--output", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=25, help="no round is begun later")
+    parser.add_argument("--minutes", type=float, default=31, help="no round is begun later")
     parser.add_argument("--seed", type=int, default=None, help="of the order of the sides")
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; default all")
     options = parser.parse_args()
@@ -50,16 +50,16 @@ def main():
         deadline=time.monotonic() + 60 * options.minutes,
         seed=seed,
     )
-    rows = []
+    groups = {}
     for name in options.cases or CASES:
         print(f"bench: {name} …", flush=True)
-        new = CASES[name].run(bench)
-        print(report.terminal(new), flush=True)
-        rows += new
+        groups[name] = CASES[name].run(bench)
+        print(report.terminal(groups[name]) or report.terminal_curves(bench.curves), flush=True)
         described["load_after"] = os.getloadavg()[0]
-        report.write(bench.output, described, bench.facts, rows)
+        report.write(bench.output, described, bench.facts, groups, bench.curves)
     print(f"bench: report in {os.path.relpath(bench.output)}/report.md")
-    missing = [row for row in rows if row["ratio"] is None]
+    missing = [row for rows in groups.values() for row in rows if row["ratio"] is None]
+    missing += [curve for curve in bench.curves if curve["missing"] or any("reason" in point for point in curve["points"])]
     return 1 if missing and os.environ.get("OTR_REQUIRE_ALL") == "1" else 0
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
-#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, optimizer_step, torch_training, torch_overhead; default all
+#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, optimizer_step, torch_training, torch_overhead,
+#                                      optimizer_curves; default all
 # Writes build/bench/report.md and report.json. BENCH_VENV: where the peers' environment is or goes
 # (default build/bench/venv); BENCH_OUTPUT: where everything else goes (default build/bench).
 # A peer that cannot be had: its rows say "not measured", and with OTR_REQUIRE_ALL=1 the call fails.

@@ -31,6 +31,7 @@ class Bench:
     deadline: float  # time.monotonic()
     seed: int
     facts: dict = dataclasses.field(default_factory=dict)  # side → what it said of itself
+    curves: list = dataclasses.field(default_factory=list)  # see cases/optimizer_curves.py
 
     def peer_command(self, script, *arguments):
         folder = pathlib.Path(__file__).resolve().parent / "peers"
@@ -68,9 +69,9 @@ class Bench:
             for side in started:
                 side.close()
 
-    def measured(self, missing, body):
+    def measured(self, missing, body, needs_peers=True):
         """The rows of body(), or missing(reason) where they cannot be had."""
-        reason = self.peer_missing
+        reason = self.peer_missing if needs_peers else ""
         if not reason and len(self.cores) < CORES:
             reason = f"needs {CORES} cores, has {len(self.cores)}"
         if not reason and time.monotonic() > self.deadline:

@@ -32,6 +32,18 @@ def last_level_cache_bytes():
     return sizes[max(sizes)] if sizes else 0
 
 
+def available_bytes():
+    """Of memory that can be taken now, by the system and by the control group; 0 if neither says."""
+    limits = []
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            limits.append(int(line.split()[1]) * 1024)
+    limit, used = (_read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
+        limits.append(int(limit) - int(used))
+    return max(0, min(limits, default=0))
+
+
 def _revision():
     command = ["git", "describe", "--always", "--dirty"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

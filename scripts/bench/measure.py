@@ -34,16 +34,17 @@ class Rounds:
         return summary([theirs / own for theirs, own in zip(self.seconds[peer], self.seconds[ours], strict=True)])
 
 
-def interleave(sides, rounds, warm_up, deadline, seed, pause=0.02):
-    """Every round runs each side once, in random order. Ends early, but not below 7 rounds, at the deadline."""
+def interleave(sides, rounds, warm_up, deadline, seed, pause=0.02, least=7, times=1):
+    """Every round runs each side once (`times` in a row, of which the mean counts), in random order. Ends early, but not below
+    `least` rounds, at the deadline."""
     order = random.Random(seed)
     result = Rounds([side.name for side in sides])
     for index in range(-warm_up, rounds):
-        if index >= 7 and time.monotonic() > deadline:
+        if index >= least and time.monotonic() > deadline:
             break
         for side in order.sample(sides, len(sides)):
             time.sleep(pause)  # the other sides' threads come to rest
-            seconds, facts = side.run(timeout=120)
+            seconds, facts = side.run(timeout=120, times=times)
             if index >= 0:
                 result.seconds[side.name].append(seconds)
                 result.facts[side.name].append(facts)

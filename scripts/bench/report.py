@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""build/bench/report.json and report.md."""
+"""build/bench/report.json, report.md and its pictures."""
 
 import json
+
+import pictures
 
 
 def _number(value, form="{:.2f}"):
@@ -58,6 +60,10 @@ def _details(row):
     ):
         if key in row:
             lines.append(f"- {text[0].upper()}{text[1:].format(row[key])}.")
+    if "roofline" in row:
+        lines.append(_roofline(row))
+    if "forms_gb_per_s" in row:
+        lines.append("- Forms of the loop, GB/s before timing: " + ", ".join(f"{key} {value:.1f}" for key, value in row["forms_gb_per_s"].items()) + ".")
     if "buffers" in row:
         lines.append(f"- Buffers used in turn: {row['buffers']}.")
     if "tokens_per_second" in row:
@@ -73,10 +79,62 @@ def _details(row):
     return [*lines, ""]
 
 
-def write(folder, machine, sides, rows):
-    """Returns the table for the terminal."""
-    table = _table(rows)
-    report = {"machine": machine, "sides": sides, "rows": rows}
+def _roofline(row):
+    facts = row["roofline"]
+    text = (f"- Roofline: {facts['bytes_per_parameter']} bytes a parameter; ours moves {facts['ours_gb_per_s']:.1f} GB/s, a plain loop over as "
+            f"many bytes {facts['loop_gb_per_s']:.1f} GB/s ({facts['loop_form']}): ours has {facts['share']:.2f} of it")
+    if "ceiling" in facts:
+        text += f"; a step as fast as the loop would have the ratio {facts['ceiling']:.2f}"
+        if facts["ceiling"] < row["target"]:
+            text += ", so the speed of memory alone keeps this row below its target"
+    return text + "."
+
+
+def _curve_table(curve):
+    names = list(dict.fromkeys(name for point in curve["points"] for name in point.get("ns_per_parameter", ()))) or ["outrigger"]
+    lines = [f"{curve['format']} weights and states, {curve['fixed']}; ns a parameter, median (p10 – p90):", "",
+             "| " + " | ".join([curve["curve"], *names]) + " |", "|---" * (1 + len(names)) + "|"]
+    for point in curve["points"]:
+        if "reason" in point:
+            cells = [f"not measured: {point['reason']}", *[""] * (len(names) - 1)][: len(names)]
+        else:
+            values = [point["ns_per_parameter"].get(name) for name in names]
+            cells = ["—" if each is None else f"{each['median']:.3g} ({each['p10']:.3g} – {each['p90']:.3g})" for each in values]
+        lines.append("| " + " | ".join([str(point["x"]), *cells]) + " |")
+    lines += ["", *(f"- Missing: {name}: {reason}." for name, reason in curve["missing"].items())]
+    return [*lines, ""]
+
+
+def _curves(folder, curves):
+    lines = ["## Curves of the optimizer step", ""] if curves else []
+    for kind in dict.fromkeys(curve["curve"] for curve in curves):
+        panels = [curve for curve in curves if curve["curve"] == kind]
+        picture = f"curve_{kind}.svg"
+        lines += [f"### Time a parameter against {kind}", ""]
+        if pictures.lines(kind, panels, folder / picture):
+            lines += [f"![time a parameter against {kind}]({picture})", ""]
+            for panel in panels:
+                panel["picture"] = picture
+        for panel in panels:
+            lines += _curve_table(panel)
+    return lines
+
+
+def _row_pictures(folder, groups):
+    lines = []
+    for name, rows in groups.items():
+        picture = f"rows_{name}.svg"
+        if pictures.bars(name, rows, folder / picture):
+            lines += [f"![{name}: ratios]({picture})", ""]
+    return lines
+
+
+def write(folder, machine, sides, groups, curves):
+    """groups: the rows of each case by its name."""
+    rows = [row for group in groups.values() for row in group]
+    table = _table(rows) if rows else ["No rows."]
+    row_pictures, curve_lines = _row_pictures(folder, groups), _curves(folder, curves)
+    report = {"machine": machine, "sides": sides, "rows": rows, "curves": curves}
     (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     lines = [
         "# Benchmark report",
@@ -86,6 +144,8 @@ def write(folder, machine, sides, rows):
         "",
         *table,
         "",
+        *row_pictures,
+        *curve_lines,
         "## Machine and versions",
         "",
     ]
@@ -94,11 +154,10 @@ def write(folder, machine, sides, rows):
         for key, value in machine.items()
     ]
     lines += [f"- {name}: {json.dumps(facts)}" for name, facts in sides.items()]
-    lines += ["", "## Rows", ""]
+    lines += ["", "## Rows", ""] if rows else [""]
     for row in rows:
         lines += _details(row)
     (folder / "report.md").write_text("\n".join(lines))
-    return "\n".join(table)
 
 
 def terminal(rows):
@@ -114,4 +173,18 @@ def terminal(rows):
             )
         )
         lines.append(f"bench: {row['case']} | {row['peer']}: {ratio}")
+    return "\n".join(lines)
+
+
+def terminal_curves(curves):
+    """One line a curve: its ends, ours and the peers'."""
+    lines = []
+    for curve in curves:
+        parts = []
+        for point in curve["points"][:: max(1, len(curve["points"]) - 1)]:
+            values = point.get("ns_per_parameter", {})
+            figures = ", ".join(f"{name} {each['median']:.3g}" for name, each in values.items())
+            parts.append(f"at {point['x']}: {figures or 'not measured: ' + point['reason']}")
+        parts += [f"missing: {name}: {reason}" for name, reason in curve["missing"].items()]
+        lines.append(f"bench: ns a parameter against {curve['curve']}, {curve['format']}, {curve['fixed']} | " + "; ".join(parts))
     return "\n".join(lines)

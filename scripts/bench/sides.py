@@ -49,11 +49,16 @@ class Side:
         self._tell(f"check {folder}")
         return [answer["checked"] for answer in self._answers(timeout)]
 
-    def run(self, timeout):
-        """Seconds from the first rank's start to the last one's end, and each rank's facts."""
-        self._tell("run")
+    def shape(self, arguments, timeout):
+        """Sets the workers up anew, in another size; returns each rank's facts."""
+        self._tell(f"shape {arguments}")
+        return [answer["ready"] for answer in self._answers(timeout)]
+
+    def run(self, timeout, times=1):
+        """Seconds from the first rank's start to the last one's end, of one of so many `times` in a row, and each rank's facts."""
+        self._tell(f"run {times}")
         spans = [answer["run"] for answer in self._answers(timeout)]
-        seconds = (max(end for _, end, _ in spans) - min(start for start, _, _ in spans)) / 1e9
+        seconds = (max(end for _, end, _ in spans) - min(start for start, _, _ in spans)) / 1e9 / times
         return seconds, [facts for _, _, facts in spans]
 
     def close(self):

@@ -194,6 +194,6 @@ int main(int argc, char** argv) {
   b.side = atoi(argv[6]);
   b.shape[0] = b.shape[1] = b.side;
   if (b.matrices < 1 || b.matrices > MAX_MATRICES) return 2;
-  const bench_worker worker = {&b, setup, check, prepare, work, facts_of_work};
+  const bench_worker worker = {&b, setup, NULL, check, prepare, work, facts_of_work};
   return bench_serve(&worker);
 }

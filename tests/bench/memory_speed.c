@@ -116,6 +116,6 @@ int main(int argc, char** argv) {
   static bench b;
   b.threads = argc == 2 ? atoi(argv[1]) : 0;
   if (b.threads < 1 || b.threads > MAX_THREADS) return 2;
-  const bench_worker worker = {&b, setup, check, prepare, work, facts_of_work};
+  const bench_worker worker = {&b, setup, NULL, check, prepare, work, facts_of_work};
   return bench_serve(&worker);
 }

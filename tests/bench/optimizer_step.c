@@ -24,7 +24,7 @@ typedef struct bench {
   const char *form, *weight_dtype, *grad_dtype, *optimizer_file;
   int64_t count, shards;
   int32_t threads;
-  char *weights, *grads, *beside; /* beside: remainders, or the published copy */
+  char *weights, *grads, *beside; /* beside: remainders, or the published copy, or NULL */
   otr_context* context;
   otr_shard** list;
   otr_optimizer* optimizer;
@@ -49,8 +49,10 @@ static int wrap(bench* b, int64_t index, otr_shard** shard) {
                       &each, &weights));
   TRY(otr_tensor_init(b->grads + (size_t)first * size_of(b->grad_dtype), b->grad_dtype, 1, &each,
                       &grads));
-  TRY(otr_tensor_init(b->beside + (size_t)first * 2, "bfloat16", 1, &each, &beside));
   TRY(otr_shard_options_init(&options, sizeof options));
+  if (b->beside != NULL) {
+    TRY(otr_tensor_init(b->beside + (size_t)first * 2, "bfloat16", 1, &each, &beside));
+  }
   if (strcmp(b->form, "published") == 0) options.published = &beside;
   if (strcmp(b->form, "split") == 0) {
     beside.dtype.code = OTR_DTYPE_UINT;
@@ -70,14 +72,14 @@ static int setup(void* self, char* facts) {
   const size_t count = (size_t)b->count;
   b->weights = bench_allocate(count * size_of(b->weight_dtype));
   b->grads = bench_allocate(count * size_of(b->grad_dtype));
-  b->beside = bench_allocate(count * 2);
+  const int needs = strcmp(b->form, "published") == 0 || strcmp(b->form, "split") == 0;
+  b->beside = needs ? bench_allocate(count * 2) : NULL;
   b->list = calloc((size_t)b->shards, sizeof *b->list);
-  if (b->weights == NULL || b->grads == NULL || b->beside == NULL || b->list == NULL) {
+  if (b->weights == NULL || b->grads == NULL || (needs && b->beside == NULL) || b->list == NULL) {
     return bench_fail("out of memory");
   }
   fill(b->weights, b->weight_dtype, 1, count, 512);
   fill(b->grads, b->grad_dtype, 2, count, 4096);
-  memset(b->beside, 0, count * 2);
 
   otr_context_options options;
   TRY(otr_context_options_init(&options, sizeof options));
@@ -136,6 +138,22 @@ static int check(void* self, const char* folder, char* facts) {
   return status;
 }
 
+static int shape(void* self, const char* arguments, char* facts) {
+  bench* b = self;
+  otr_optimizer_destroy(b->optimizer);
+  for (int64_t i = 0; i < b->shards; i++) otr_shard_destroy(b->list[i]);
+  otr_context_destroy(b->context);
+  free((void*)b->list);
+  free(b->weights);
+  free(b->grads);
+  free(b->beside);
+  char* rest = NULL;
+  b->count = strtoll(arguments, &rest, 10);
+  b->shards = strtoll(rest, NULL, 10);
+  if (b->shards < 1 || b->count < b->shards) return bench_fail("shape COUNT SHARDS");
+  return setup(b, facts);
+}
+
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
   static bench b;
@@ -147,6 +165,6 @@ int main(int argc, char** argv) {
   b.shards = atoll(argv[4]);
   b.threads = atoi(argv[5]);
   b.optimizer_file = argv[6];
-  const bench_worker worker = {&b, setup, check, prepare, work, NULL};
+  const bench_worker worker = {&b, setup, shape, check, prepare, work, NULL};
   return bench_serve(&worker);
 }

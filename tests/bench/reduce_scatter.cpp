@@ -125,6 +125,6 @@ int main(int argc, char** argv) {
   const auto number = [argv](int index) { return std::strtoull(argv[index], nullptr, 10); };
   ReduceScatter bench(static_cast<int32_t>(number(1)), static_cast<int32_t>(number(2)), argv[3],
                       number(4), number(5));
-  const bench_worker worker = {&bench, setup, check, prepare, work, nullptr};
+  const bench_worker worker = {&bench, setup, nullptr, check, prepare, work, nullptr};
   return bench_serve(&worker);
 }

@@ -54,10 +54,12 @@ static int answer_failure(void) {
   return 1;
 }
 
-static int run(const bench_worker* worker, char* facts) {
+static int run(const bench_worker* worker, long times, char* facts) {
   if (worker->prepare(worker->self) != 0) return -1;
   int64_t start = bench_now();
-  if (worker->work(worker->self) != 0) return -1;
+  for (long i = 0; i < times; i++) {
+    if (worker->work(worker->self) != 0) return -1;
+  }
   int64_t end = bench_now();
   if (worker->facts_of_work != NULL && worker->facts_of_work(worker->self, facts) != 0) return -1;
   printf("{\"run\": [%lld, %lld, %s]}\n", (long long)start, (long long)end, facts);
@@ -75,8 +77,11 @@ int bench_serve(const bench_worker* worker) {
     if (strncmp(line, "check ", 6) == 0) {
       if (worker->check(worker->self, line + 6, facts) != 0) return answer_failure();
       answer("checked", facts);
-    } else if (strcmp(line, "run") == 0) {
-      if (run(worker, facts) != 0) return answer_failure();
+    } else if (strncmp(line, "shape ", 6) == 0 && worker->shape != NULL) {
+      if (worker->shape(worker->self, line + 6, facts) != 0) return answer_failure();
+      answer("ready", facts);
+    } else if (strncmp(line, "run ", 4) == 0) {
+      if (run(worker, atol(line + 4), facts) != 0) return answer_failure();
     } else {
       bench_fail("unknown command %s", line);
       return answer_failure();

@@ -20,6 +20,8 @@ enum { BENCH_FACTS = 1024 };
 typedef struct bench_worker {
   void* self;
   int (*setup)(void* self, char* facts);
+  int (*shape)(void* self, const char* arguments,
+               char* facts); /* sets up anew, in another size; may be NULL */
   int (*check)(void* self, const char* folder,
                char* facts);                     /* writes files to compare with the peer's */
   int (*prepare)(void* self);                    /* not timed; ends with a barrier of the ranks */

@@ -9,6 +9,8 @@ from bench_case import OURS, compare, memory_speed, read_floats, row
 
 COUNT, THREADS = 64 << 20, 2
 ROUNDS = 15
+LOOP, LOOP_BYTES = "loop", 28  # of an element: four float32 arrays, three of them written
+OF_OURS = (LOOP, "nearest")  # need no peer's environment
 NEAREST, STOCHASTIC = ({"format": "bfloat16", "rounding": each} for each in ("nearest", "stochastic"))
 FLOAT32, SPLIT, BLOCK8 = ({"format": each} for each in ("float32", "split", "block8"))
 NAMES = {
@@ -22,6 +24,7 @@ NAMES = {
     "torchao_stochastic": "torchao 0.18.0 AdamW with stochastic rounding",
     "torchao_8bit": "torchao 0.18.0 AdamW8bit",
     "nearest": "ours, rounded to nearest",
+    LOOP: "read-modify-write loop over the same bytes",
 }
 STEP = "one call of the step, update only: no norm and no look for Inf and NaN on either side (ours: check_grad_overflow false)"
 WHOLE = "norm, Inf and NaN, clipping, update and the bfloat16 copy of float32 weights, by both sides"
@@ -52,8 +55,8 @@ class Variant:
 # Weights lie within 0.125 and three steps move them by 0.003. DeepSpeed takes 1 - beta2 in float32, off by 1e-5: a weight
 # near zero then differs in many units of its own last place, but in few of 0.0625.
 VARIANTS = [
-    Variant("float32 weights and states", "float32", "float32", (FLOAT32,) * 3, {"deepspeed": 1.0, "torch_fused": 1.0}, 28,
-            bits=24, limit=8),
+    Variant("float32 weights and states", "float32", "float32", (FLOAT32,) * 3,
+            {"deepspeed": 1.0, "torch_fused": 1.0, LOOP: 0.9}, 28, bits=24, limit=8),
     Variant("bfloat16 weights and states", "bfloat16", "bfloat16", (NEAREST,) * 3, {"deepspeed": 1.5, "torch_fused": 2.0}, 14),
     Variant("bfloat16 weights and states, AVX2 only", "bfloat16", "bfloat16", (NEAREST,) * 3, {"deepspeed_avx2": 3.0}, 14, simd="AVX2"),
     # A stochastic store is within a unit; three steps. Ours rounds three states so, torchao the weight.
@@ -81,13 +84,18 @@ def _variant(bench, variant):
     size = "" if variant.tensors > 1 else f", {variant.count >> 20} Mi parameters"
     case = f"AdamW step, {variant.name}{size}, {THREADS} threads"
 
-    def missing(reason):
-        return [row(case, NAMES[peer], target, variant.timed, reason=reason) for peer, target in variant.peers.items()]
+    def missing(peers, reason):
+        return [row(case, NAMES[peer], variant.peers[peer], variant.timed, reason=reason) for peer in peers]
 
-    return bench.measured(missing, lambda: _measure(bench, case, variant))
+    peers = [peer for peer in variant.peers if peer in OF_OURS or not bench.peer_missing]
+    absent = missing([peer for peer in variant.peers if peer not in peers], bench.peer_missing)
+    if not peers:
+        return absent
+    return absent + bench.measured(lambda reason: missing(peers, reason), lambda: _measure(bench, case, variant, peers),
+                                   needs_peers=False)
 
 
-def _file(folder, name, variant, states):
+def optimizer_file(folder, name, variant, states):
     path = folder / name
     path.write_text(json.dumps({
         "type": "AdamW",
@@ -99,47 +107,77 @@ def _file(folder, name, variant, states):
     return path
 
 
-def _measure(bench, case, variant):
+def loop_count(variant):
+    """Elements over which the loop moves as many bytes as the step."""
+    return max(1, round(variant.count * variant.bytes / LOOP_BYTES))
+
+
+def specification(bench, variant, who, folder, threads):
+    """A side (see Bench.sides): ours, one of the peers, or the loop."""
+    result = {"name": NAMES.get(who, who), "cores": [set(bench.cores[:threads])]}
+    if who == LOOP:
+        return {**result, "commands": [[bench.programs / "bench_read_modify_write", loop_count(variant), threads]]}
+    states = (NEAREST,) * 3 if who == "nearest" else variant.states
+    file = optimizer_file(folder, "nearest.json" if who == "nearest" else "optimizer.json", variant, states)
+    sizes = [variant.count, variant.tensors, threads, file]
+    if who in (OURS, "nearest"):
+        return {**result, "environment": {"OTR_SIMD": variant.simd} if variant.simd else {},
+                "commands": [[bench.programs / "bench_optimizer_step", variant.weights, variant.grads, *sizes]]}
+    environment = bench.peer_environment(threads)
+    if variant.simd:  # operators for another processor have a folder of their own
+        environment["TORCH_EXTENSIONS_DIR"] += f"-{variant.simd}"
+    form = variant.peer_weights or variant.weights
+    return {**result, "environment": environment,
+            "commands": [bench.peer_command("optimizer_step.py", who, form, variant.grads, *sizes)]}
+
+
+def check(side, who, folder):
+    """The weights after three steps, and what the side says of them."""
+    (facts,) = side.check(folder, 300)
+    return read_floats(folder / f"{'outrigger' if who in (OURS, 'nearest') else who}.weight"), facts
+
+
+def agreement(variant, own, written):
+    numbers = compare(own, written, variant.bits, variant.floor)
+    return {"agree": numbers["largest_difference_ulp"] <= variant.limit, **numbers}
+
+
+def _measure(bench, case, variant, peers):
     folder = bench.scratch(case.replace(" ", "-").replace(",", ""))
-    file = _file(folder, "optimizer.json", variant, variant.states)
-    cores = [set(bench.cores[:THREADS])]
-
-    def ours(name, optimizer):
-        return {"name": name, "cores": cores, "environment": {"OTR_SIMD": variant.simd} if variant.simd else {},
-                "commands": [[bench.programs / "bench_optimizer_step", variant.weights, variant.grads, variant.count, variant.tensors,
-                              THREADS, optimizer]]}
-
-    def theirs(peer):
-        if peer == "nearest":
-            return ours(NAMES[peer], _file(folder, "nearest.json", variant, (NEAREST,) * 3))
-        form = variant.peer_weights or variant.weights
-        environment = bench.peer_environment(THREADS)
-        if variant.simd:  # operators for another processor have a folder of their own
-            environment["TORCH_EXTENSIONS_DIR"] += f"-{variant.simd}"
-        return {"name": NAMES[peer], "cores": cores, "environment": environment,
-                "commands": [bench.peer_command("optimizer_step.py", peer, form, variant.grads, variant.count, variant.tensors,
-                                                THREADS, file)]}
-
-    with bench.sides([ours(OURS, file), *(theirs(peer) for peer in variant.peers)]) as sides:
-        own, numerics, facts = None, {}, {}
-        for side, peer in zip(sides, [None, *variant.peers]):
-            (fact,) = side.check(folder, 300)
-            written = read_floats(folder / f"{'outrigger' if peer in (None, 'nearest') else peer}.weight")
-            if peer is None:
-                own, facts = written, fact
-            else:
-                numerics[peer] = compare(own, written, variant.bits, variant.floor)
+    compared = [peer for peer in peers if peer != LOOP]
+    names = [OURS, *compared, LOOP]
+    with bench.sides([specification(bench, variant, who, folder, THREADS) for who in names]) as sides:
+        ours, *others, loop, _ = sides
+        own, facts = check(ours, OURS, folder)
+        numerics = {peer: agreement(variant, own, check(side, peer, folder)[0]) for side, peer in zip(others, compared, strict=True)}
+        (loop_facts,) = loop.check(folder, 300)
         rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
-        return [_row(case, variant, peer, rounds, numerics[peer], facts) for peer in variant.peers]
+    facts["roofline"] = {"bytes_per_parameter": variant.bytes, "loop_form": loop_facts["form"],
+                         "loop_gb_per_s": _speed(variant, rounds, NAMES[LOOP]), "ours_gb_per_s": _speed(variant, rounds, OURS),
+                         "share": rounds.ratio(NAMES[LOOP], OURS)["median"]}
+    rows = [_row(case, variant, peer, rounds, numerics.get(peer), facts) for peer in peers]
+    for each in rows:
+        if each["peer"] == NAMES[LOOP]:
+            each["forms_gb_per_s"] = loop_facts["forms_gb_per_s"]
+    return rows
+
+
+def _speed(variant, rounds, name):
+    return variant.bytes * variant.count / measure.quantile(rounds.seconds[name], 0.5) / 1e9
 
 
 def _row(case, variant, peer, rounds, numerics, facts):
     name, target = NAMES[peer], variant.peers[peer]
-    numerics = {"agree": numerics["largest_difference_ulp"] <= variant.limit, **numerics}
-    if not numerics["agree"]:
-        return row(case, name, target, variant.timed, numerics=numerics, reason="the two sides' numbers differ")
+    if peer == LOOP:
+        facts = {**facts, "timed": "our step, and one pass of the loop that moves as many bytes"}
+    else:
+        facts = {**facts, "timed": variant.timed, "numerics": numerics}
+        if not numerics["agree"]:
+            return row(case, name, target, variant.timed, numerics=numerics, reason="the two sides' numbers differ")
+        # What a step at the loop's speed would reach against this peer.
+        facts["roofline"] = {**facts["roofline"], "ceiling": rounds.ratio(name, NAMES[LOOP])["median"]}
     seconds = measure.quantile(rounds.seconds[OURS], 0.5)
     memory = memory_speed(rounds)
-    speed = variant.bytes * variant.count / seconds / 1e9
-    return row(case, name, target, variant.timed, rounds, name, numerics=numerics, memory=memory, ours_gb_per_s=speed,
+    speed = _speed(variant, rounds, OURS)
+    return row(case, name, target, facts.pop("timed"), rounds, name, memory=memory, ours_gb_per_s=speed,
                ours_ns_per_parameter=seconds / variant.count * 1e9, share_of_triad=speed / memory["triad"], **facts)

@@ -10,9 +10,16 @@ import torch
 
 
 def stream(number, count, denominator, dtype):
-    index = numpy.arange(count, dtype=numpy.uint32)
+    """A tensor of torch's own memory, written in parts: numpy would ask for huge pages, which torch does not."""
+    values, part = torch.empty(count, dtype=dtype), 1 << 20
+    for first in range(0, count, part):
+        values[first : first + part] = torch.from_numpy(_part(number, first, min(count, first + part), denominator))
+    return values
+
+
+def _part(number, first, last, denominator):
+    index = numpy.arange(first, last, dtype=numpy.uint32)
     mixed = (index + numpy.uint32((number * 40503) & 0xFFFFFFFF)) * numpy.uint32(2654435761)
     mixed ^= mixed >> numpy.uint32(15)
     mixed *= numpy.uint32(2246822519)
-    values = ((mixed >> numpy.uint32(26)).astype(numpy.float32) * 2 - 63) / denominator
-    return torch.from_numpy(values).to(dtype)
+    return ((mixed >> numpy.uint32(26)).astype(numpy.float32) * 2 - 63) / denominator

@@ -8,6 +8,7 @@ torch_whole: what a step with clipping of a bfloat16 gradient takes: norm, scali
 deepspeed_cast: update and casts of gradient and weight, without norm and scaling. published: float32 and a bfloat16 copy.
 """
 
+import gc
 import json
 import pathlib
 import sys
@@ -41,6 +42,12 @@ class OptimizerStep(worker.Worker):
         self.copy = torch.empty_like(weights, dtype=torch.bfloat16)
         self.optimizer, name = self.make()
         return {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
+
+    def shape(self, count, tensors):
+        self.flat = self.given = self.grad = self.copy = self.weights = self.optimizer = None  # both sizes at once may not fit
+        gc.collect()
+        self.count, self.tensors = int(count), int(tensors)
+        return self.setup()
 
     def make(self):
         if self.peer.startswith("deepspeed"):

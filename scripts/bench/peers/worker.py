@@ -4,7 +4,8 @@
 A worker answers one line of JSON for each line it reads:
     (start)        -> {"ready": {facts}}
     check FOLDER   -> {"checked": {facts}}      computes, leaves files in FOLDER
-    run            -> {"run": [start_ns, end_ns, {facts}]}
+    shape ARGUMENTS -> {"ready": {facts}}       sets up anew, in another size; few workers can
+    run TIMES      -> {"run": [start_ns, end_ns, {facts}]}
     quit           -> (end)
 or {"error": text}. The clock is the system's monotonic one, which all processes of a host share.
 """
@@ -22,6 +23,10 @@ class Worker:
     def setup(self):
         """Allocates everything; returns facts for the report."""
         return {}
+
+    def shape(self, *arguments):
+        """Sets up anew, in another size; returns facts."""
+        raise NotImplementedError
 
     def check(self, folder):
         """Computes what is compared with the other side and writes it to `folder`; returns facts."""
@@ -52,10 +57,13 @@ def serve(make_worker):
                 break
             if command == "check":
                 answer({"checked": worker.check(argument)})
+            elif command == "shape":
+                answer({"ready": worker.shape(*argument.split())})
             elif command == "run":
                 worker.prepare()
                 start = time.monotonic_ns()
-                facts = worker.work()
+                for _ in range(int(argument)):
+                    facts = worker.work()
                 end = time.monotonic_ns()
                 answer({"run": [start, end, facts or {}]})
             else:
