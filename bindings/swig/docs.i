@@ -154,9 +154,12 @@ frozen it takes no gradient, is not updated, and keeps its master and moments. N
 and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1";
 %feature("docstring") otr_engine_set_group_value "Sets \"lr\", \"weight_decay\" or what else the rule has of \"eps\", \"beta1\", \"beta2\", \"momentum\" and
 \"dampening\", of a parameter group (NULL: of all) from the
-next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
-group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1";
-%feature("docstring") otr_engine_get_group_value "group NULL: the \"default\" group. Local. Since: 0.1";
+next step on. Under a schedule (the configuration's \"scheduler\") \"lr\" is the rate that it scales.
+Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group or name;
+OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the value.
+Since: 0.1";
+%feature("docstring") otr_engine_get_group_value "group NULL: the \"default\" group. A value that the schedule alone gives is that of the next
+update. Local. Since: 0.1";
 %feature("docstring") otr_swig_engine_config "The configuration in effect: every key with its value and origin (\"user\", \"default\", \"derived\"),
 as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
 buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. Local. Since: 0.1";
@@ -283,15 +286,19 @@ Local. Since: 0.1";
 halves), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ; the tensor is 1-D, of the shard's count, of
 any float dtype. What is written is rounded to nearest. OTR_E_NOT_FOUND: the shard has no states
 yet, or its rule keeps no such one. Local. Since: 0.1";
-%feature("docstring") otr_shard_get_step "How many updates the shard has had: it decides the bias corrections and the random stream of the
-next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1";
+%feature("docstring") otr_shard_get_step "How many updates the shard has had: it decides the bias corrections, the schedule's learning rate
+and the random stream of the next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local.
+Since: 0.1";
 %feature("docstring") otr_shard_state_bytes "Bytes of states that the shard owns. Local. Since: 0.1";
 %feature("docstring") otr_shard_destroy "Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1";
-%feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"gradient_clipping\": 0, \"states\": {…},
-\"seed\": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
-Since: 0.1";
+%feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"scheduler\": {…}, \"gradient_clipping\": 0,
+\"states\": {…}, \"seed\": 0}; docs/configuration.md lists the keys. A schedule counts the updates of
+each shard, as otr_shard_get_step tells them; the report's lr is the first shard's. Local.
+OTR_E_CONFIG as otr_engine_create. Since: 0.1";
 %feature("docstring") otr_optimizer_set_value "\"lr\", \"weight_decay\", and what else the rule has of \"eps\", \"beta1\", \"beta2\", \"momentum\",
-\"dampening\". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1";
+\"dampening\". Under a schedule \"lr\" is the rate that it scales. OTR_E_NOT_FOUND: another name;
+OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value. Local.
+Since: 0.1";
 %feature("docstring") otr_optimizer_step "One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
 grad_norm NaN, without clipping if \"check_grad_overflow\" is false), clip, update; a skip changes
 nothing. The first step allocates a shard's states. report as for otr_engine_step,
@@ -389,7 +396,7 @@ not";
 %feature("docstring") otr_step_report::grad_norm "L2 norm of the mean gradient, before clipping; Inf or NaN if skipped for it";
 %feature("docstring") otr_step_report::clip_coefficient "factor that clipping applied; 1: none";
 %feature("docstring") otr_step_report::loss_scale "of this window's passes";
-%feature("docstring") otr_step_report::lr "of the default group, as used";
+%feature("docstring") otr_step_report::lr "of the default group, as used; under a schedule, what it gives";
 %feature("docstring") otr_step_report::updates "elements whose update was not zero, over all ranks";
 %feature("docstring") otr_step_report::vanished "of these, the ones whose weight stayed the same after rounding";
 %feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";

@@ -89,6 +89,9 @@ std::string hint(const Node& node, const Key& key) {
   if (node.kind == Kind::boolean && key.type != Type::section) {
     return "; true and false stand for themselves only";
   }
+  if (node.kind == Kind::list && key.path.starts_with("scheduler.")) {
+    return "; one value holds for all groups; \"Cosine\" and \"WSD\" scale each group's own rate";
+  }
   if (node.kind != Kind::text) return {};
   if (!word) return key.type == Type::section ? "" : "; write it without quotes";
   std::vector<std::string> words = split_choices(key.choices);

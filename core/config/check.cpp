@@ -10,9 +10,15 @@
 namespace outrigger::config {
 namespace {
 
-constexpr std::string_view kOptimizerNames[] = {
-    "type",   "params", "gradient_clipping", "gradient_clipping_value", "check_grad_overflow",
-    "states", "seed",   "skip_outlier_norms"};
+constexpr std::string_view kOptimizerNames[] = {"type",
+                                                "params",
+                                                "gradient_clipping",
+                                                "gradient_clipping_value",
+                                                "check_grad_overflow",
+                                                "states",
+                                                "seed",
+                                                "skip_outlier_norms",
+                                                "scheduler"};
 
 // The table's path of a path in the text.
 std::string table_path(std::string_view path, Form form) {
@@ -24,7 +30,8 @@ std::string table_path(std::string_view path, Form form) {
     return format_text("outrigger.{}", path);
   }
   if (top == "check_grad_overflow") return format_text("bf16.{}", path);
-  return top == "gradient_clipping" ? std::string(path) : std::string();
+  const bool same = top == "gradient_clipping" || top == "scheduler";
+  return same ? std::string(path) : std::string();
 }
 
 const Node* find_member(const Node* node, std::string_view name) {

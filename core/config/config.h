@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/schedule.h"
 #include "kernels/kernels.h"
 
 namespace outrigger::config {
@@ -38,6 +39,7 @@ struct OptimizerConfig {
   bool decoupled = true;
   bool bias_correction = true;
   bool nesterov = false;
+  ScheduleConfig schedule;  // lr is then what it scales, if it does
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   double momentum = 0, dampening = 0;       // SGD
   double min_coeff = 0.01, max_coeff = 10;  // LAMB: bounds of the trust ratio
@@ -95,7 +97,7 @@ struct EngineConfig {
 [[nodiscard]] OptimizerConfig parse_optimizer(std::string_view json);
 
 // Sets a hyperparameter by its public name with the range check of the parser. Throws
-// OTR_E_NOT_FOUND, OTR_E_ARGUMENT.
+// OTR_E_NOT_FOUND, OTR_E_ARGUMENT, OTR_E_STATE (the schedule sets it).
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value);
 [[nodiscard]] double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name);
 

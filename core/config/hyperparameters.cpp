@@ -99,10 +99,22 @@ const Hyperparameter& find(const OptimizerConfig& optimizer, std::string_view na
        names_of(rule));
 }
 
-bool given(const Values& values, std::string_view key, std::string_view neutral = "") {
+// A scheduled value is not the caller's: the next update would replace it.
+void require_free(const OptimizerConfig& optimizer, std::string_view name) {
+  const ScheduleConfig& schedule = optimizer.schedule;
+  if (!schedule.sets(name)) return;
+  std::string_view way = "to set rates here, use \"Cosine\", \"WSD\" or \"WarmupCosineLR\"";
+  if (name != "lr") way = "set scheduler.params.cycle_momentum to false to set betas here";
+  if (schedule.warmup_max_lr) way = "set scheduler.params.warmup_max_lr to null to set rates here";
+  fail(OTR_E_STATE,
+       "{} cannot be set: the configuration's scheduler.type \"{}\" sets it; {}, or leave the "
+       "scheduler out",
+       name, schedule.name, way);
+}
+
+bool given(const Values& values, std::string_view key, std::string_view neutral) {
   const Json& value = values.json(key);
-  return values.from_user(key) && value != Json::parse(values.at(key).key->fallback) &&
-         !(value.is_string() && value == neutral);
+  return values.given(key) && !(value.is_string() && value == neutral);
 }
 
 // "|betas|eps|" as ", betas, eps".
@@ -121,7 +133,7 @@ void check_params(const Values& values, const UpdateRule& rule) {
       const size_t end = other.keys.find('|', at);
       const std::string key = format_text("optimizer.params.{}", other.keys.substr(at, end - at));
       at = end + 1;
-      if (has_key(rule, key) || !given(values, key)) continue;
+      if (has_key(rule, key) || !values.given(key)) continue;
       if (rule.type == "Host") {
         fail(OTR_E_CONFIG,
              "{} is for the engine's own rules, and {} leaves update and states to the host; leave "
@@ -185,6 +197,7 @@ void check_ranges(const Values& values, const OptimizerConfig& o) {
 
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value) {
   const Hyperparameter& entry = find(optimizer, name);
+  require_free(optimizer, name);
   const Key& key = *find_key(entry.key);
   const bool in_range = value >= key.low && (key.high_open ? value < key.high : value <= key.high);
   if (!in_range) {  // NaN is not in range

@@ -8,6 +8,7 @@
 #include "core/config/keys_host.h"
 #include "core/config/keys_outrigger.h"
 #include "core/config/keys_precision.h"
+#include "core/config/keys_schedule.h"
 #include "core/config/keys_training.h"
 #include "core/config/keys_zero.h"
 #include "core/context/text.h"
@@ -15,9 +16,9 @@
 namespace outrigger::config {
 namespace {
 
-constexpr size_t kCount = std::size(rows::kTraining) + std::size(rows::kPrecision) +
-                          std::size(rows::kZero) + std::size(rows::kOutrigger) +
-                          std::size(rows::kHost);
+constexpr size_t kCount = std::size(rows::kTraining) + std::size(rows::kSchedule) +
+                          std::size(rows::kPrecision) + std::size(rows::kZero) +
+                          std::size(rows::kOutrigger) + std::size(rows::kHost);
 
 constexpr std::array<Key, kCount> join() {
   std::array<Key, kCount> all;
@@ -26,6 +27,7 @@ constexpr std::array<Key, kCount> join() {
     for (const Key& key : part) all[next++] = key;
   };
   append(rows::kTraining);
+  append(rows::kSchedule);
   append(rows::kPrecision);
   append(rows::kZero);
   append(rows::kOutrigger);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Key table, part 1: batch, gradients, optimizer, scheduler.
+// Key table, part 1: batch, gradients, optimizer.
 #pragma once
 
 #include "core/config/keys_build.h"
@@ -98,14 +98,6 @@ inline constexpr Key kTraining[] = {
          "outrigger.torch asks for it at stages 1 to 3"),
     flag("zero_force_ds_cpu_optimizer", "true", Status::hint, "require the CPU kernel with offload",
          "the engine's own kernel always runs"),
-
-    section("scheduler", "learning-rate schedule"),
-    choice("scheduler.type", "null", "",
-           "WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest", Status::supported,
-           "name of the schedule",
-           "compute the rate in the host and set it with otr_engine_set_group_value(engine, NULL, "
-           "\"lr\", value)"),
-    any("scheduler.params", "null", Status::hint, "the schedule's parameters"),
 };
 
 }  // namespace outrigger::config::rows

@@ -93,6 +93,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
 
   EngineConfig config;
   read_optimizer(values, config.optimizer);
+  read_schedule(values, config.optimizer);
   resolve_states(values, config.optimizer);
   config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
   if (config.optimizer.rule == kernels::Rule::lamb && kind == EngineKind::device &&
@@ -144,6 +145,7 @@ OptimizerConfig parse_optimizer(std::string_view json) {
         "or another rule",
         values.lead("optimizer.type"));
   }
+  read_schedule(values, optimizer);
   optimizer.check_overflow = values.flag("bf16.check_grad_overflow");
   resolve_shard_states(values, optimizer);
   refuse_not_built(values);

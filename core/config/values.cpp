@@ -27,6 +27,11 @@ const Value& Values::at(std::string_view path) const {
   return found->second;
 }
 
+bool Values::given(std::string_view path) const {
+  const Value& value = at(path);
+  return value.origin == Origin::user && value.json != Json::parse(value.key->fallback);
+}
+
 std::string Values::lead(std::string_view path) const {
   const Value& value = at(path);
   if (value.origin != Origin::user) return name(path);

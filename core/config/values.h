@@ -40,6 +40,8 @@ class Values {
   [[nodiscard]] bool from_user(std::string_view path) const {
     return at(path).origin == Origin::user;
   }
+  // From the text, and not what the default says.
+  [[nodiscard]] bool given(std::string_view path) const;
   // How messages name a value: "line 3, column 5: path = value" in front, "path = value (line 3,
   // column 5)" further on; without a line if it is not from the text.
   [[nodiscard]] std::string lead(std::string_view path) const;
@@ -63,7 +65,7 @@ class Values {
 };
 
 // The form of the text: a whole configuration, or otr_optimizer_create's
-// {"type", "params", "gradient_clipping", "states", "seed"}.
+// {"type", "params", "scheduler", "gradient_clipping", "states", "seed"}.
 enum class Form : uint8_t { engine, optimizer };
 
 // Checks names, types and ranges. Throws OTR_E_CONFIG for the first fault in the text's order.

@@ -11,6 +11,7 @@
 
 #include "core/context/text.h"
 #include "core/engine/step.h"
+#include "core/optimizer/schedule.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
@@ -207,7 +208,9 @@ void Engine::set_group_value(const std::string& group, const std::string& name, 
 
 double Engine::group_value(const std::string& group, const std::string& name) const {
   const int32_t index = group.empty() ? 0 : model_.group_of(group);
-  return config::get_hyperparameter(groups_[static_cast<size_t>(index)], name);
+  const config::OptimizerConfig& own = groups_[static_cast<size_t>(index)];
+  if (!own.schedule.sets(name)) return config::get_hyperparameter(own, name);
+  return config::get_hyperparameter(optimizer::scheduled(own, applied_steps_), name);
 }
 
 }  // namespace outrigger::engine

@@ -278,7 +278,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool seed_overflow_ = false;  // in this window, on this rank
   bool stuck_at_minimum_ = false;
   std::unique_ptr<Reduced> reduced_;  // between otr_engine_reduce and the step
-  int64_t micro_steps_ = 0, applied_steps_ = 0, skipped_steps_ = 0;
+  int64_t micro_steps_ = 0, skipped_steps_ = 0;
+  std::atomic<int64_t> applied_steps_{0};  // group_value reads it while a step is pending
   std::atomic<int64_t> live_passes_{0};
 
   mutable std::mutex failure_mutex_;

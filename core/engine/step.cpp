@@ -11,6 +11,7 @@
 
 #include "core/comm/gather_values.h"
 #include "core/optimizer/rule.h"
+#include "core/optimizer/schedule.h"
 
 namespace outrigger::engine {
 namespace {
@@ -44,6 +45,7 @@ bool Engine::at_boundary() const {
 }
 
 void Engine::agree_on_window() {
+  // A schedule is a function of these and of the number of updates, which all agree on.
   std::vector<double> values;
   for (const config::OptimizerConfig& g : groups_) {
     values.insert(values.end(),
@@ -184,7 +186,7 @@ void Engine::report_decision(otr_step_report& report, const Decision& decision) 
 
 void Engine::report_counts(otr_step_report& report) const {
   report.loss_scale = scaler_.scale();
-  report.lr = groups_[0].lr;
+  report.lr = optimizer::scheduled_lr(groups_[0].schedule, applied_steps_, groups_[0].lr);
   report.micro_steps = micro_steps_;
   report.applied_steps = applied_steps_;
   report.skipped_steps = skipped_steps_;

@@ -8,6 +8,7 @@
 
 #include "core/engine/step.h"
 #include "core/optimizer/rule.h"
+#include "core/optimizer/schedule.h"
 #include "kernels/update_part.h"
 
 namespace outrigger::engine {
@@ -27,8 +28,9 @@ std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
     const int32_t group = model_.at(piece.parameter).group;
     auto [entry, added] = scalars.try_emplace({group, applied});
     if (added) {
-      entry->second = optimizer::update_scalars(groups_[static_cast<size_t>(group)], applied + 1,
-                                                decision.mean * decision.clip);
+      entry->second = optimizer::update_scalars(
+          optimizer::scheduled(groups_[static_cast<size_t>(group)], applied_steps_), applied + 1,
+          decision.mean * decision.clip);
     }
     kernels::Update a;
     a.grad_format = config_.accumulator;
@@ -55,7 +57,7 @@ std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
     a.scalars = entry->second;
     a.random = streams_[static_cast<size_t>(piece.parameter)];
     a.random.first_element = static_cast<uint64_t>(piece.first);
-    a.random.step = static_cast<uint64_t>(applied_steps_);
+    a.random.step = static_cast<uint64_t>(applied_steps_.load());
     pieces.push_back(a);
   }
   return pieces;
@@ -138,7 +140,8 @@ void Engine::scale_layers(std::span<kernels::Update> pieces, const Decision& dec
 }
 
 double Engine::lr_of(int64_t root) const {
-  return groups_[static_cast<size_t>(model_.at(root).group)].lr;
+  const config::OptimizerConfig& group = groups_[static_cast<size_t>(model_.at(root).group)];
+  return optimizer::scheduled_lr(group.schedule, applied_steps_, group.lr);
 }
 
 kernels::UpdateCount Engine::update(const Decision& decision) {

@@ -8,6 +8,7 @@
 #include "core/context/error.h"
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/rule.h"
+#include "core/optimizer/schedule.h"
 
 namespace outrigger::optimizer {
 
@@ -99,7 +100,8 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   prepare(shards);
   ++steps_;
   report.loss_scale = 1;
-  report.lr = config_.lr;
+  const int64_t first = shards.empty() ? 0 : shards[0]->updates;
+  report.lr = scheduled_lr(config_.schedule, first, config_.lr);
   report.clip_coefficient = 1;
   report.nonfinite_param = report.nonfinite_rank = -1;
   report.grad_norm = std::nan("");
@@ -122,7 +124,7 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
       report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
     }
     std::vector<kernels::Update> pieces = updates(shards, report.clip_coefficient);
-    if (config_.rule == kernels::Rule::lamb) scale_layers(pieces);
+    if (config_.rule == kernels::Rule::lamb) scale_layers(shards, pieces);
     const kernels::UpdateCount count = host_.update(pieces);
     for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
@@ -148,12 +150,13 @@ void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& re
 }
 
 // Each shard is a layer.
-void Optimizer::scale_layers(std::span<kernels::Update> pieces) {
+void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces) {
   const std::vector<device::Host::LambNorms> norms = host_.lamb_norms(pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const double ratio =
         trust_ratio(config_, norm_of(norms[i].weights), norm_of(norms[i].directions));
-    pieces[i].scalars.minus_step = static_cast<float>(-config_.lr * ratio);
+    const double lr = scheduled_lr(config_.schedule, shards[i]->updates, config_.lr);
+    pieces[i].scalars.minus_step = static_cast<float>(-lr * ratio);
   }
 }
 
@@ -167,7 +170,10 @@ std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shard
                      config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
   for (const Shard* shard : shards) {
     auto [entry, added] = scalars.try_emplace(shard->updates);
-    if (added) entry->second = update_scalars(config_, shard->updates + 1, gradient_factor);
+    if (added) {
+      entry->second =
+          update_scalars(scheduled(config_, shard->updates), shard->updates + 1, gradient_factor);
+    }
     kernels::Update a;
     a.grad_format = shard->grads.format;
     a.grad = shard->grads.data;

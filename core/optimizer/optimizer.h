@@ -32,7 +32,7 @@ class Optimizer {
   void check(const Shard& shard, size_t index) const;
   void allocate(Shard& shard) const;
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
-  void scale_layers(std::span<kernels::Update> pieces);
+  void scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces);
   [[nodiscard]] std::vector<kernels::Update> updates(const std::vector<Shard*>& shards,
                                                      double gradient_factor) const;
 

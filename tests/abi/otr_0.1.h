@@ -604,12 +604,15 @@ OTR_API int32_t otr_engine_set_trainable(otr_engine *engine, int64_t id,
 
 /* Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
  * "dampening", of a parameter group (NULL: of all) from the
- * next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
- * group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1 */
+ * next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that it scales.
+ * Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group or name;
+ * OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the value.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group, const char *name,
                                            double value) OTR_NOEXCEPT;
 
-/* group NULL: the "default" group. Local. Since: 0.1 */
+/* group NULL: the "default" group. A value that the schedule alone gives is that of the next
+ * update. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_get_group_value(const otr_engine *engine, const char *group,
                                            const char *name, double *out_value) OTR_NOEXCEPT;
 
@@ -793,7 +796,7 @@ typedef struct otr_step_report {
       grad_norm; /* L2 norm of the mean gradient, before clipping; Inf or NaN if skipped for it */
   double clip_coefficient; /* factor that clipping applied; 1: none */
   double loss_scale;       /* of this window's passes */
-  double lr;               /* of the default group, as used */
+  double lr;               /* of the default group, as used; under a schedule, what it gives */
   int64_t updates;         /* elements whose update was not zero, over all ranks */
   int64_t vanished;        /* of these, the ones whose weight stayed the same after rounding */
 } otr_step_report;
@@ -934,8 +937,9 @@ OTR_API int32_t otr_shard_read(otr_shard *shard, int32_t value,
 OTR_API int32_t otr_shard_write(otr_shard *shard, int32_t value,
                                 const otr_tensor *source) OTR_NOEXCEPT;
 
-/* How many updates the shard has had: it decides the bias corrections and the random stream of the
- * next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1 */
+/* How many updates the shard has had: it decides the bias corrections, the schedule's learning rate
+ * and the random stream of the next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_shard_get_step(const otr_shard *shard, int64_t *out_step) OTR_NOEXCEPT;
 OTR_API int32_t otr_shard_set_step(otr_shard *shard, int64_t step) OTR_NOEXCEPT;
 
@@ -945,14 +949,17 @@ OTR_API int32_t otr_shard_state_bytes(const otr_shard *shard, int64_t *out_bytes
 /* Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1 */
 OTR_API void otr_shard_destroy(otr_shard *shard) OTR_NOEXCEPT;
 
-/* optimizer_json: {"type": "AdamW", "params": {"lr": …}, "gradient_clipping": 0, "states": {…},
- * "seed": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
- * Since: 0.1 */
+/* optimizer_json: {"type": "AdamW", "params": {"lr": …}, "scheduler": {…}, "gradient_clipping": 0,
+ * "states": {…}, "seed": 0}; docs/configuration.md lists the keys. A schedule counts the updates of
+ * each shard, as otr_shard_get_step tells them; the report's lr is the first shard's. Local.
+ * OTR_E_CONFIG as otr_engine_create. Since: 0.1 */
 OTR_API int32_t otr_optimizer_create(otr_context *context, const char *optimizer_json,
                                      otr_optimizer **out_optimizer) OTR_NOEXCEPT;
 
 /* "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
- * "dampening". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1 */
+ * "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND: another name;
+ * OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *name,
                                         double value) OTR_NOEXCEPT;
 

@@ -155,10 +155,6 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
   const struct {
     std::string_view text, part;
   } kAsking[] = {
-      {"{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": \"auto\"}}}",
-       "line 1, column 24: scheduler.type = \"WarmupLR\" is recognised but not built yet: compute "
-       "the rate in the host and set it with otr_engine_set_group_value(engine, NULL, \"lr\", "
-       "value)"},
       {"{\"optimizer\": {\"type\": \"muon\"}}",
        "line 1, column 24: optimizer.type = \"muon\" is recognised but not built yet: use Adam or "
        "AdamW"},
@@ -199,8 +195,9 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
   for (const std::string_view text : kSilent) EXPECT_EQ(engine_fault(text).text, "") << text;
   expect_fault_with(
       engine_fault(
-          "{\"optimizer\": {\"type\": \"Muon\"}, \"scheduler\": {\"type\": \"OneCycle\"}}"),
-      OTR_E_UNSUPPORTED, {"optimizer.type = \"Muon\"", "; also line 1, column 55: scheduler.type"});
+          "{\"optimizer\": {\"type\": \"Muon\"}, \"checkpoint\": {\"load_universal\": true}}"),
+      OTR_E_UNSUPPORTED,
+      {"optimizer.type = \"Muon\"", "; also line 1, column 66: checkpoint.load_universal"});
   // A fault of the text comes before what is not built.
   EXPECT_EQ(engine_fault("{\"optimizer\": {\"type\": \"SGD\"}, \"x\": 1}").status, OTR_E_CONFIG);
 }

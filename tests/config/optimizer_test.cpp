@@ -59,7 +59,7 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
       optimizer_fault("{\"optimizer\": {}}"), OTR_E_CONFIG,
       "line 1, column 2: unknown key \"optimizer\" at the top level; known here: type, params, "
       "gradient_clipping, gradient_clipping_value, check_grad_overflow, states, seed, "
-      "skip_outlier_norms");
+      "skip_outlier_norms, scheduler");
   expect_fault(
       optimizer_fault("{\"params\": {\"velocity\": 0.9}}"), OTR_E_CONFIG,
       "line 1, column 13: unknown key \"velocity\" in params; known here: lr, betas, eps, "

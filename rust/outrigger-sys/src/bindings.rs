@@ -408,7 +408,7 @@ pub struct otr_step_report {
     pub clip_coefficient: f64,
     /// of this window's passes
     pub loss_scale: f64,
-    /// of the default group, as used
+    /// of the default group, as used; under a schedule, what it gives
     pub lr: f64,
     /// elements whose update was not zero, over all ranks
     pub updates: i64,
@@ -647,10 +647,13 @@ extern "C" {
     pub fn otr_engine_set_trainable(engine: *mut otr_engine, id: i64, trainable: i32) -> i32;
     /// Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
     /// "dampening", of a parameter group (NULL: of all) from the
-    /// next step on. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such
-    /// group or name; OTR_E_ARGUMENT: outside the legal range. Since: 0.1
+    /// next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that it scales.
+    /// Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group or name;
+    /// OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the value.
+    /// Since: 0.1
     pub fn otr_engine_set_group_value(engine: *mut otr_engine, group: *const c_char, name: *const c_char, value: f64) -> i32;
-    /// group NULL: the "default" group. Local. Since: 0.1
+    /// group NULL: the "default" group. A value that the schedule alone gives is that of the next
+    /// update. Local. Since: 0.1
     pub fn otr_engine_get_group_value(engine: *const otr_engine, group: *const c_char, name: *const c_char, out_value: *mut f64) -> i32;
     /// The configuration in effect: every key with its value and origin ("user", "default", "derived"),
     /// as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
@@ -810,20 +813,24 @@ extern "C" {
     /// yet, or its rule keeps no such one. Local. Since: 0.1
     pub fn otr_shard_read(shard: *mut otr_shard, value: i32, destination: *const otr_tensor) -> i32;
     pub fn otr_shard_write(shard: *mut otr_shard, value: i32, source: *const otr_tensor) -> i32;
-    /// How many updates the shard has had: it decides the bias corrections and the random stream of the
-    /// next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local. Since: 0.1
+    /// How many updates the shard has had: it decides the bias corrections, the schedule's learning rate
+    /// and the random stream of the next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local.
+    /// Since: 0.1
     pub fn otr_shard_get_step(shard: *const otr_shard, out_step: *mut i64) -> i32;
     pub fn otr_shard_set_step(shard: *mut otr_shard, step: i64) -> i32;
     /// Bytes of states that the shard owns. Local. Since: 0.1
     pub fn otr_shard_state_bytes(shard: *const otr_shard, out_bytes: *mut i64) -> i32;
     /// Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1
     pub fn otr_shard_destroy(shard: *mut otr_shard);
-    /// optimizer_json: {"type": "AdamW", "params": {"lr": …}, "gradient_clipping": 0, "states": {…},
-    /// "seed": 0}; docs/configuration.md lists the keys. Local. OTR_E_CONFIG as otr_engine_create.
-    /// Since: 0.1
+    /// optimizer_json: {"type": "AdamW", "params": {"lr": …}, "scheduler": {…}, "gradient_clipping": 0,
+    /// "states": {…}, "seed": 0}; docs/configuration.md lists the keys. A schedule counts the updates of
+    /// each shard, as otr_shard_get_step tells them; the report's lr is the first shard's. Local.
+    /// OTR_E_CONFIG as otr_engine_create. Since: 0.1
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
     /// "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
-    /// "dampening". OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range. Local. Since: 0.1
+    /// "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND: another name;
+    /// OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value. Local.
+    /// Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
     /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
     /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes

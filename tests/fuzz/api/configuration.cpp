@@ -38,6 +38,16 @@ constexpr const char* kRules[] = {
     R"("Adagrad")",
     R"("SGD", "params": {"momentum": 0.5, "nesterov": true})"};
 
+// Short ones, so that a program of a few steps goes through them.
+constexpr const char* kSchedules[] = {
+    R"("Cosine", "params": {"total_num_steps": 4, "warmup_num_steps": 1})",
+    R"("WSD", "params": {"total_num_steps": 4, "decay_num_steps": 2, "decay_type": "sqrt"})",
+    R"("WarmupLR", "params": {"warmup_num_steps": 2})",
+    R"("WarmupDecayLR", "params": {"total_num_steps": 4, "warmup_num_steps": 2})",
+    R"("WarmupCosineLR", "params": {"total_num_steps": 3, "warmup_num_steps": 2})",
+    R"("OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 0.5, "cycle_first_step_size": 2, "cycle_second_step_size": 0, "decay_step_size": 1, "decay_mom_rate": 9})",
+    R"("LRRangeTest", "params": {"lr_range_test_step_size": 1, "lr_range_test_step_rate": 1e30})"};
+
 constexpr const char* kOwn[] = {
     R"("unused_parameters": "zero")",
     R"("initial_values": "verify")",
@@ -72,6 +82,9 @@ Configuration draw_configuration(Bytes& bytes) {
   std::string text = "{";
   text += precision.text;
   text += outrigger::format_text(R"("optimizer": {{"type": {}}}, )", bytes.pick(kRules));
+  if (bytes.one_in(4)) {
+    text += outrigger::format_text(R"("scheduler": {{"type": {}}}, )", bytes.pick(kSchedules));
+  }
   text += outrigger::format_text(R"("gradient_clipping": {}, )", bytes.pick(kClips));
   text += outrigger::format_text(R"("gradient_accumulation_steps": {}, )", 1 + bytes.below(4) % 3);
   // Legal from stage 1 on; on a device some precisions need it.
@@ -111,6 +124,8 @@ std::string draw_optimizer(Bytes& bytes) {
       R"({"type": "Lamb", "gradient_clipping_value": 0.5})",
       R"({"type": "SGD", "skip_outlier_norms": {"window": 2, "deviations": 0}})",
       R"({"type": "Lion", "states": {"exp_avg": {"format": "block8"}}})",
+      R"({"scheduler": {"type": "WSD", "params": {"total_num_steps": 4, "decay_num_steps": 2}}})",
+      R"({"scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1e30}}})",
       R"({"params": {"lr": -1}})",
       "[]"};
   return bytes.pick(kTexts);

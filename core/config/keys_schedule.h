@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Key table, part 1, continued: the learning-rate schedule.
+#pragma once
+
+#include "core/config/keys_build.h"
+
+namespace outrigger::config::rows {
+
+inline constexpr Key kSchedule[] = {
+    section("scheduler", "learning-rate schedule; steps are updates, counted from 0"),
+    choice("scheduler.type", "null",
+           "WarmupLR|WarmupDecayLR|WarmupCosineLR|OneCycle|LRRangeTest|Cosine|WSD", "",
+           Status::supported, "name of the schedule; null: the rate stays as it is set",
+           "the first five are DeepSpeed's, Cosine and WSD are not"),
+    section("scheduler.params", "the schedule's parameters; a type takes its own only"),
+    count("scheduler.params.total_num_steps", "null", 1, kAnyCount, Status::supported,
+          "updates until the end of the decay",
+          "required by WarmupDecayLR, WarmupCosineLR, Cosine and WSD"),
+    count("scheduler.params.warmup_num_steps", "1000", 0, kAnyCount, Status::supported,
+          "updates of the warm-up",
+          "default for Cosine and WSD: 0; DeepSpeed's types warm up over at least 2"),
+    choice("scheduler.params.warmup_type", "\"log\"", "log|linear", "", Status::supported,
+           "DeepSpeed's types: how the warm-up rises", "Cosine and WSD rise linearly"),
+    real("scheduler.params.warmup_min_lr", "0.0", 0, kFloat, Status::supported,
+         "WarmupLR, WarmupDecayLR: learning rate at the start of the warm-up"),
+    real("scheduler.params.warmup_max_lr", "null", 0, kFloat, Status::supported,
+         "WarmupLR, WarmupDecayLR: learning rate at its end; null: the group's own",
+         "default for WarmupDecayLR: 0.001, as in DeepSpeed"),
+    real("scheduler.params.warmup_min_ratio", "0.0", 0, 1, Status::supported,
+         "WarmupCosineLR, Cosine, WSD: share of the group's rate at the start of the warm-up"),
+    real("scheduler.params.cos_min_ratio", "0.0001", 0, 1, Status::supported,
+         "WarmupCosineLR: share of the group's rate at the end"),
+    real("scheduler.params.min_ratio", "0.0", 0, 1, Status::supported,
+         "Cosine, WSD: share of the group's rate at the end"),
+    count("scheduler.params.decay_num_steps", "null", 0, kAnyCount, Status::supported,
+          "WSD: updates of the decay, which ends at total_num_steps", "required by WSD"),
+    choice("scheduler.params.decay_type", "\"linear\"", "linear|cosine|sqrt", "", Status::supported,
+           "WSD: how the decay falls",
+           "with progress p from 0 to 1: 1 - p, (1 + cos(pi p)) / 2, or 1 - sqrt(p)"),
+    real("scheduler.params.cycle_min_lr", "null", 0, kFloat, Status::supported,
+         "OneCycle: learning rate at both ends of the cycle", "required by OneCycle"),
+    real("scheduler.params.cycle_max_lr", "null", 0, kFloat, Status::supported,
+         "OneCycle: learning rate at its top", "required by OneCycle"),
+    count("scheduler.params.cycle_first_step_size", "2000", 1, kAnyCount, Status::supported,
+          "OneCycle: updates of the rise"),
+    count("scheduler.params.cycle_second_step_size", "null", 0, kAnyCount, Status::supported,
+          "OneCycle: updates of the fall; null: as many as of the rise"),
+    count("scheduler.params.cycle_first_stair_count", "0", 0, kInt32, Status::supported,
+          "OneCycle: stairs of the rise; 0: a straight line"),
+    count("scheduler.params.cycle_second_stair_count", "null", 0, kInt32, Status::supported,
+          "OneCycle: stairs of the fall; null: as many as of the rise"),
+    count("scheduler.params.decay_step_size", "0", 0, kAnyCount, Status::supported,
+          "OneCycle: updates in which the decay rates count once, after the cycle"),
+    real("scheduler.params.decay_lr_rate", "0.0", 0, kFloat, Status::supported,
+         "OneCycle: after the cycle cycle_min_lr is divided by 1 + this x (updates since) / "
+         "decay_step_size"),
+    flag("scheduler.params.cycle_momentum", "true", Status::supported,
+         "OneCycle: beta1 runs from cycle_max_mom to cycle_min_mom and back; beta2 is 0.99",
+         "for rules with betas; in the first update beta1 is cycle_min_mom, as in DeepSpeed"),
+    Key{"scheduler.params.cycle_min_mom", Type::number, "0.8", Status::supported,
+        "OneCycle: beta1 at the top of the cycle", "", "", "", 0, 1, true},
+    Key{"scheduler.params.cycle_max_mom", Type::number, "0.9", Status::supported,
+        "OneCycle: beta1 at its ends", "", "", "", 0, 1, true},
+    real("scheduler.params.decay_mom_rate", "0.0", 0, kFloat, Status::supported,
+         "OneCycle: after the cycle cycle_max_mom is multiplied by 1 + this x (updates since) / "
+         "decay_step_size",
+         "beta1 stops at 0.999, or at cycle_max_mom if that is more"),
+    real("scheduler.params.lr_range_test_min_lr", "0.001", 0, kFloat, Status::supported,
+         "LRRangeTest: the first learning rate"),
+    count("scheduler.params.lr_range_test_step_size", "2000", 1, kAnyCount, Status::supported,
+          "LRRangeTest: updates in which the rate grows once"),
+    real("scheduler.params.lr_range_test_step_rate", "1.0", 0, kFloat, Status::supported,
+         "LRRangeTest: by how much of the first rate it grows"),
+    flag("scheduler.params.lr_range_test_staircase", "false", Status::supported,
+         "LRRangeTest: grow at once, not little by little"),
+    count("scheduler.params.last_batch_iteration", "-1", -1, kAnyCount, Status::refused,
+          "where to begin",
+          "the schedule counts the updates itself; otr_shard_set_step tells a resumed shard how "
+          "many it has had; leave the key out"),
+};
+
+}  // namespace outrigger::config::rows
