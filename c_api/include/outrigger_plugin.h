@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define OTR_DEVICE_PLUGIN_VERSION 1
+#define OTR_DEVICE_PLUGIN_VERSION 2
 #define OTR_DEVICE_PLUGIN_SYMBOL "otr_device_plugin_table"
 
 /* A device that was opened, and an event: a point in a stream. Each plugin has its own. */

@@ -158,7 +158,7 @@ void check_states(const Values& values, const OptimizerConfig& optimizer) {
       {"outrigger.states.exp_avg.rounding", "nearest", m},
       {"outrigger.states.exp_avg_sq.format", "float32", v},
       {"outrigger.states.exp_avg_sq.rounding", "nearest", v},
-      {"bf16.bf16_optimizer_states", "", m || v},
+      {"bf16.bf16_optimizer_states", "", !optimizer.host},  // of no state it asks for nothing
   };
   for (const auto& [key, neutral, kept] : keys) {
     if (kept || !given(values, key, neutral)) continue;
@@ -184,6 +184,22 @@ void check_ranges(const Values& values, const OptimizerConfig& o) {
   if (o.min_coeff > o.max_coeff) {
     fail(OTR_E_CONFIG, "{} is more than {}; the trust ratio lies between the two",
          values.lead("optimizer.params.min_coeff"), values.name("optimizer.params.max_coeff"));
+  }
+  if (o.host && o.clip_value > 0) {
+    fail(OTR_E_CONFIG,
+         "{} is for the engine's own rules, and {} leaves the update to the host; use "
+         "gradient_clipping, whose coefficient the report gives to the host, or clip there",
+         values.lead("outrigger.gradient_clipping_value"), values.name("optimizer.type"));
+  }
+  constexpr std::string_view kWindow = "outrigger.skip_outlier_norms.window";
+  if (o.outliers.window == 1) {
+    fail(OTR_E_CONFIG, "{} is not legal: of one norm there is no deviation; use 2 or more, or 0",
+         values.lead(kWindow));
+  }
+  constexpr std::string_view kDeviations = "outrigger.skip_outlier_norms.deviations";
+  if (o.outliers.window == 0 && values.given(kDeviations)) {
+    fail(OTR_E_CONFIG, "{} has no effect without {}; set that to the number of norms to look at",
+         values.lead(kDeviations), values.name(kWindow));
   }
   if (o.gradient_clipping > 0 && o.clip_value > 0) {
     if (values.from_user("gradient_clipping")) {
@@ -211,6 +227,10 @@ void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, doubl
          "momentum = {}: this optimizer was made {} momentum, which decides whether a state is "
          "kept; the old value {} stays",
          value, optimizer.keeps_exp_avg() ? "with" : "without", optimizer.momentum);
+  }
+  if (entry.member == &OptimizerConfig::dampening && optimizer.nesterov && value != 0) {
+    fail(OTR_E_ARGUMENT, "dampening = {}: Nesterov's momentum needs 0; the old value 0 stays",
+         value);
   }
   optimizer.*entry.member = value;
 }

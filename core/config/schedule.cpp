@@ -178,6 +178,11 @@ void read_cycle(Values& values, const OptimizerConfig& optimizer, ScheduleConfig
     }
     values.set(key_of("cycle_momentum"), false, Origin::derived);
   }
+  for (const std::string_view leaf : {"cycle_min_mom", "cycle_max_mom", "decay_mom_rate"}) {
+    if (p.flag("cycle_momentum") || !values.given(key_of(leaf))) continue;
+    fail(OTR_E_CONFIG, "{} has no effect without {}; leave one of the two out", p.lead(leaf),
+         values.name(key_of("cycle_momentum")));
+  }
   check_order(p, "cycle_min_lr", "cycle_max_lr");
   check_order(p, "cycle_min_mom", "cycle_max_mom");
   check_decay(p, "decay_lr_rate");

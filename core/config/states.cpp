@@ -140,8 +140,10 @@ void check_blocks(const Values& values, const OptimizerConfig& optimizer) {
 // optimizer.params.fp32_optimizer_states against the format that was chosen.
 void check_fp32_states(Values& values, const OptimizerConfig& optimizer) {
   constexpr std::string_view kKey = "optimizer.params.fp32_optimizer_states";
-  const bool any_float32 =
-      optimizer.exp_avg.format == Format::float32 || optimizer.exp_avg_sq.format == Format::float32;
+  const bool m = optimizer.keeps_exp_avg(), v = optimizer.keeps_exp_avg_sq();
+  if (!m && !v) return;
+  const bool any_float32 = (m && optimizer.exp_avg.format == Format::float32) ||
+                           (v && optimizer.exp_avg_sq.format == Format::float32);
   if (!values.from_user(kKey)) {
     if (!any_float32) values.set(kKey, false, Origin::derived);
     return;

@@ -53,7 +53,8 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
       if (e.config_.optimizer.host) {
         fail(OTR_E_UNSUPPORTED,
              "{}: engine {} has optimizer.type \"Host\", whose weights are updated before the "
-             "engines agree on a joint norm; step it alone, or give it \"Adam\" or \"AdamW\"",
+             "engines agree on a joint norm; step it alone, or give it a rule of the engine, such "
+             "as \"AdamW\"",
              kCall, i);
       }
       if (!e.at_boundary()) {

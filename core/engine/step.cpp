@@ -124,8 +124,8 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   } else if (seed_rank >= 0) {
     d.skip = OTR_SKIP_SEED_OVERFLOW;
     d.nonfinite_rank = seed_rank;
-  } else if (norm.nonfinite > 0 &&
-             (config_.check_overflow || config_.optimizer.gradient_clipping > 0)) {
+  } else if (norm.nonfinite > 0 && (config_.check_overflow || outliers_.is_on() ||
+                                    config_.optimizer.gradient_clipping > 0)) {
     d.skip = OTR_SKIP_NONFINITE;
   } else if (outliers_.is_outlier(d.norm)) {
     d.skip = OTR_SKIP_OUTLIER;
@@ -211,7 +211,11 @@ void Engine::reduce(otr_step_report& report) {
 void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report_decision(report, decision);
   report_counts(report);  // the loss scale of this window
-  outliers_.note(decision.norm);
+  // Its own norm, not that of a joint step, and only of whole windows.
+  if (decision.skip == OTR_SKIP_NONE || decision.skip == OTR_SKIP_OUTLIER ||
+      decision.skip == OTR_SKIP_JOINT) {
+    outliers_.note(reduced_->decision.norm);
+  }
   bool scalable = true;
   if (decision.skip == OTR_SKIP_NONE) {
     const kernels::UpdateCount mine =

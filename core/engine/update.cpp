@@ -121,14 +121,17 @@ void Engine::scale_layers(std::span<kernels::Update> pieces, const Decision& dec
     kernels::merge(n.weights, mine[i].weights);
     kernels::merge(n.directions, mine[i].directions);
   }
-  if (storage_->sharded()) {
-    std::vector<Norms> all(norms.size() * static_cast<size_t>(control_->size()));
-    control_->all_gather(std::as_bytes(std::span(norms)), std::as_writable_bytes(std::span(all)),
+  // So many parameters at a time: what is gathered stays small beside them.
+  constexpr size_t kAtOnce = 64;
+  for (size_t first = 0; storage_->sharded() && first < norms.size(); first += kAtOnce) {
+    const auto some = std::span(norms).subspan(first, std::min(kAtOnce, norms.size() - first));
+    std::vector<Norms> all(some.size() * static_cast<size_t>(control_->size()));
+    control_->all_gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)),
                          "norms of LAMB's layers");
-    norms.assign(norms.size(), {});
+    std::ranges::fill(some, Norms{});
     for (size_t i = 0; i < all.size(); ++i) {
-      kernels::merge(norms[i % norms.size()].weights, all[i].weights);
-      kernels::merge(norms[i % norms.size()].directions, all[i].directions);
+      kernels::merge(some[i % some.size()].weights, all[i].weights);
+      kernels::merge(some[i % some.size()].directions, all[i].directions);
     }
   }
   for (size_t i = 0; i < pieces.size(); ++i) {

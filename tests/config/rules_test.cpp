@@ -87,11 +87,20 @@ TEST(RuleKeys, StatesThatARuleDoesNotKeepAreRefused) {
   EXPECT_EQ(
       optimizer_fault(R"({"type": "Lion", "states": {"exp_avg": {"format": "block8"}}})").status,
       OTR_OK);
-  expect_fault_with(
-      engine_fault(R"({"optimizer": {"type": "SGD"}, "zero_optimization": {"stage": 1},
+  // DeepSpeed's key is about whatever there is.
+  EXPECT_EQ(engine_fault(R"({"optimizer": {"type": "SGD"}, "zero_optimization": {"stage": 1},
         "bf16": {"enabled": true, "bf16_master_weights_and_grads": true,
-                 "bf16_optimizer_states": true}})"),
-      OTR_E_CONFIG, {"bf16_optimizer_states", "does not keep without momentum"});
+                 "bf16_optimizer_states": true}})")
+                .status,
+            OTR_OK);
+  // So is the one about float32 states: of those that are kept.
+  EXPECT_EQ(optimizer_fault(R"({"type": "Lion", "params": {"fp32_optimizer_states": false},
+        "states": {"exp_avg": {"format": "bfloat16"}}})")
+                .status,
+            OTR_OK);
+  expect_fault_with(
+      optimizer_fault(R"({"type": "Lion", "params": {"fp32_optimizer_states": false}})"),
+      OTR_E_CONFIG, {"contradicts float32 moments"});
 }
 
 TEST(RuleKeys, ContradictionsAreRefused) {
@@ -122,6 +131,16 @@ TEST(RuleKeys, OutlierNormsAreLeftOutByDefaultOnly) {
       parse_engine(R"({"outrigger": {"skip_outlier_norms": {"window": 64, "deviations": 4}}})", 1);
   EXPECT_EQ(c.optimizer.outliers.window, 64);
   EXPECT_EQ(c.optimizer.outliers.deviations, 4);
+}
+
+TEST(RuleKeys, WhatWouldHaveNoEffectIsRefused) {
+  expect_fault_with(engine_fault(R"({"outrigger": {"skip_outlier_norms": {"deviations": 4}}})"),
+                    OTR_E_CONFIG, {"deviations = 4", "has no effect without", "window"});
+  expect_fault_with(engine_fault(R"({"outrigger": {"skip_outlier_norms": {"window": 1}}})"),
+                    OTR_E_CONFIG, {"window = 1", "2 or more"});
+  expect_fault_with(engine_fault(R"({"optimizer": {"type": "Host"},
+        "outrigger": {"gradient_clipping_value": 0.5}})"),
+                    OTR_E_CONFIG, {"gradient_clipping_value = 0.5", "Host", "gradient_clipping"});
 }
 
 TEST(RuleKeys, ALayerwiseRuleOnADeviceNeedsOffload) {
@@ -157,6 +176,10 @@ TEST(Hyperparameters, AreThoseOfTheRule) {
   // A state cannot come or go.
   expect_fault_with(fault_of([&] { set_hyperparameter(o, "momentum", 0); }), OTR_E_ARGUMENT,
                     {"made with momentum", "the old value 0.5 stays"});
+  OptimizerConfig nesterov =
+      parse_optimizer(with_params("SGD", R"("momentum": 0.9, "nesterov": true)"));
+  expect_fault_with(fault_of([&] { set_hyperparameter(nesterov, "dampening", 0.5); }),
+                    OTR_E_ARGUMENT, {"dampening = 0.5", "Nesterov"});
   OptimizerConfig plain = parse_optimizer(R"({"type": "SGD"})");
   expect_fault_with(fault_of([&] { set_hyperparameter(plain, "momentum", 0.9); }), OTR_E_ARGUMENT,
                     {"made without momentum"});

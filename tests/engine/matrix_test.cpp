@@ -61,7 +61,9 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = O
               c.on = on;
               c.share = share;
               c.rule = rule;
-              if (legal(c) && variant % every == 0) expect_equal(c);
+              // Not each n-th: of what is varied above it would meet the same values.
+              const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
+              if (legal(c) && mixed % static_cast<uint32_t>(every) == 0) expect_equal(c);
               ++variant;
               if (testing::Test::HasFailure()) return;
             }

@@ -298,6 +298,18 @@ class Optimizers(unittest.TestCase):
             optimizer.param_groups[0]["weight_decay"] = 0.5
             self.train(engine, 2)
             self.assertGreater(furthest(model, engine), 1e-3)
+            self.assertEqual(outrigger.lowlevel.engine_get_group_value(engine.handle, None, "weight_decay"), 0.5)
+
+    def test_groups_that_the_library_has_not(self):
+        """What only PyTorch's rule can do for a group stays with PyTorch's."""
+        named = {"type": "SGD", "params": {"lr": 0.1}}
+        for more in ({"momentum": 0.5}, {"maximize": True}):
+            model, other = net(), net()
+            engine, *_ = outrigger.torch.initialize(model=other, comm=self.comm, config={"optimizer": named, "gradient_clipping": 0},
+                                                    model_parameters=[{"params": list(other.parameters()), **more}])
+            self.plain(model, torch.optim.SGD([{"params": list(model.parameters()), **more}], lr=0.1), 3)
+            self.train(engine, 3)
+            self.assertLess(furthest(model, engine), BOUND)
 
 
 class WrongUse(unittest.TestCase):

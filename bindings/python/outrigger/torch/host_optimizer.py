@@ -30,9 +30,16 @@ def from_config(config: dict[str, Any], groups: list[dict[str, Any]]) -> torch.o
     params = named.get("params") or {}
     if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or kind.__name__ in ("Adam", "AdamW", "Muon", "Optimizer"):
         return None
-    if set(params) <= _OF_THE_LIBRARY.get(kind.__name__, frozenset()):
+    if _is_of_the_library(kind.__name__, params, groups):
         return None
     return kind(groups, **params)
+
+
+def _is_of_the_library(kind: str, params: dict[str, Any], groups: list[dict[str, Any]]) -> bool:
+    """Whether the library's rule does all that is asked for: nesterov, and whether there is momentum, are alike in all groups."""
+    known = _OF_THE_LIBRARY.get(kind, frozenset())
+    return (set(params) <= known and all(set(group) <= (known - {"nesterov"}) | {"params"} for group in groups)
+            and all(bool(group.get("momentum", params.get("momentum"))) == bool(params.get("momentum")) for group in groups))
 
 
 def hand_over(config: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:

@@ -85,7 +85,7 @@ class ZeroOptimizer(torch.optim.Optimizer):
     def overflow(self) -> bool:
         """Whether the last step was skipped for Inf or NaN."""
         report = self._engine.report
-        return report is not None and report.outcome == lowlevel.STEP_SKIPPED
+        return report is not None and report.reason in (lowlevel.SKIP_NONFINITE, lowlevel.SKIP_SEED_OVERFLOW)
 
     # ---- States, by their names ----
 
