@@ -6,7 +6,6 @@
 
 #include <xxhash.h>
 
-#include <cmath>
 #include <span>
 
 #include "core/comm/gather_values.h"
@@ -118,7 +117,7 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   // scale is that of the window's passes: it changes only once the window is over.
   const double steps = config_.divide_at_step ? static_cast<double>(steps_in_window_ + 1) : 1;
   d.mean = 1.0 / mean_ranks() / steps / scaler_.scale();
-  d.norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm)) * d.mean;
+  d.norm = optimizer::norm_of(norm) * d.mean;
   if (discard) {
     d.skip = OTR_SKIP_ABANDONED;
   } else if (seed_rank >= 0) {

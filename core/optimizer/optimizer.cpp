@@ -146,7 +146,7 @@ void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& re
   const kernels::NormSum norm = host_.norm(grads, report.nonfinite_param);
   report.nonfinite_rank = report.nonfinite_param < 0 ? -1 : 0;
   report.nonfinite_count = norm.nonfinite;
-  report.grad_norm = norm.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(norm));
+  report.grad_norm = norm_of(norm);
 }
 
 // Each shard is a layer.
