@@ -15,6 +15,7 @@
 #include "kernels/reference/convert.h"
 #include "kernels/reference/fold.h"
 #include "kernels/reference/norm.h"
+#include "kernels/reference/product.h"
 #include "kernels/reference/split.h"
 #include "kernels/reference/update.h"
 
@@ -24,9 +25,9 @@ namespace {
 constexpr std::array<int64_t, 3> kTargets = {HWY_AVX3, HWY_AVX2, HWY_NEON};  // best first
 
 constexpr KernelTable kOracle = {
-    "oracle",          reference::convert,   reference::scale,          reference::add,
-    reference::unpack, reference::pack,      reference::sum_of_squares, reference::fold,
-    reference::update, reference::lamb_norms};
+    "oracle",          reference::convert,    reference::scale,          reference::add,
+    reference::unpack, reference::pack,       reference::sum_of_squares, reference::fold,
+    reference::update, reference::lamb_norms, reference::muon_direction, reference::product};
 
 // Everything decided at first use. Trivially destructible: nothing runs when the library is
 // unloaded.
@@ -45,7 +46,8 @@ struct Dispatch {
                          cpu::scale_for(target),          cpu::add_for(target),
                          cpu::unpack_for(target),         cpu::pack_for(target),
                          cpu::sum_of_squares_for(target), cpu::fold_for(target),
-                         cpu::update_for(target),         cpu::lamb_norms_for(target)};
+                         cpu::update_for(target),         cpu::lamb_norms_for(target),
+                         cpu::muon_direction_for(target), cpu::product_for(target)};
     }
     tables[count++] = kOracle;
     for (size_t i = 0; i < count; ++i) {
@@ -146,6 +148,16 @@ UpdateCount update(const Update& update) {
 void lamb_norms(const Update& update, NormSum& weights, NormSum& directions) {
   const FloatEnvironment environment;
   table().lamb_norms(update, weights, directions);
+}
+
+void muon_direction(const Update& update, float* direction) {
+  const FloatEnvironment environment;
+  table().muon_direction(update, direction);
+}
+
+void product(const Product& whole, int64_t row, int64_t column) {
+  const FloatEnvironment environment;
+  table().product(whole, row, column);
 }
 
 }  // namespace outrigger::kernels

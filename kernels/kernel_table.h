@@ -20,6 +20,8 @@ using SumOfSquaresFunction = void (*)(NormSum& sum, const void* data, Format for
 using FoldFunction = void (*)(const Fold& fold);
 using UpdateFunction = UpdateCount (*)(const Update& update);
 using LambNormsFunction = void (*)(const Update& update, NormSum& weights, NormSum& directions);
+using MuonDirectionFunction = void (*)(const Update& update, float* direction);
+using ProductFunction = void (*)(const Product& whole, int64_t row, int64_t column);
 
 struct KernelTable {
   const char* name = nullptr;
@@ -32,6 +34,8 @@ struct KernelTable {
   FoldFunction fold = nullptr;
   UpdateFunction update = nullptr;
   LambNormsFunction lamb_norms = nullptr;
+  MuonDirectionFunction muon_direction = nullptr;
+  ProductFunction product = nullptr;
 };
 
 }  // namespace outrigger::kernels

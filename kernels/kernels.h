@@ -125,22 +125,23 @@ void fold(const Fold& fold);
 
 // ---- reference/update.h ----
 // Adam and AdamW, Adagrad, Lion, SGD with or without momentum, and the second part of LAMB, whose
-// first is lamb_norms().
-enum class Rule : uint8_t { adam, adagrad, lion, sgd, lamb };
+// first is lamb_norms(). Of Muon there is muon_direction() here; what product() makes of that is a
+// gradient of SGD.
+enum class Rule : uint8_t { adam, adagrad, lion, sgd, lamb, muon };
 
 // Which moments a rule has; SGD's is there with momentum only.
 [[nodiscard]] constexpr bool has_exp_avg(Rule rule, bool momentum) {
   return rule == Rule::sgd ? momentum : rule != Rule::adagrad;
 }
 [[nodiscard]] constexpr bool has_exp_avg_sq(Rule rule) {
-  return rule != Rule::lion && rule != Rule::sgd;
+  return rule != Rule::lion && rule != Rule::sgd && rule != Rule::muon;
 }
 
 // Everything that depends on the step only; computed once on the host in double, rounded once.
 struct UpdateScalars {
   float gradient_factor = 1;                   // 1/(loss scale × world) × clip coefficient
   float clip_value = __builtin_inff();         // no element of the gradient is beyond it
-  float beta1 = 0.9F, one_minus_beta1 = 0.1F;  // SGD: momentum, 1 − dampening
+  float beta1 = 0.9F, one_minus_beta1 = 0.1F;  // SGD: momentum, 1 − dampening; Muon: momentum
   float beta2 = 0.999F, one_minus_beta2 = 0.001F;
   float eps = 1e-8F;
   float inverse_bias1 = 1;       // LAMB: 1/(1 − β1^t)
@@ -191,6 +192,25 @@ struct UpdateCount {
 // LAMB's first part: new moments; the squares of the weights and of the direction that follows from
 // the moments as stored are added. The weights are not written.
 void lamb_norms(const Update& update, NormSum& weights, NormSum& directions);
+
+// Muon's: a new exp_avg; direction[0..count) is what follows from it. The weights are not read.
+void muon_direction(const Update& update, float* direction);
+
+// ---- reference/product.h ----
+// A product of row-major float32 matrices without gaps, left (rows × inner) and right (inner ×
+// columns), in one order of additions; `out` overlaps none of the others.
+struct Product {
+  const float* left = nullptr;
+  const float* right = nullptr;
+  int64_t rows = 0, inner = 0, columns = 0;
+  float factor = 1;
+  const float* plus = nullptr;  // rows × columns; null: nothing is added
+  float plus_factor = 0;
+  float* out = nullptr;
+};
+// One tile of it, of at most kProductTile rows and columns, whose first element is (row, column).
+inline constexpr int64_t kProductTile = 96;
+void product(const Product& whole, int64_t row, int64_t column);
 
 // ---- dispatch.cpp ----
 // Names of the instruction sets compiled in and usable here, best first ("AVX3", "AVX2", …,

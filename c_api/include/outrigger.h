@@ -907,7 +907,10 @@ typedef struct otr_shard_options {
   const otr_tensor *remainder; /* uint16 or int16, 1-D, same count, beside bfloat16 weights: the
                                   other half of a split master ("split"), together exactly a
                                   float32; the caller's, updated with the weights; default NULL */
-  uint64_t reserved[5];
+  int64_t rows;                /* for Muon: the shard is a matrix of so many rows, row by row, and
+                                  is orthogonalised as a whole; a divisor of the count; default 0:
+                                  no matrix, updated by AdamW */
+  uint64_t reserved[4];
 } otr_shard_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
@@ -956,19 +959,19 @@ OTR_API void otr_shard_destroy(otr_shard *shard) OTR_NOEXCEPT;
 OTR_API int32_t otr_optimizer_create(otr_context *context, const char *optimizer_json,
                                      otr_optimizer **out_optimizer) OTR_NOEXCEPT;
 
-/* "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
- * "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND: another name;
- * OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value. Local.
- * Since: 0.1 */
+/* "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2",
+ * "momentum", "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND:
+ * another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value.
+ * Local. Since: 0.1 */
 OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *name,
                                         double value) OTR_NOEXCEPT;
 
 /* One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
  * grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
  * nothing. The first step allocates a shard's states. report as for otr_engine_step,
- * nonfinite_param is the shard's index. Lamb takes each shard for a layer. Local. OTR_E_STATE: a
- * shard was stepped with other formats or with a rule of other states, or Lamb got a part.
- * Since: 0.1 */
+ * nonfinite_param is the shard's index. Lamb takes each shard for a layer, Muon one with rows for
+ * a matrix. Local. OTR_E_STATE: a shard was stepped with other formats or with a rule of other
+ * states, or Lamb or Muon got a part of a layer or of a matrix. Since: 0.1 */
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
                                    int64_t count, otr_step_report *report) OTR_NOEXCEPT;
 

@@ -90,7 +90,7 @@ class Checker {
       text += format_text("; this key belongs at {}", home);
     } else if (!guess.empty()) {
       text += format_text("; the nearest known key is \"{}\"", guess);
-    } else if (names.size() <= 16) {
+    } else if (names.size() <= 24) {
       std::string list;
       for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
       text += format_text("; known here: {}", list);

@@ -41,12 +41,26 @@ struct OptimizerConfig {
   bool nesterov = false;
   ScheduleConfig schedule;  // lr is then what it scales, if it does
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  double momentum = 0, dampening = 0;       // SGD
+  double momentum = 0, dampening = 0;  // SGD, Muon: momentum
+  // Muon: those of parameters that are no matrices, which AdamW updates, or Adam.
+  double adam_lr = 0;
+  bool adam_lr_follows = false;  // lr, where that is set
+  bool adam_decoupled = true;
+  std::vector<std::string> adam_parameters;  // in lower case; matrices whose name contains one, too
+  int32_t ns_steps = 5;                      // Muon: Newton-Schulz iterations
+  bool matches_adam = false;                 // Muon: lr is scaled to the size of AdamW's updates
+  // Muon: whether a parameter is updated as a matrix.
+  [[nodiscard]] bool is_matrix(std::string_view name, size_t dimensions) const;
+  // What Muon does to the others.
+  [[nodiscard]] OptimizerConfig elementwise() const;
   double min_coeff = 0.01, max_coeff = 10;  // LAMB: bounds of the trust ratio
   [[nodiscard]] bool keeps_exp_avg() const {
     return !host && kernels::has_exp_avg(rule, momentum != 0);
   }
-  [[nodiscard]] bool keeps_exp_avg_sq() const { return !host && kernels::has_exp_avg_sq(rule); }
+  // With Muon: of parameters that are no matrices.
+  [[nodiscard]] bool keeps_exp_avg_sq() const {
+    return !host && (rule == kernels::Rule::muon || kernels::has_exp_avg_sq(rule));
+  }
   StateFormat master, exp_avg, exp_avg_sq;
   // parse_optimizer: whether the text gives the master's format. If not, it follows the weights
   // that come later, and master.rounding holds for bfloat16 ones.

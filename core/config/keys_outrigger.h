@@ -55,6 +55,11 @@ inline constexpr Key kOutrigger[] = {
           "compared once half as many were seen; norms of steps left out are among them"),
     real("outrigger.skip_outlier_norms.deviations", "6.0", 0, kFloat, Status::supported,
          "a norm is left out beyond the mean and so many standard deviations"),
+    section("outrigger.muon", "optimizer.type Muon"),
+    texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
+          "a parameter whose name contains one of these, in any case, is no matrix",
+          "AdamW updates it, as it does those of fewer than two dimensions; dimensions after the "
+          "first count as one; the default is DeepSpeed's"),
     count("outrigger.bucket_buffers", "4", 1, 1024, Status::supported,
           "gradient buckets that may be on their way at a time"),
     count("outrigger.workers", "0", 0, 4096, Status::supported,

@@ -6,7 +6,7 @@
 #include "core/config/config.h"
 #include "core/config/document.h"
 #include "core/config/effective.h"
-#include "core/config/hyperparameters.h"
+#include "core/config/read_optimizer.h"
 #include "core/config/relations.h"
 #include "core/config/values.h"
 #include "core/context/error.h"
@@ -96,7 +96,8 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   read_schedule(values, config.optimizer);
   resolve_states(values, config.optimizer);
   config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
-  if (config.optimizer.rule == kernels::Rule::lamb && kind == EngineKind::device &&
+  const kernels::Rule rule = config.optimizer.rule;
+  if ((rule == kernels::Rule::lamb || rule == kernels::Rule::muon) && kind == EngineKind::device &&
       !config.offload_optimizer) {
     values.not_built.push_back(
         format_text("{} is legal but not built yet on a device: set offload_optimizer.device to "

@@ -45,7 +45,7 @@ struct ScheduleConfig {
   }
   // Whether the hyperparameter of this name is the schedule's alone.
   [[nodiscard]] bool sets(std::string_view hyperparameter) const {
-    if (hyperparameter == "lr") return is_absolute();
+    if (hyperparameter == "lr" || hyperparameter == "adam_lr") return is_absolute();
     return cycles_betas && (hyperparameter == "beta1" || hyperparameter == "beta2");
   }
 };

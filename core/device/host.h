@@ -58,6 +58,13 @@ class Host final : public Device {
   };
   std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces);
 
+  void muon_direction(const kernels::Update& piece, float* direction);
+  // A whole product. Of one that is symmetric, half is computed and mirrored.
+  enum class Symmetric : uint8_t { no, yes };
+  void multiply(const kernels::Product& product, Symmetric symmetric);
+  // to (columns × rows) = the transpose of from (rows × columns).
+  void transpose(float* to, const float* from, int64_t rows, int64_t columns);
+
   // The norm of many arrays together; `nonfinite`: the first that has an Inf or NaN, or −1.
   struct Array {
     const void* data;

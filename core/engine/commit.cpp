@@ -62,7 +62,7 @@ void Engine::commit() {
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
     host_ = std::make_unique<device::Host>(workers_.get());
-    plan_.emplace(*layout_, config_,
+    plan_.emplace(model_, *layout_, config_,
                   Machine{comm_->rank(), comm_->shares_memory(), device_ != nullptr});
     device::Device* const front = device_ ? device_.get() : host_.get();
     devices_ = {front, plan_->offloaded() ? host_.get() : front};
@@ -79,6 +79,9 @@ void Engine::commit() {
     if (update_staging_) {
       update_pinned_ = device::Pinned(*front, update_staging_.data(),
                                       static_cast<size_t>(plan_->update_staging));
+    }
+    if (plan_->matrices.elements > 0) {
+      matrices_ = std::make_unique<Matrices>(*control_, *host_, model_, *layout_, *plan_, ledger_);
     }
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();

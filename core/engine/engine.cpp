@@ -94,6 +94,7 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   parameter.shape = view.shape;
   parameter.count = view.count;
   parameter.trainable = options.trainable;
+  parameter.matrix = config_.optimizer.is_matrix(name, view.shape.size()) && view.count > 0;
   parameter.declared = parameter.contributions = options.contributions;
   // Everything that can fail comes before the declaration: a failure declares nothing.
   Initial initial_values;

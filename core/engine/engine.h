@@ -7,7 +7,7 @@
 //   reduce*.cpp  sum over ranks and passes
 //   step.cpp     agree on Inf/NaN and norm; joint.cpp: several engines as one
 //   pending.h    the step beside the host
-//   update.cpp   clip, update, make the new parameters visible
+//   update.cpp   clip, update, make the new parameters visible; matrices.h: Muon's part of it
 //   window.cpp   a window that the host updates itself, or drops
 //   values.cpp   reading and writing parameters, states and gradients; place.h: where they lie
 //   health.cpp   what a call requires, and what becomes of the engine after a failure
@@ -31,6 +31,7 @@
 #include "core/context/error.h"
 #include "core/device/host.h"
 #include "core/engine/gather.h"
+#include "core/engine/matrices.h"
 #include "core/engine/pending.h"
 #include "core/engine/plan.h"
 #include "core/engine/reduce.h"
@@ -225,10 +226,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void report_decision(otr_step_report& report, const Decision& decision) const;
   void report_counts(otr_step_report& report) const;
   [[nodiscard]] bool is_updated(const Decision& decision, int64_t root) const;
-  [[nodiscard]] std::vector<kernels::Update> updates(const Decision& decision) const;
+  [[nodiscard]] std::vector<kernels::Update> updates(const Decision& decision,
+                                                     std::vector<int64_t>& roots) const;
   [[nodiscard]] kernels::UpdateCount update_offloaded(std::span<const kernels::Update> pieces);
-  void scale_layers(std::span<kernels::Update> pieces, const Decision& decision);
+  void scale_layers(std::span<kernels::Update> pieces, std::span<const int64_t> roots);
   [[nodiscard]] double lr_of(int64_t root) const;
+  [[nodiscard]] kernels::UpdateCount update_pieces(std::span<const kernels::Update> pieces);
+  [[nodiscard]] kernels::UpdateCount update_matrices(std::span<const kernels::Update> pieces,
+                                                     std::span<const int64_t> roots,
+                                                     const Decision& decision);
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
@@ -262,6 +268,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Storage> storage_;
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<Gather> gather_;
+  std::unique_ptr<Matrices> matrices_;  // of Muon
   memory::Block update_staging_;
   device::Pinned update_pinned_;
   std::vector<kernels::RandomStream> streams_;  // by root

@@ -19,9 +19,10 @@ void add(MemoryEntries& all, memory::Place place, Purpose purpose, int64_t resid
   }
 }
 
-MemoryEntries ours(const layout::Layout& layout, const config::EngineConfig& config,
+MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
-  const Plan plan(layout, config, {e.rank, e.shares_memory, on_device});
+  const layout::Layout layout(model, e.world, config.bucket_elements);
+  const Plan plan(model, layout, config, {e.rank, e.shares_memory, on_device});
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
@@ -44,14 +45,16 @@ MemoryEntries ours(const layout::Layout& layout, const config::EngineConfig& con
 // Parameters, gradients, master weights, moments; during the step the master's gradients, too. The
 // optimizer's part is divided from stage 1 on, gradients from stage 2 on, parameters at stage 3.
 // (DeepSpeed 0.19.8; its figures for 6.86e9 parameters on 4 ranks are in the test.)
-MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, int32_t world,
-                         bool on_device) {
+// second: of these, elements that have a second moment.
+MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineConfig& config,
+                         int32_t world, bool on_device) {
   using memory::Place;
   const Place front = on_device ? Place::device : Place::host;
   const Place back = on_device && !config.offload_optimizer ? Place::device : Place::host;
-  const auto share = [&](int32_t from_stage) {
-    return config.stage >= from_stage ? (elements + world - 1) / world : elements;
+  const auto share_of = [&](int64_t all, int32_t from_stage) {
+    return config.stage >= from_stage ? (all + world - 1) / world : all;
   };
+  const auto share = [&](int32_t from_stage) { return share_of(elements, from_stage); };
   const config::OptimizerConfig& states = config.optimizer;
   // What DeepSpeed would hold where it has no such format.
   const auto format_of = [](kernels::Format f) {
@@ -69,8 +72,8 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
     add(entries, back, Purpose::exp_avg, bytes_of(share(1), format_of(states.exp_avg.format)), 0);
   }
   if (states.keeps_exp_avg_sq()) {
-    add(entries, back, Purpose::exp_avg_sq, bytes_of(share(1), format_of(states.exp_avg_sq.format)),
-        0);
+    add(entries, back, Purpose::exp_avg_sq,
+        bytes_of(share_of(second, 1), format_of(states.exp_avg_sq.format)), 0);
   }
   add(entries, back, Purpose::scratch, 0, bytes_of(share(1), master));
   return entries;
@@ -80,15 +83,16 @@ MemoryEntries deepspeeds(int64_t elements, const config::EngineConfig& config, i
 
 MemoryEntries Engine::estimate(const Estimate& wanted) const {
   if (wanted.deepspeed) {
-    int64_t elements = 0;
+    int64_t elements = 0, second = 0;
     for (int64_t id = 0; id < model_.size(); ++id) {
       const layout::Parameter& p = model_.at(id);
-      if (p.root == id && p.trainable) elements += p.count;
+      if (p.root != id || !p.trainable) continue;
+      elements += p.count;
+      if (!p.matrix) second += p.count;
     }
-    return deepspeeds(elements, config_, wanted.world, device_ != nullptr);
+    return deepspeeds(elements, second, config_, wanted.world, device_ != nullptr);
   }
-  return ours(layout::Layout(model_, wanted.world, config_.bucket_elements), config_, wanted,
-              device_ != nullptr);
+  return ours(model_, config_, wanted, device_ != nullptr);
 }
 
 }  // namespace outrigger::engine

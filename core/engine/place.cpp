@@ -37,6 +37,11 @@ Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) con
          value == OTR_VALUE_EXP_AVG ? "exp_avg" : "exp_avg_sq", config_.optimizer.type,
          value == OTR_VALUE_EXP_AVG && config_.optimizer.type == "SGD" ? " without momentum" : "");
   }
+  if (value == OTR_VALUE_EXP_AVG_SQ && root.matrix) {
+    fail(OTR_E_NOT_FOUND,
+         "parameter \"{}\" has no exp_avg_sq: it is a matrix, of which Muon keeps exp_avg only",
+         root.name);
+  }
   device::Device* const back = devices_.back;
   switch (value) {
     case OTR_VALUE_MASTER:

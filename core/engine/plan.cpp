@@ -17,7 +17,8 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
 
 }  // namespace
 
-Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, const Machine& machine)
+Plan::Plan(const layout::Model& model, const layout::Layout& layout,
+           const config::EngineConfig& config, const Machine& machine)
     : front(machine.on_device ? Place::device : Place::host),
       back(machine.on_device && !config.offload_optimizer ? Place::device : Place::host),
       separate_master(config.optimizer.master.format != config.compute || offloaded()),
@@ -39,7 +40,9 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
     exp_avg = engine::bytes_of(owned, states.exp_avg.format);
   }
   if (states.keeps_exp_avg_sq()) {
-    exp_avg_sq = engine::bytes_of(owned, states.exp_avg_sq.format);
+    const bool muon = states.rule == kernels::Rule::muon;
+    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, machine.rank) : owned,
+                                  states.exp_avg_sq.format);
   }
   const bool boundary = config.order == config::Order::boundary;
   accumulators =
@@ -67,6 +70,23 @@ Plan::Plan(const layout::Layout& layout, const config::EngineConfig& config, con
   }
 }
 
+int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
+                                   int32_t rank) {
+  second_moments.resize(static_cast<size_t>(model.size()));
+  int64_t elements = 0;
+  for (const layout::Piece& piece :
+       home == Home::copy ? layout.pieces_of_all(model) : layout.pieces_of_rank(model, rank)) {
+    if (model.at(piece.parameter).matrix) continue;
+    second_moments[static_cast<size_t>(piece.parameter)] = elements;
+    elements += (piece.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
+  }
+  for (int64_t id = 0; id < model.size(); ++id) {
+    const layout::Parameter& p = model.at(id);
+    if (p.root == id && p.trainable && p.matrix) matrices.include(rows_of(p), columns_of(p));
+  }
+  return elements;
+}
+
 int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {
   const int64_t in_front = place == front ? 1 : 0, in_back = place == back ? 1 : 0;
   switch (purpose) {
@@ -84,6 +104,8 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {
       return in_back * ring + (place == Place::host
                                    ? received + gradient_staging + publish_staging + update_staging
                                    : received_on_device);
+    case memory::Purpose::scratch:  // other scratch comes and goes
+      return place == Place::host ? matrices.bytes() : 0;
     default:
       return 0;  // comes and goes
   }

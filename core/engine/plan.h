@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/config/config.h"
 #include "core/layout/layout.h"
 #include "core/memory/ledger.h"
+#include "core/optimizer/newton_schulz.h"
 
 namespace outrigger::engine {
 
@@ -28,7 +30,8 @@ struct Machine {
 using kernels::bytes_of;
 
 struct Plan {
-  Plan(const layout::Layout& layout, const config::EngineConfig& config, const Machine& machine);
+  Plan(const layout::Model& model, const layout::Layout& layout, const config::EngineConfig& config,
+       const Machine& machine);
 
   using Place = memory::Place;
   Place front;  // of parameters and the host's gradients
@@ -49,8 +52,17 @@ struct Plan {
   int64_t gradient_staging = 0, publish_staging = 0;
   // Host memory between an offloaded update and the device, and its elements.
   int64_t update_staging = 0, update_elements = 0;
+  // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
+  // where the others' second moments begin, by root. Empty: as in the shard.
+  optimizer::NewtonSchulz::Room matrices;
+  std::vector<int64_t> second_moments;
 
   [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Place place) const;
+
+ private:
+  // Elements of second moments.
+  int64_t place_second_moments(const layout::Model& model, const layout::Layout& layout,
+                               int32_t rank);
 };
 
 }  // namespace outrigger::engine

@@ -47,8 +47,8 @@ void Engine::agree_on_window() {
   // A schedule is a function of these and of the number of updates, which all agree on.
   std::vector<double> values;
   for (const config::OptimizerConfig& g : groups_) {
-    values.insert(values.end(),
-                  {g.lr, g.beta1, g.beta2, g.eps, g.weight_decay, g.momentum, g.dampening});
+    values.insert(values.end(), {g.lr, g.adam_lr, g.beta1, g.beta2, g.eps, g.weight_decay,
+                                 g.momentum, g.dampening});
   }
   std::vector<uint8_t> frozen;
   for (int64_t id = 0; id < model_.size(); ++id) frozen.push_back(model_.at(id).frozen ? 1 : 0);
@@ -66,7 +66,7 @@ void Engine::agree_on_window() {
     }
     if (all[rank].hyperparameters != all[0].hyperparameters) {
       fail(OTR_E_MISMATCH,
-           "rank {} and rank 0 step with different hyperparameters (lr, betas, eps, "
+           "rank {} and rank 0 step with different hyperparameters (lr, adam_lr, betas, eps, "
            "weight_decay, momentum, dampening): set the same values on every rank",
            rank);
     }

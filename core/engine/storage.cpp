@@ -28,6 +28,7 @@ Storage::Storage(comm::Communicator& comm, const layout::Model& model, const lay
       separate_master_(plan.separate_master),
       writes_frozen_(home_ != Home::shared || comm.rank() == 0),
       pieces_(sharded() ? layout.pieces_of_rank(model, comm.rank()) : layout.pieces_of_all(model)),
+      second_moments_(plan.second_moments),
       comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
@@ -88,7 +89,9 @@ std::byte* Storage::exp_avg(const layout::Piece& piece) const {
 }
 
 std::byte* Storage::exp_avg_sq(const layout::Piece& piece) const {
-  return at(exp_avg_sq_, piece.shard, exp_avg_sq_format_);
+  const int64_t element =
+      second_moments_.empty() ? piece.shard : second_moments_[static_cast<size_t>(piece.parameter)];
+  return at(exp_avg_sq_, element, exp_avg_sq_format_);
 }
 
 }  // namespace outrigger::engine

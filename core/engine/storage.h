@@ -30,7 +30,7 @@ struct Devices {
 
 class Storage {
  public:
-  // Collective.
+  // Collective. The plan outlives this.
   Storage(comm::Communicator& comm, const layout::Model& model, const layout::Layout& layout,
           const config::EngineConfig& config, const Plan& plan, const Devices& devices,
           memory::Ledger& ledger);
@@ -68,6 +68,7 @@ class Storage {
   bool separate_master_;
   bool writes_frozen_;
   std::vector<layout::Piece> pieces_;
+  const std::vector<int64_t>& second_moments_;  // the plan's
   comm::Communicator* comm_;                    // whose window the next one is
   std::unique_ptr<comm::Communicator> staged_;  // where that is a device's
   std::shared_ptr<comm::Window> window_;        // published: shared, or a replica

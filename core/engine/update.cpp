@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "core/engine/step.h"
@@ -17,20 +18,25 @@ bool Engine::is_updated(const Decision& decision, int64_t root) const {
   return config_.unused == config::Unused::zero || decision.present[static_cast<size_t>(root)] != 0;
 }
 
-// One fused update for each piece that this rank owns.
-std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
-  // Parameters of one group with the same number of updates share their scalars.
-  std::map<std::pair<int32_t, int64_t>, kernels::UpdateScalars> scalars;
+// One fused update for each piece that this rank owns; and its parameter.
+std::vector<kernels::Update> Engine::updates(const Decision& decision,
+                                             std::vector<int64_t>& roots) const {
+  // Parameters of one group with the same number of updates share their scalars, Muon's matrices
+  // and others apart.
+  std::map<std::tuple<int32_t, int64_t, bool>, kernels::UpdateScalars> scalars;
+  const bool muon = config_.optimizer.rule == kernels::Rule::muon;
   std::vector<kernels::Update> pieces;
   for (const layout::Piece& piece : storage_->pieces()) {
     if (!is_updated(decision, piece.parameter)) continue;
     const int64_t applied = updates_[static_cast<size_t>(piece.parameter)];
     const int32_t group = model_.at(piece.parameter).group;
-    auto [entry, added] = scalars.try_emplace({group, applied});
+    const bool elementwise = muon && !model_.at(piece.parameter).matrix;
+    auto [entry, added] = scalars.try_emplace({group, applied, elementwise});
     if (added) {
-      entry->second = optimizer::update_scalars(
-          optimizer::scheduled(groups_[static_cast<size_t>(group)], applied_steps_), applied + 1,
-          decision.mean * decision.clip);
+      const config::OptimizerConfig now =
+          optimizer::scheduled(groups_[static_cast<size_t>(group)], applied_steps_);
+      entry->second = optimizer::update_scalars(elementwise ? now.elementwise() : now, applied + 1,
+                                                decision.mean * decision.clip);
     }
     kernels::Update a;
     a.grad_format = config_.accumulator;
@@ -45,10 +51,12 @@ std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
       if (storage_->has_separate_master()) a.published = storage_->published(piece);
     }
     a.exp_avg_format = storage_->exp_avg_format();
-    a.rule = config_.optimizer.rule;
+    a.rule = elementwise ? kernels::Rule::adam : config_.optimizer.rule;
     if (config_.optimizer.keeps_exp_avg()) a.exp_avg = storage_->exp_avg(piece);
     a.exp_avg_sq_format = storage_->exp_avg_sq_format();
-    if (config_.optimizer.keeps_exp_avg_sq()) a.exp_avg_sq = storage_->exp_avg_sq(piece);
+    if (config_.optimizer.keeps_exp_avg_sq() && a.rule != kernels::Rule::muon) {
+      a.exp_avg_sq = storage_->exp_avg_sq(piece);
+    }
     a.weight_rounding = config_.optimizer.master.rounding;
     a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
@@ -59,6 +67,7 @@ std::vector<kernels::Update> Engine::updates(const Decision& decision) const {
     a.random.first_element = static_cast<uint64_t>(piece.first);
     a.random.step = static_cast<uint64_t>(applied_steps_.load());
     pieces.push_back(a);
+    roots.push_back(piece.parameter);
   }
   return pieces;
 }
@@ -106,15 +115,11 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Update> p
 
 // LAMB's trust ratio of each parameter, from the norms of all of its pieces; every rank counts a
 // piece that all have once.
-void Engine::scale_layers(std::span<kernels::Update> pieces, const Decision& decision) {
+void Engine::scale_layers(std::span<kernels::Update> pieces, std::span<const int64_t> roots) {
   struct Norms {
     kernels::NormSum weights, directions;
   };
   std::vector<Norms> norms(static_cast<size_t>(model_.size()));
-  std::vector<int64_t> roots;
-  for (const layout::Piece& piece : storage_->pieces()) {
-    if (is_updated(decision, piece.parameter)) roots.push_back(piece.parameter);
-  }
   const std::vector<device::Host::LambNorms> mine = host_->lamb_norms(pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     Norms& n = norms[static_cast<size_t>(roots[i])];
@@ -147,11 +152,44 @@ double Engine::lr_of(int64_t root) const {
   return optimizer::scheduled_lr(group.schedule, applied_steps_, group.lr);
 }
 
+kernels::UpdateCount Engine::update_pieces(std::span<const kernels::Update> pieces) {
+  return devices_.offloaded() ? update_offloaded(pieces) : devices_.back->update(pieces);
+}
+
+// All of Muon's matrices on every rank, with the piece that lies here; the other parameters alone.
+kernels::UpdateCount Engine::update_matrices(std::span<const kernels::Update> pieces,
+                                             std::span<const int64_t> roots,
+                                             const Decision& decision) {
+  std::vector<kernels::Update> others;
+  std::map<int64_t, kernels::Update> here;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].rule == kernels::Rule::muon) {
+      here.emplace(roots[i], pieces[i]);
+    } else {
+      others.push_back(pieces[i]);
+    }
+  }
+  kernels::UpdateCount count = update_pieces(others);
+  std::vector<Matrices::Matrix> all;
+  for (int64_t id = 0; id < model_.size(); ++id) {
+    const layout::Parameter& p = model_.at(id);
+    if (p.root != id || !p.trainable || !p.matrix || !is_updated(decision, id)) continue;
+    const double factor = optimizer::muon_factor(config_.optimizer, rows_of(p), columns_of(p));
+    all.push_back({id, here[id], lr_of(id) * factor});
+  }
+  kernels::add(count, matrices_->update(std::move(all), config_.optimizer.ns_steps,
+                                        [this](const auto& piece) {
+                                          return update_pieces(std::span(&piece, 1));
+                                        }));
+  return count;
+}
+
 kernels::UpdateCount Engine::update(const Decision& decision) {
-  std::vector<kernels::Update> pieces = updates(decision);
-  if (config_.optimizer.rule == kernels::Rule::lamb) scale_layers(pieces, decision);
+  std::vector<int64_t> roots;
+  std::vector<kernels::Update> pieces = updates(decision, roots);
+  if (config_.optimizer.rule == kernels::Rule::lamb) scale_layers(pieces, roots);
   const kernels::UpdateCount count =
-      devices_.offloaded() ? update_offloaded(pieces) : devices_.back->update(pieces);
+      matrices_ ? update_matrices(pieces, roots, decision) : update_pieces(pieces);
   for (int64_t id = 0; id < model_.size(); ++id) {
     if (model_.at(id).root == id && is_updated(decision, id)) ++updates_[static_cast<size_t>(id)];
   }

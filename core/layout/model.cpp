@@ -43,6 +43,7 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
            parameter.name, parameter.declared, root.name);
     }
     root.contributions = together;
+    root.matrix = root.matrix && parameter.matrix;
     parameter.root = at(alias_of).root;
     parameter.group = root.group;
     parameter.trainable = root.trainable;

@@ -22,9 +22,14 @@ struct Parameter {
   int32_t group = 0;  // index into Model::groups
   bool trainable = true;
   bool frozen = false;        // trainable, but not in this window; a root's holds for its aliases
+  bool matrix = false;        // Muon updates it as a whole; a root's: not if an alias is none
   int32_t declared = 1;       // contributions of this name in one pass
   int32_t contributions = 1;  // expected in one pass: a root's includes its aliases'
 };
+
+// A matrix's rows; its other dimensions are one.
+[[nodiscard]] inline int64_t rows_of(const Parameter& p) { return p.shape.front(); }
+[[nodiscard]] inline int64_t columns_of(const Parameter& p) { return p.count / rows_of(p); }
 
 class Model {
  public:

@@ -9,6 +9,7 @@
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"
+#include "kernels/update_part.h"
 
 namespace outrigger::optimizer {
 
@@ -41,17 +42,23 @@ void Optimizer::check(const Shard& shard, size_t index) const {
          tensor::name_of(config_.master.format));
   }
   if (shard.has_states && (shard.keeps_exp_avg != config_.keeps_exp_avg() ||
-                           shard.keeps_exp_avg_sq != config_.keeps_exp_avg_sq())) {
+                           shard.keeps_exp_avg_sq != keeps_exp_avg_sq(shard))) {
     fail(OTR_E_STATE,
          "shard {} (\"{}\") has {} from an earlier step with another rule, {} keeps {}: step a "
          "shard with rules of the same states",
          index, shard.name, states_text(shard.keeps_exp_avg, shard.keeps_exp_avg_sq), config_.type,
-         states_text(config_.keeps_exp_avg(), config_.keeps_exp_avg_sq()));
+         states_text(config_.keeps_exp_avg(), keeps_exp_avg_sq(shard)));
   }
   if (config_.rule == kernels::Rule::lamb && shard.first_element != 0) {
     fail(OTR_E_STATE,
          "shard {} (\"{}\") begins at element {} of its parameter: Lamb needs the norms of whole "
          "parameters, so each shard is one; use an engine for divided ones",
+         index, shard.name, shard.first_element);
+  }
+  if (is_matrix(shard) && shard.first_element != 0) {
+    fail(OTR_E_STATE,
+         "shard {} (\"{}\") begins at element {} of its parameter: Muon orthogonalises whole "
+         "matrices, so each shard with rows is one; use an engine for divided ones",
          index, shard.name, shard.first_element);
   }
   if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
@@ -72,13 +79,13 @@ void Optimizer::allocate(Shard& shard) const {
   if (config_.keeps_exp_avg()) {
     exp_avg = {shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format)};
   }
-  if (config_.keeps_exp_avg_sq()) {
+  if (keeps_exp_avg_sq(shard)) {
     exp_avg_sq = {shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format)};
   }
   shard.exp_avg = std::move(exp_avg);
   shard.exp_avg_sq = std::move(exp_avg_sq);
   shard.keeps_exp_avg = config_.keeps_exp_avg();
-  shard.keeps_exp_avg_sq = config_.keeps_exp_avg_sq();
+  shard.keeps_exp_avg_sq = keeps_exp_avg_sq(shard);
   shard.has_states = true;
 }
 
@@ -98,6 +105,7 @@ void Optimizer::prepare(const std::vector<Shard*>& shards) const {
 
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
   prepare(shards);
+  make_room(shards);
   ++steps_;
   report.loss_scale = 1;
   const int64_t first = shards.empty() ? 0 : shards[0]->updates;
@@ -125,7 +133,7 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
     }
     std::vector<kernels::Update> pieces = updates(shards, report.clip_coefficient);
     if (config_.rule == kernels::Rule::lamb) scale_layers(shards, pieces);
-    const kernels::UpdateCount count = host_.update(pieces);
+    const kernels::UpdateCount count = update(shards, std::move(pieces));
     for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
     report.vanished = count.vanished;
@@ -149,6 +157,43 @@ void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& re
   report.grad_norm = norm_of(norm);
 }
 
+// Before anything changes: there may be none.
+void Optimizer::make_room(const std::vector<Shard*>& shards) {
+  NewtonSchulz::Room room = matrix_room_;
+  for (const Shard* shard : shards) {
+    if (is_matrix(*shard)) room.include(shard->rows, shard->weights.count / shard->rows);
+  }
+  if (room.bytes() == matrix_room_.bytes()) return;
+  matrix_memory_ = {};
+  matrix_room_ = {};
+  matrix_memory_ = {ledger_, memory::Purpose::scratch, room.bytes()};
+  matrix_room_ = room;
+  newton_schulz_ = NewtonSchulz(host_, room, matrix_memory_.data());
+}
+
+kernels::UpdateCount Optimizer::update(const std::vector<Shard*>& shards,
+                                       std::vector<kernels::Update> pieces) {
+  kernels::UpdateCount count;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!is_matrix(*shards[i])) continue;
+    kernels::add(count, update_matrix(*shards[i], pieces[i]));
+    pieces[i].count = 0;
+  }
+  kernels::add(count, host_.update(pieces));
+  return count;
+}
+
+kernels::UpdateCount Optimizer::update_matrix(const Shard& shard, const kernels::Update& piece) {
+  const int64_t columns = shard.weights.count / shard.rows;
+  host_.muon_direction(piece, newton_schulz_.matrix());
+  newton_schulz_.take(shard.rows, columns);
+  const float* direction = newton_schulz_.solve(config_.ns_steps);
+  const double lr = scheduled_lr(config_.schedule, shard.updates, config_.lr);
+  const kernels::Update last =
+      by_direction(piece, direction, lr * muon_factor(config_, shard.rows, columns));
+  return host_.update(std::span(&last, 1));
+}
+
 // Each shard is a layer.
 void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces) {
   const std::vector<device::Host::LambNorms> norms = host_.lamb_norms(pieces);
@@ -162,17 +207,20 @@ void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernel
 
 std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shards,
                                                 double gradient_factor) const {
-  std::map<int64_t, kernels::UpdateScalars> scalars;  // by the number of updates
+  // By the number of updates; with Muon, those of matrices and of others apart.
+  std::map<std::pair<int64_t, bool>, kernels::UpdateScalars> scalars;
   std::vector<kernels::Update> pieces;
   pieces.reserve(shards.size());
   const bool draws = config_.master.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
   for (const Shard* shard : shards) {
-    auto [entry, added] = scalars.try_emplace(shard->updates);
+    const bool elementwise = config_.rule == kernels::Rule::muon && !is_matrix(*shard);
+    auto [entry, added] = scalars.try_emplace({shard->updates, elementwise});
     if (added) {
-      entry->second =
-          update_scalars(scheduled(config_, shard->updates), shard->updates + 1, gradient_factor);
+      const config::OptimizerConfig now = scheduled(config_, shard->updates);
+      entry->second = update_scalars(elementwise ? now.elementwise() : now, shard->updates + 1,
+                                     gradient_factor);
     }
     kernels::Update a;
     a.grad_format = shard->grads.format;
@@ -181,10 +229,10 @@ std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shard
     a.weight = shard->weights.data;
     a.remainder = shard->remainder;
     a.exp_avg_format = shard->exp_avg_format;
-    a.rule = config_.rule;
+    a.rule = elementwise ? kernels::Rule::adam : config_.rule;
     if (config_.keeps_exp_avg()) a.exp_avg = shard->exp_avg.data();
     a.exp_avg_sq_format = shard->exp_avg_sq_format;
-    if (config_.keeps_exp_avg_sq()) a.exp_avg_sq = shard->exp_avg_sq.data();
+    if (keeps_exp_avg_sq(*shard)) a.exp_avg_sq = shard->exp_avg_sq.data();
     a.weight_rounding = config_.master.rounding;
     a.exp_avg_rounding = config_.exp_avg.rounding;
     a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;

@@ -11,6 +11,7 @@
 #include "core/config/config.h"
 #include "core/context/context.h"
 #include "core/device/host.h"
+#include "core/optimizer/newton_schulz.h"
 #include "core/optimizer/outliers.h"
 #include "core/optimizer/shard.h"
 
@@ -29,9 +30,19 @@ class Optimizer {
   void step(const std::vector<Shard*>& shards, otr_step_report& report);
 
  private:
+  [[nodiscard]] bool is_matrix(const Shard& shard) const {
+    return config_.rule == kernels::Rule::muon && shard.rows > 0;
+  }
+  [[nodiscard]] bool keeps_exp_avg_sq(const Shard& shard) const {
+    return config_.keeps_exp_avg_sq() && !is_matrix(shard);
+  }
   void check(const Shard& shard, size_t index) const;
   void allocate(Shard& shard) const;
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
+  void make_room(const std::vector<Shard*>& shards);
+  kernels::UpdateCount update(const std::vector<Shard*>& shards,
+                              std::vector<kernels::Update> pieces);
+  kernels::UpdateCount update_matrix(const Shard& shard, const kernels::Update& piece);
   void scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces);
   [[nodiscard]] std::vector<kernels::Update> updates(const std::vector<Shard*>& shards,
                                                      double gradient_factor) const;
@@ -41,6 +52,10 @@ class Optimizer {
   OutlierGuard outliers_;
   Workers workers_;
   device::Host host_{&workers_};
+  memory::Ledger ledger_;
+  memory::Block matrix_memory_;  // of Muon, for the largest matrix so far
+  NewtonSchulz::Room matrix_room_;
+  NewtonSchulz newton_schulz_;
   int64_t steps_ = 0, applied_ = 0, skipped_ = 0;
 };
 

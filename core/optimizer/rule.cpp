@@ -32,12 +32,33 @@ kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config, int
     s.beta1 = static_cast<float>(config.momentum);
     s.one_minus_beta1 = step == 1 ? 1.0F : static_cast<float>(1 - config.dampening);
   }
+  if (config.rule == kernels::Rule::muon) {
+    s.beta1 = static_cast<float>(config.momentum);
+    s.one_minus_beta1 = static_cast<float>(1 - config.momentum);
+  }
   return s;
 }
 
 double trust_ratio(const config::OptimizerConfig& config, double weights, double direction) {
   if (!(weights > 0) || !(direction > 0)) return 1;
   return std::clamp(weights / direction, config.min_coeff, config.max_coeff);
+}
+
+double muon_factor(const config::OptimizerConfig& config, int64_t rows, int64_t columns) {
+  const auto a = static_cast<double>(rows), b = static_cast<double>(columns);
+  return config.matches_adam ? 0.2 * std::sqrt(std::max(a, b)) : std::sqrt(std::max(1.0, a / b));
+}
+
+kernels::Update by_direction(const kernels::Update& piece, const float* direction, double lr) {
+  kernels::Update update = piece;
+  update.rule = kernels::Rule::sgd;
+  update.grad = direction;
+  update.grad_format = kernels::Format::float32;
+  update.exp_avg = nullptr;
+  update.scalars.gradient_factor = 1;
+  update.scalars.clip_value = HUGE_VALF;
+  update.scalars.minus_step = static_cast<float>(-lr);
+  return update;
 }
 
 double norm_of(const kernels::NormSum& squares) {

@@ -18,6 +18,14 @@ namespace outrigger::optimizer {
 [[nodiscard]] double trust_ratio(const config::OptimizerConfig& config, double weights,
                                  double direction);
 
+// What a matrix's rate is multiplied by in Muon.
+[[nodiscard]] double muon_factor(const config::OptimizerConfig& config, int64_t rows,
+                                 int64_t columns);
+
+// The second part of Muon's update: that by a direction (float32) as if it were SGD's gradient.
+[[nodiscard]] kernels::Update by_direction(const kernels::Update& piece, const float* direction,
+                                           double lr);
+
 // Infinite if an element is not finite.
 [[nodiscard]] double norm_of(const kernels::NormSum& squares);
 

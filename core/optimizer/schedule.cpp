@@ -147,6 +147,7 @@ double scheduled_beta1(const ScheduleConfig& s, int64_t applied) {
 config::OptimizerConfig scheduled(const config::OptimizerConfig& config, int64_t applied) {
   config::OptimizerConfig now = config;
   now.lr = scheduled_lr(config.schedule, applied, config.lr);
+  now.adam_lr = scheduled_lr(config.schedule, applied, config.adam_lr);
   if (config.schedule.cycles_betas) {
     now.beta1 = scheduled_beta1(config.schedule, applied);
     now.beta2 = kCycleBeta2;

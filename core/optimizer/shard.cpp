@@ -161,6 +161,13 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
     fail(OTR_E_ARGUMENT, "first_element = {}; legal is a multiple of {} from 0",
          options.first_element, kernels::kLeaf);
   }
+  if (options.rows < 0 || (options.rows > 0 && shard->weights.count % options.rows != 0)) {
+    fail(OTR_E_ARGUMENT,
+         "rows = {} is not legal for {} elements; it divides them, or is 0 where the shard is no "
+         "matrix",
+         options.rows, shard->weights.count);
+  }
+  shard->rows = shard->weights.count > 0 ? options.rows : 0;
   shard->name = options.name == nullptr ? "shard" : options.name;
   shard->first_element = options.first_element;
   return shard;

@@ -23,6 +23,7 @@ struct Shard {
   uint16_t* remainder = nullptr;  // of a split master: the other half; null without elements
   std::string name;
   int64_t first_element = 0;
+  int64_t rows = 0;  // of a matrix; 0: none
 
   memory::Ledger ledger;
   [[nodiscard]] kernels::Format master_format() const {

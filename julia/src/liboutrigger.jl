@@ -202,7 +202,8 @@ struct otr_shard_options
     first_element::Int64
     published::Ptr{otr_tensor}
     remainder::Ptr{otr_tensor}
-    reserved::NTuple{5, UInt64}
+    rows::Int64
+    reserved::NTuple{4, UInt64}
 end
 
 otr_status_name(status) =

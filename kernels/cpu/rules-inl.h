@@ -119,6 +119,12 @@ struct LambRule {
   }
 };
 
+HWY_INLINE VF muon_direction(const Coefficients& c, VF g, VF& m) {
+  const VF part = hn::Mul(c.one_minus_beta1, g);
+  m = hn::MulAdd(c.beta1, m, part);
+  return c.nesterov ? hn::MulAdd(c.beta1, m, part) : m;
+}
+
 // Replaces p, m and v by their new float32 values; zero where the element has no update ("idle").
 template <class Rule>
 HWY_INLINE VF step(const Coefficients& c, VF grad, VF& p, VF& m, VF& v) {

@@ -62,5 +62,7 @@ SumOfSquaresFunction sum_of_squares_for(int64_t target);
 FoldFunction fold_for(int64_t target);
 UpdateFunction update_for(int64_t target);
 LambNormsFunction lamb_norms_for(int64_t target);
+MuonDirectionFunction muon_direction_for(int64_t target);
+ProductFunction product_for(int64_t target);
 
 }  // namespace outrigger::kernels::cpu

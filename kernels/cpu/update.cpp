@@ -288,6 +288,27 @@ void lamb_norms(const Update& whole, NormSum& weights, NormSum& directions) {
   });
 }
 
+void muon_direction(const Update& whole, float* direction) {
+  const DF df;
+  const Coefficients c(whole.scalars);
+  LeafNumbers random(whole);
+  Values x = {};
+  for_leaves(whole, [&](const Update& u) HWY_ATTR {
+    random.fill(u.random);
+    load(x.grad, u.grad, u.grad_format, u.count);
+    load(x.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
+    for (int64_t i = 0; i < u.count; i += kVector) {
+      const VF g = gradient(c, hn::Load(df, x.grad + i), hn::Zero(df), false);
+      VF m = hn::Load(df, x.exp_avg + i);
+      hn::Store(canonical(muon_direction(c, g, m)), df, x.moves + i);
+      hn::Store(canonical(m), df, x.exp_avg + i);
+    }
+    store_moments(u, random, x);
+    std::memcpy(direction, x.moves, static_cast<size_t>(u.count) * sizeof(float));
+    direction += u.count;
+  });
+}
+
 #endif  // OTR_VECTOR_TARGETS
 }  // namespace outrigger::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -296,5 +317,6 @@ HWY_AFTER_NAMESPACE();
 namespace outrigger::kernels::cpu {
 OTR_EXPORT(UpdateFunction, update_for, update)
 OTR_EXPORT(LambNormsFunction, lamb_norms_for, lamb_norms)
+OTR_EXPORT(MuonDirectionFunction, muon_direction_for, muon_direction)
 }  // namespace outrigger::kernels::cpu
 #endif

@@ -135,6 +135,18 @@ void lamb_norms_of_leaf(const Update& u, NormSum& weights, NormSum& directions) 
   });
 }
 
+void muon_direction_of_leaf(const Update& u, float* direction) {
+  Leaf leaf;
+  load(leaf.grad, u.grad, u.grad_format, u.count);
+  load(leaf.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
+  for (int64_t i = 0; i < u.count; ++i) {
+    const float g = gradient_of(u.rule, u.scalars, leaf.grad[i], 0);
+    direction[i] = canonical(muon_direction(u.scalars, g, leaf.exp_avg[i]));
+    leaf.exp_avg[i] = canonical(leaf.exp_avg[i]);
+  }
+  store_moments(u, leaf);
+}
+
 template <class Body>
 void for_each_leaf(const Update& u, const Body& body) {
   for (int64_t first = 0; first < u.count; first += kLeaf) {
@@ -152,6 +164,13 @@ UpdateCount update(const Update& u) {
 
 void lamb_norms(const Update& u, NormSum& weights, NormSum& directions) {
   for_each_leaf(u, [&](const Update& leaf) { lamb_norms_of_leaf(leaf, weights, directions); });
+}
+
+void muon_direction(const Update& u, float* direction) {
+  for_each_leaf(u, [&](const Update& leaf) {
+    muon_direction_of_leaf(leaf, direction);
+    direction += leaf.count;
+  });
 }
 
 }  // namespace outrigger::kernels::reference

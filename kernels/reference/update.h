@@ -25,6 +25,9 @@
 // LAMB (You et al. 2020), after lamb_norms() has updated m and v as Adam does:
 //   direction = m / fma(sqrt(v), inverse_sqrt_bias2, eps) * inverse_bias1
 //   direction = fma(weight_decay, p, direction)          weight_decay != 0
+// Muon (Jordan et al. 2024), muon_direction() only, always decoupled:
+//   m = fma(beta1, m, one_minus_beta1 * g)
+//   direction = nesterov ? fma(beta1, m, one_minus_beta1 * g) : m
 //
 //   p' = fma(minus_step, direction, q)
 //
@@ -50,7 +53,7 @@ OTR_ELEMENTWISE float gradient_of(Rule rule, const UpdateScalars& s, float grad,
   float g = grad * s.gradient_factor;
   if (g > s.clip_value) g = s.clip_value;
   if (g < -s.clip_value) g = -s.clip_value;
-  const bool l2 = !s.decoupled && s.weight_decay != 0 && rule != Rule::lamb;
+  const bool l2 = !s.decoupled && s.weight_decay != 0 && rule != Rule::lamb && rule != Rule::muon;
   return l2 ? std::fma(s.weight_decay, p, g) : g;
 }
 
@@ -66,6 +69,12 @@ OTR_ELEMENTWISE float adam_direction(const UpdateScalars& s, float m, float v) {
 OTR_ELEMENTWISE float lamb_direction(const UpdateScalars& s, float p, float m, float v) {
   const float direction = adam_direction(s, m, v) * s.inverse_bias1;
   return s.weight_decay != 0 ? std::fma(s.weight_decay, p, direction) : direction;
+}
+
+OTR_ELEMENTWISE float muon_direction(const UpdateScalars& s, float g, float& m) {
+  const float part = s.one_minus_beta1 * g;
+  m = std::fma(s.beta1, m, part);
+  return s.nesterov ? std::fma(s.beta1, m, part) : m;
 }
 
 // has_momentum: of SGD.
@@ -96,6 +105,8 @@ OTR_ELEMENTWISE Stepped stepped(Rule rule, const UpdateScalars& s, bool has_mome
     case Rule::lamb:
       direction = lamb_direction(s, p, m, v);
       break;
+    case Rule::muon:  // has no update of its own
+      break;
   }
   const bool decays = s.decoupled && s.minus_lr_decay != 0;
   const float decayed = decays ? std::fma(p, s.minus_lr_decay, p) : p;
@@ -106,5 +117,6 @@ OTR_ELEMENTWISE Stepped stepped(Rule rule, const UpdateScalars& s, bool has_mome
 
 [[nodiscard]] UpdateCount update(const Update& update);
 void lamb_norms(const Update& update, NormSum& weights, NormSum& directions);
+void muon_direction(const Update& update, float* direction);
 
 }  // namespace outrigger::kernels::reference

@@ -83,6 +83,7 @@ TEST(Estimate, IsTheLedgerToTheByte) {
                                 (random() % 3 == 0 ? "false" : "true");
         std::string config = config_of(kind, 1, "", own);
         config.replace(config.find("512"), 3, bucket);
+        if (cases % 3 == 0) config.replace(config.find("AdamW"), 5, "Muon");
         run_ranks(world, [&](int32_t rank, otr_comm* comm) {
           Engine engine(comm, config);
           declare(engine, model);

@@ -270,7 +270,7 @@ TEST(Optimizer, RefusesBadConfigurations) {
   expect(OTR_E_CONFIG, R"({"params": {"lr": "0.1"}})", {"lr"});
   expect(OTR_E_CONFIG, R"({"params": {"lr": -0.1}})", {"lr", "-0.1"});
   expect(OTR_E_CONFIG, R"({"states": {"master": {"format": "int8"}}})", {"int8"});
-  expect(OTR_E_UNSUPPORTED, R"({"type": "Muon"})", {"Lion"});
+  expect(OTR_E_UNSUPPORTED, R"({"type": "MuSGD"})", {"Lion"});
   expect(OTR_E_CONFIG, R"({"states": {"master": {"format": "block8"}}})", {"block8", "split"});
 }
 

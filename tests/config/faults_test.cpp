@@ -64,7 +64,7 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
        "from 0 to below 1"},
       {"{\"optimizer\": {\"type\": \"AdamX\"}}",
        "line 1, column 24: optimizer.type = \"AdamX\" is not legal; legal: one of \"Adam\", "
-       "\"AdamW\", \"Adagrad\", \"Lion\", \"SGD\", \"Lamb\", \"Host\", \"Muon\", "
+       "\"AdamW\", \"Adagrad\", \"Lion\", \"SGD\", \"Lamb\", \"Muon\", \"Host\", "
        "\"OneBitAdam\", \"OneBitLamb\", \"ZeroOneAdam\", \"MuAdam\", \"MuAdamW\", \"MuSGD\"; the "
        "nearest is \"Adam\""},
       {"{\"optimizer\": {\"params\": {\"lr\": \"auto\"}}}",
@@ -155,8 +155,9 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
   const struct {
     std::string_view text, part;
   } kAsking[] = {
-      {"{\"optimizer\": {\"type\": \"muon\"}}",
-       "line 1, column 24: optimizer.type = \"muon\" is recognised but not built yet: use Adam or "
+      {"{\"optimizer\": {\"type\": \"zerooneadam\"}}",
+       "line 1, column 24: optimizer.type = \"zerooneadam\" is recognised but not built yet: use "
+       "Adam or "
        "AdamW"},
       {"{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 400}}}",
        "line 1, column 24: optimizer.type = \"OneBitAdam\" is recognised but not built yet: use "
@@ -195,9 +196,9 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
   for (const std::string_view text : kSilent) EXPECT_EQ(engine_fault(text).text, "") << text;
   expect_fault_with(
       engine_fault(
-          "{\"optimizer\": {\"type\": \"Muon\"}, \"checkpoint\": {\"load_universal\": true}}"),
+          "{\"optimizer\": {\"type\": \"MuSGD\"}, \"checkpoint\": {\"load_universal\": true}}"),
       OTR_E_UNSUPPORTED,
-      {"optimizer.type = \"Muon\"", "; also line 1, column 66: checkpoint.load_universal"});
+      {"optimizer.type = \"MuSGD\"", "; also line 1, column 67: checkpoint.load_universal"});
   // A fault of the text comes before what is not built.
   EXPECT_EQ(engine_fault("{\"optimizer\": {\"type\": \"SGD\"}, \"x\": 1}").status, OTR_E_CONFIG);
 }

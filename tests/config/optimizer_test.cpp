@@ -60,15 +60,16 @@ TEST(Optimizer, FaultsUseThePathsOfItsText) {
       "line 1, column 2: unknown key \"optimizer\" at the top level; known here: type, params, "
       "gradient_clipping, gradient_clipping_value, check_grad_overflow, states, seed, "
       "skip_outlier_norms, scheduler");
+  expect_fault(optimizer_fault("{\"params\": {\"velocity\": 0.9}}"), OTR_E_CONFIG,
+               "line 1, column 13: unknown key \"velocity\" in params; known here: lr, betas, eps, "
+               "weight_decay, bias_correction, adam_w_mode, momentum, dampening, nesterov, "
+               "muon_lr, adam_lr, "
+               "ns_steps, adjust_lr_fn, ns_method, per_head_muon, max_coeff, min_coeff, "
+               "torch_adam, fp32_optimizer_states, amsgrad, max_grad_norm");
   expect_fault(
-      optimizer_fault("{\"params\": {\"velocity\": 0.9}}"), OTR_E_CONFIG,
-      "line 1, column 13: unknown key \"velocity\" in params; known here: lr, betas, eps, "
-      "weight_decay, bias_correction, adam_w_mode, momentum, dampening, nesterov, max_coeff, "
-      "min_coeff, torch_adam, fp32_optimizer_states, amsgrad, max_grad_norm");
-  expect_fault(
-      optimizer_fault("{\"type\": \"Muon\", \"params\": {\"velocity\": 0.9}}"), OTR_E_UNSUPPORTED,
-      "line 1, column 10: type = \"Muon\" is recognised but not built yet: use Adam or AdamW or "
-      "Adagrad or Lion or SGD or Lamb or Host");
+      optimizer_fault("{\"type\": \"MuSGD\", \"params\": {\"velocity\": 0.9}}"), OTR_E_UNSUPPORTED,
+      "line 1, column 10: type = \"MuSGD\" is recognised but not built yet: use Adam or AdamW or "
+      "Adagrad or Lion or SGD or Lamb or Muon or Host");
   expect_fault(optimizer_fault("{\"type\": \"Host\"}"), OTR_E_CONFIG,
                "line 1, column 10: type = \"Host\" is for engines, whose host updates the weights; "
                "shards are updated here: use \"AdamW\" or another rule");

@@ -29,6 +29,7 @@ TEST(RuleKeys, EachTypeHasItsRuleDefaultsAndStates) {
       {"SGD", "", Rule::sgd, false, false, false, 1e-3, 1e-8, 0.999},
       {"SGD", R"("momentum": 0.9)", Rule::sgd, false, true, false, 1e-3, 1e-8, 0.999},
       {"Lamb", "", Rule::lamb, false, true, true, 1e-3, 1e-8, 0.999},
+      {"Muon", "", Rule::muon, true, true, true, 0.02, 1e-10, 0.95},
   };
   for (const Expected& e : all) {
     SCOPED_TRACE(e.type);

@@ -59,6 +59,7 @@ const std::vector<RuleCase> kRules{
     {"SGD", "SGD", "", false, false},
     {"Nesterov", "SGD", R"(, "momentum": 0.9, "nesterov": true)", true, false},
     {"Lamb", "Lamb", R"(, "max_coeff": 1.5)", true, true},
+    {"Muon", "Muon", "", true, true},
 };
 
 // The member of an object and a comma beside it taken out of the text.
@@ -128,6 +129,14 @@ std::vector<std::string> rules() {
   return names;
 }
 
+bool is_matrix(const Case& c, const ModelParameter& p) {
+  return c.rule == "Muon" && p.shape.size() == 2 && p.count > 0;
+}
+
+bool keeps_exp_avg_sq(const Case& c, const ModelParameter& p) {
+  return rule_of(c).exp_avg_sq && !is_matrix(c, p);
+}
+
 double loss_scale(const Case& c, int32_t window) {
   // Windows 0, 1 and 2 are clean; the third one lets the scale double, after its own update.
   return precision_of(c).compute != Format::float16 ? 1 : window < 3 ? 8 : 16;
@@ -139,7 +148,7 @@ bool legal(const Case& c) {
   if (c.stage == 0 && low) return false;
   if (c.on != On::cpu && p.master == Format::split) return false;
   if (c.on == On::device && kernels::is_block(p.exp_avg)) return false;
-  if (c.on == On::device && c.rule == "Lamb") return false;
+  if (c.on == On::device && (c.rule == "Lamb" || c.rule == "Muon")) return false;
   // Keys about moments that nobody keeps.
   if (!rule_of(c).exp_avg && !rule_of(c).exp_avg_sq && p.exp_avg == Format::bfloat16) return false;
   if (!rule_of(c).exp_avg && p.exp_avg == Format::block8) return false;
@@ -424,7 +433,9 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm)
     if (model_parameters()[id].trainable) {
       v.master = read(owner.engine, i, OTR_VALUE_MASTER);
       if (rule_of(c).exp_avg) v.exp_avg = read(owner.engine, i, OTR_VALUE_EXP_AVG);
-      if (rule_of(c).exp_avg_sq) v.exp_avg_sq = read(owner.engine, i, OTR_VALUE_EXP_AVG_SQ);
+      if (keeps_exp_avg_sq(c, model_parameters()[id])) {
+        v.exp_avg_sq = read(owner.engine, i, OTR_VALUE_EXP_AVG_SQ);
+      }
     }
     trained.parameters.push_back(std::move(v));
   }

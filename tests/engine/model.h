@@ -55,6 +55,8 @@ struct ModelParameter {
   std::vector<float> initial;
 };
 [[nodiscard]] const std::vector<ModelParameter>& model_parameters();
+[[nodiscard]] bool is_matrix(const Case& c, const ModelParameter& p);  // for Muon
+[[nodiscard]] bool keeps_exp_avg_sq(const Case& c, const ModelParameter& p);
 inline constexpr int32_t kWindows = 4;
 // What a rank contributes in one pass, in order. Some ranks miss some parameters; one parameter is
 // unused in one window; one gets a contribution more than declared.

@@ -9,6 +9,7 @@
 #include "core/optimizer/rule.h"
 #include "kernels/kernels.h"
 #include "tests/engine/model.h"
+#include "tests/engine/orthogonal.h"
 #include "tests/engine/precision.h"
 
 namespace outrigger::test {
@@ -166,11 +167,18 @@ config::OptimizerConfig hyperparameters(const Case& c) {
                 : type == "Lion"  ? Rule::lion
                 : type == "SGD"   ? Rule::sgd
                 : type == "Lamb"  ? Rule::lamb
+                : type == "Muon"  ? Rule::muon
                                   : Rule::adam;
-  config.decoupled = type == "AdamW" || type == "Lion";
+  config.decoupled = type == "AdamW" || type == "Lion" || type == "Muon";
   if (type == "Adagrad") config.eps = 1e-10;
   if (type == "Lion") config.beta2 = 0.99;
   if (type == "Lamb") config.max_coeff = 1.5;
+  if (type == "Muon") {
+    config.momentum = 0.95;
+    config.nesterov = true;
+    config.beta2 = 0.95;
+    config.eps = 1e-10;
+  }
   if (c.rule == "Nesterov") {
     config.momentum = 0.9;
     config.nesterov = true;
@@ -228,10 +236,12 @@ Trained simulate(const Case& c) {
       a.grad_format = p.accumulator;
       a.weight = s.master.data();
       a.weight_format = master;
-      const config::OptimizerConfig rule = hyperparameters(c);
+      config::OptimizerConfig rule = hyperparameters(c);
+      const bool matrix = is_matrix(c, q);
+      if (c.rule == "Muon" && !matrix) rule.rule = kernels::Rule::adam;
       a.rule = rule.rule;
       if (rule_of(c).exp_avg) a.exp_avg = s.exp_avg.data();
-      if (rule_of(c).exp_avg_sq) a.exp_avg_sq = s.exp_avg_sq.data();
+      if (keeps_exp_avg_sq(c, q)) a.exp_avg_sq = s.exp_avg_sq.data();
       a.exp_avg_format = p.exp_avg;
       a.exp_avg_sq_format = p.exp_avg_sq;
       a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = p.rounding;
@@ -246,6 +256,18 @@ Trained simulate(const Case& c) {
         const bool defined = kernels::value_of(w) > 0 && kernels::value_of(d) > 0;
         const double bounded = ratio < 0.01 ? 0.01 : ratio > 1.5 ? 1.5 : ratio;
         a.scalars.minus_step = static_cast<float>(-kLr * (defined ? bounded : 1));
+      }
+      std::vector<float> direction(q.initial.size());
+      if (matrix) {
+        kernels::muon_direction(a, direction.data());
+        direction = orthogonal(direction, q.shape[0], q.shape[1]);
+        a.rule = kernels::Rule::sgd;
+        a.exp_avg = nullptr;
+        a.grad = direction.data();
+        a.grad_format = Format::float32;
+        a.scalars.gradient_factor = 1;
+        const double ratio = static_cast<double>(q.shape[0]) / static_cast<double>(q.shape[1]);
+        a.scalars.minus_step = static_cast<float>(-(kLr * std::sqrt(ratio > 1 ? ratio : 1)));
       }
       const kernels::UpdateCount n = kernels::update(a);
       counts.updates += n.updates;
@@ -267,7 +289,7 @@ Trained simulate(const Case& c) {
     if (q.trainable) {
       v.master = loaded(s.master, master, count);
       if (rule_of(c).exp_avg) v.exp_avg = loaded(s.exp_avg, p.exp_avg, count);
-      if (rule_of(c).exp_avg_sq) v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq, count);
+      if (keeps_exp_avg_sq(c, q)) v.exp_avg_sq = loaded(s.exp_avg_sq, p.exp_avg_sq, count);
     }
     trained.parameters.push_back(std::move(v));
   }

@@ -117,6 +117,29 @@ void digest_update(Digest& digest, Rule rule, const AdamFormats& formats, Values
   digest.add(&count.vanished, sizeof count.vanished);
 }
 
+void digest_muon(Digest& digest, const AdamFormats& formats, Values values) {
+  Parameter p(formats, kCount, 1, Values::any, 4);
+  p.rule = Rule::muon;
+  fill_exactly(p.exp_avg, values, 6);
+  fill_exactly(p.grad, values, 8);
+  Array direction(Format::float32, kCount);
+  muon_direction(p.step(ordinary_scalars()), static_cast<float*>(direction.at()));
+  digest.add(p.exp_avg);
+  digest.add(direction);
+}
+
+void digest_product(Digest& digest) {
+  constexpr int64_t kRows = 50, kInner = 133, kColumns = 101;
+  Array left(Format::float32, kRows * kInner), right(Format::float32, kInner * kColumns);
+  Array plus(Format::float32, kRows * kColumns), out(Format::float32, kRows * kColumns);
+  for (Array* a : {&left, &right, &plus}) fill_exactly(*a, Values::ordinary, 9);
+  const auto at = [](Array& a) { return static_cast<float*>(a.at()); };
+  const Product whole{at(left), at(right), kRows, kInner, kColumns, 0.7F, at(plus), 0.3F, at(out)};
+  product(whole, 0, 0);
+  product(whole, 0, kProductTile);
+  digest.add(out);
+}
+
 uint64_t digest_of_all() {
   Digest digest;
   for (const Values values : {Values::ordinary, Values::any}) {
@@ -129,8 +152,10 @@ uint64_t digest_of_all() {
       for (const Rule rule : {Rule::adam, Rule::adagrad, Rule::lion, Rule::sgd, Rule::lamb}) {
         digest_update(digest, rule, formats, values);
       }
+      digest_muon(digest, formats, values);
     }
   }
+  digest_product(digest);
   return digest.sum();
 }
 

@@ -127,6 +127,28 @@ void fold_rows(const Arguments& arguments, const char* name, Format source, Form
   });
 }
 
+// A square product of one thread.
+void product_row(const Arguments& arguments, int64_t n) {
+  const std::string name = "product " + std::to_string(n);
+  if (!arguments.wants(name)) return;
+  const Array a(Format::float32, n * n), b(Format::float32, n * n), c(Format::float32, n * n);
+  const k::Product p{
+      static_cast<float*>(a.at(0)), static_cast<float*>(b.at(0)), n, n, n, 1, nullptr, 0,
+      static_cast<float*>(c.at(0))};
+  double best = 1e30;
+  for (int repeat = 0; repeat < arguments.repeats; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < n; i += k::kProductTile) {
+      for (int64_t j = 0; j < n; j += k::kProductTile) k::product(p, i, j);
+    }
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    best = std::min(best, time.count());
+  }
+  const auto size = static_cast<double>(n);
+  std::printf("%-44s %7.3f ms %7.1f Gflop/s\n", name.c_str(), best * 1e3,
+              2 * size * size * size / best * 1e-9);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,6 +172,7 @@ int main(int argc, char** argv) {
   fold_rows(arguments, "fold 2 x bf16 -> bf16, norm", bf16, bf16, true);
   fold_rows(arguments, "fold 2 x bf16 -> float32, norm", bf16, f32, true);
   fold_rows(arguments, "fold 2 x bf16 -> bf16, no norm", bf16, bf16, false);
+  for (const int64_t n : {256, 768, 2048}) product_row(arguments, n);
   const Array wide(f32, arguments.count), narrow(bf16, arguments.count);
   measure(arguments, "sum of squares float32", 4, [&](int64_t first, int64_t count) {
     k::NormSum sum;

@@ -433,7 +433,11 @@ pub struct otr_shard_options {
     /// other half of a split master ("split"), together exactly a
     /// float32; the caller's, updated with the weights; default NULL
     pub remainder: *const otr_tensor,
-    pub reserved: [u64; 5],
+    /// for Muon: the shard is a matrix of so many rows, row by row, and
+    /// is orthogonalised as a whole; a divisor of the count; default 0:
+    /// no matrix, updated by AdamW
+    pub rows: i64,
+    pub reserved: [u64; 4],
 }
 
 extern "C" {
@@ -827,17 +831,17 @@ extern "C" {
     /// each shard, as otr_shard_get_step tells them; the report's lr is the first shard's. Local.
     /// OTR_E_CONFIG as otr_engine_create. Since: 0.1
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
-    /// "lr", "weight_decay", and what else the rule has of "eps", "beta1", "beta2", "momentum",
-    /// "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND: another name;
-    /// OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value. Local.
-    /// Since: 0.1
+    /// "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2",
+    /// "momentum", "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND:
+    /// another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value.
+    /// Local. Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
     /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
     /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
     /// nothing. The first step allocates a shard's states. report as for otr_engine_step,
-    /// nonfinite_param is the shard's index. Lamb takes each shard for a layer. Local. OTR_E_STATE: a
-    /// shard was stepped with other formats or with a rule of other states, or Lamb got a part.
-    /// Since: 0.1
+    /// nonfinite_param is the shard's index. Lamb takes each shard for a layer, Muon one with rows for
+    /// a matrix. Local. OTR_E_STATE: a shard was stepped with other formats or with a rule of other
+    /// states, or Lamb or Muon got a part of a layer or of a matrix. Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
     /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint
     /// into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1

@@ -270,6 +270,7 @@ void layout_print(FILE *out) {
   OFFSET(otr_shard_options, first_element);
   OFFSET(otr_shard_options, published);
   OFFSET(otr_shard_options, remainder);
+  OFFSET(otr_shard_options, rows);
   OFFSET(otr_shard_options, reserved);
   BEGIN(otr_status_name);
   KIND(int32_t);

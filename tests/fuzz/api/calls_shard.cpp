@@ -30,6 +30,8 @@ void wrap(Rank& rank, Bytes& bytes) {
   if (bytes.one_in(4)) options.name = "named";
   constexpr int64_t kFirst[] = {0, 256, 255, -1, INT64_MAX, int64_t{1} << 40};
   if (bytes.one_in(4)) options.first_element = bytes.pick(kFirst);
+  constexpr int64_t kRows[] = {1, 2, 7, -1, INT64_MAX};
+  if (bytes.one_in(3)) options.rows = bytes.one_in(2) ? shape[0] : bytes.pick(kRows);
   if (bytes.one_in(32)) options.mistake_size(bytes);
   Out<otr_shard*> out(bytes);
   if (CALL(rank, otr_shard_wrap, rank.contexts.pick(bytes).handle,

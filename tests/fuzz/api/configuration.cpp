@@ -35,6 +35,7 @@ constexpr const char* kRules[] = {
     R"("AdamW", "params": {"lr": 0.001, "weight_decay": 0.1, "betas": [0, 0.5]})",
     R"("Lamb", "params": {"lr": 0.01})",
     R"("Lion", "params": {"lr": 0.01})",
+    R"("Muon", "params": {"lr": 0.01, "ns_steps": 3})",
     R"("Adagrad")",
     R"("SGD", "params": {"momentum": 0.5, "nesterov": true})"};
 
@@ -66,7 +67,7 @@ constexpr const char* kOwn[] = {
 constexpr const char* kWrong[] = {"{", R"({"zero_optimization": {"stage": 5}})",
                                   R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})",
                                   R"({"fp16": {"enabled": true, "fp16_optimizer_states": true}})",
-                                  R"({"optimizer": {"type": "Muon"}})"};
+                                  R"({"optimizer": {"type": "MuSGD"}})"};
 
 }  // namespace
 

@@ -10,4 +10,7 @@ namespace outrigger::config {
 // go. Throws OTR_E_CONFIG for what the type has no use for.
 void read_optimizer(Values& values, OptimizerConfig& optimizer);
 
+// Of these, what is Muon's.
+void read_muon(Values& values, OptimizerConfig& optimizer);
+
 }  // namespace outrigger::config

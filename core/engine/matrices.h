@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon over ranks: directions of a matrix come from the ranks that have its pieces, one rank
+// orthogonalises it, and every rank updates its pieces by the result.
+//
+// Matrices go in rounds of one for each rank, those of similar work together, so that all ranks
+// work at the same time on about the same amount. A rank needs room for one matrix that is on its
+// way and one that it orthogonalises, however many there are.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/device/host.h"
+#include "core/engine/plan.h"
+#include "core/memory/block.h"
+#include "core/optimizer/newton_schulz.h"
+
+namespace outrigger::engine {
+
+class Matrices {
+ public:
+  Matrices(comm::Communicator& comm, device::Host& host, const layout::Model& model,
+           const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger);
+
+  struct Matrix {
+    int64_t root = 0;
+    kernels::Update piece;  // of this rank, as for kernels::muon_direction; count 0: none
+    double lr = 0;          // of the orthogonal direction
+  };
+  using Update = std::function<kernels::UpdateCount(const kernels::Update&)>;
+  // Collective; every rank has the same matrices. update: runs an update of a piece.
+  kernels::UpdateCount update(std::vector<Matrix> matrices, int32_t steps, const Update& update);
+
+ private:
+  void gather(const Matrix& matrix);
+  [[nodiscard]] int64_t work(int64_t root) const;
+
+  comm::Communicator* comm_;
+  device::Host* host_;
+  const layout::Model* model_;
+  const layout::Layout* layout_;
+  bool sharded_;
+  memory::Block memory_;
+  optimizer::NewtonSchulz newton_schulz_;
+};
+
+}  // namespace outrigger::engine
