@@ -5,17 +5,17 @@
 #include <cstdlib>
 
 #include "core/context/error.h"
+#include "core/threads/cores.h"
 #include "core/topology/topology.h"
 
 namespace outrigger {
 namespace {
 
-// This rank's share of the cores. A launcher that has bound its workers says so with
-// OTR_CORES_BOUND=1; otherwise the ranks of this host divide what they all see.
+// This rank's share of the cores. Unless they are its own, the ranks of this host divide what they
+// all see.
 int32_t default_workers() {
   const int32_t cores = topology::available_cores();
-  const char* bound = std::getenv("OTR_CORES_BOUND");
-  if (bound != nullptr && std::string_view(bound) == "1") return cores;
+  if (has_cores_of_its_own()) return cores;
   const char* local = std::getenv("LOCAL_WORLD_SIZE");
   const int32_t ranks = local == nullptr ? 1 : std::max(1, std::atoi(local));
   return std::max(1, cores / ranks);

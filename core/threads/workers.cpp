@@ -3,14 +3,20 @@
 
 #include <utility>
 
+#include "core/threads/cores.h"
 #include "core/threads/thread.h"
 
 namespace outrigger {
 
 Workers::Workers(int32_t threads) : shares_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
+  const std::vector<int> cores = cores_of_workers(threads);
   try {
     for (int32_t worker = 1; worker < threads; ++worker) {
-      threads_.push_back(start_thread("a worker", [this, worker] { serve(worker); }));
+      const int core = cores.empty() ? -1 : cores[static_cast<size_t>(worker)];
+      threads_.push_back(start_thread("a worker", [this, worker, core] {
+        if (core >= 0) bind_thread(core);
+        serve(worker);
+      }));
     }
   } catch (...) {
     stop();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixed pool of threads that split a range of tasks. The caller works too, so a pool of one has
-// no thread.
+// no thread. Each thread keeps to a core of its own where the process has as many (cores.h); the
+// caller's stays the caller's.
 #pragma once
 
 #include <atomic>

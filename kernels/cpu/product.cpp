@@ -88,7 +88,9 @@ void product(const Product& p, int64_t row, int64_t column) {
       for (int64_t k = 0; k < depth; ++k) {
         // The rows of the next panel are pages apart, so nothing else fetches them.
         const int64_t next = HWY_MIN(first + k + kDepth, p.inner - 1);
-        hwy::Prefetch(p.right + next * p.columns + column + j);
+        const float* ahead = p.right + next * p.columns + column + j;
+        hwy::Prefetch(ahead);
+        hwy::Prefetch(ahead + width / sizeof(float) - 1);  // a row of two vectors is two lines
         std::memcpy(panel + k * kPair, p.right + (first + k) * p.columns + column + j, width);
       }
     }

@@ -2,8 +2,10 @@
 #include "core/threads/workers.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -11,6 +13,38 @@
 
 namespace outrigger {
 namespace {
+
+// The cores that the calling thread may use.
+int cores_here() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+}
+
+// Of each worker of a pool: how many cores it may use.
+std::vector<int> cores_of_a_pool(int threads) {
+  Workers workers(threads);
+  std::vector<int> cores(static_cast<size_t>(threads), -1);
+  std::atomic<int> begun{0};
+  workers.run(threads, [&](int64_t, int32_t worker) {
+    cores[static_cast<size_t>(worker)] = cores_here();
+    ++begun;
+    while (begun < threads) std::this_thread::yield();
+  });
+  return cores;
+}
+
+TEST(WorkerCores, AreOneForEachThreadWhereTheProcessHasThemForItself) {
+  const int all = cores_here();
+  if (all < 2) GTEST_SKIP() << "this process has one core";
+  const std::vector<int> free(static_cast<size_t>(all), all);
+  EXPECT_EQ(cores_of_a_pool(all), free) << "others may use these cores";
+  ASSERT_EQ(setenv("OTR_CORES_BOUND", "1", 1), 0);
+  std::vector<int> bound(static_cast<size_t>(all), 1);
+  bound[0] = all;  // the caller's thread
+  EXPECT_EQ(cores_of_a_pool(all), bound);
+  EXPECT_EQ(cores_of_a_pool(all + 1), std::vector<int>(static_cast<size_t>(all) + 1, all));
+  ASSERT_EQ(unsetenv("OTR_CORES_BOUND"), 0);
+}
 
 class WorkersTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, WorkersTest, testing::Values(1, 2, 5));
