@@ -210,6 +210,9 @@ void Engine::set_group_value(const std::string& group, const std::string& name, 
 double Engine::group_value(const std::string& group, const std::string& name) const {
   const int32_t index = group.empty() ? 0 : model_.group_of(group);
   const config::OptimizerConfig& own = groups_[static_cast<size_t>(index)];
+  if (name == "scheduled_lr") {
+    return optimizer::scheduled_lr(own.schedule, applied_steps_, own.lr);
+  }
   if (!own.schedule.sets(name)) return config::get_hyperparameter(own, name);
   return config::get_hyperparameter(optimizer::scheduled(own, applied_steps_), name);
 }

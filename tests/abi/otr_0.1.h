@@ -602,17 +602,18 @@ OTR_API int32_t otr_engine_set_trainable(otr_engine *engine, int64_t id,
 /* ---- Engine: hyperparameters, configuration, memory ---------------------------------------------
  */
 
-/* Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
- * "dampening", of a parameter group (NULL: of all) from the
- * next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that it scales.
- * Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group or name;
- * OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the value.
- * Since: 0.1 */
+/* Sets "lr", "weight_decay" or what else the rule has of "adam_lr" (Muon's rate of what is no
+ * matrix), "eps", "beta1", "beta2", "momentum" and "dampening", of a parameter group (NULL: of all)
+ * from the next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that
+ * it scales. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group
+ * or name; OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the
+ * value. Since: 0.1 */
 OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group, const char *name,
                                            double value) OTR_NOEXCEPT;
 
 /* group NULL: the "default" group. A value that the schedule alone gives is that of the next
- * update. Local. Since: 0.1 */
+ * update; "scheduled_lr" is the rate of the next update under any schedule, or none. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_get_group_value(const otr_engine *engine, const char *group,
                                            const char *name, double *out_value) OTR_NOEXCEPT;
 

@@ -126,6 +126,7 @@ TEST(Schedules, GiveAnEngineThePublishedRates) {
       const double lr = c.lr(applied, kBase);
       ASSERT_NEAR(report.lr, lr, 1e-15) << step;
       if (!skip) weight -= lr, ++applied;
+      ASSERT_NEAR(value_of(solo.engine, "scheduled_lr"), c.lr(applied, kBase), 1e-15) << step;
       ASSERT_NEAR(solo.engine.read(id)[0], weight, 1e-5) << step;
     }
   }
@@ -189,6 +190,7 @@ TEST(Schedules, ScaleTheRateOfEachGroup) {
     const double base = n < 10 ? kBase : 1;
     EXPECT_EQ(value_of(solo.engine, "lr"), base);
     EXPECT_EQ(value_of(solo.engine, "lr", "other"), 2);
+    EXPECT_NEAR(value_of(solo.engine, "scheduled_lr", "other"), cosine(n, 2), 1e-15);
     solo.engine.pass({{ids[0], {1}}, {ids[1], {1}}});
     EXPECT_NEAR(solo.engine.step().lr, cosine(n, base), 1e-15);
     a -= cosine(n, base);

@@ -649,15 +649,16 @@ extern "C" {
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
     /// and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1
     pub fn otr_engine_set_trainable(engine: *mut otr_engine, id: i64, trainable: i32) -> i32;
-    /// Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and
-    /// "dampening", of a parameter group (NULL: of all) from the
-    /// next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that it scales.
-    /// Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group or name;
-    /// OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the value.
-    /// Since: 0.1
+    /// Sets "lr", "weight_decay" or what else the rule has of "adam_lr" (Muon's rate of what is no
+    /// matrix), "eps", "beta1", "beta2", "momentum" and "dampening", of a parameter group (NULL: of all)
+    /// from the next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that
+    /// it scales. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group
+    /// or name; OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the
+    /// value. Since: 0.1
     pub fn otr_engine_set_group_value(engine: *mut otr_engine, group: *const c_char, name: *const c_char, value: f64) -> i32;
     /// group NULL: the "default" group. A value that the schedule alone gives is that of the next
-    /// update. Local. Since: 0.1
+    /// update; "scheduled_lr" is the rate of the next update under any schedule, or none. Local.
+    /// Since: 0.1
     pub fn otr_engine_get_group_value(engine: *const otr_engine, group: *const c_char, name: *const c_char, out_value: *mut f64) -> i32;
     /// The configuration in effect: every key with its value and origin ("user", "default", "derived"),
     /// as JSON. *inout_size: in, the size of buffer in bytes; out, the size needed with the final NUL.
