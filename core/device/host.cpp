@@ -55,21 +55,22 @@ class Tasks {
 
 }  // namespace
 
-std::byte* allocate_host(size_t bytes) noexcept {
+std::byte* allocate_host(size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t whole = bytes + offset;
+    void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return nullptr;
-    madvise(pages, bytes, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
-    return static_cast<std::byte*>(pages);
+    madvise(pages, whole, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
+    return static_cast<std::byte*>(pages) + offset;
   }
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   if (memory != nullptr) std::memset(memory, 0, bytes);
   return static_cast<std::byte*>(memory);
 }
 
-void release_host(std::byte* data, size_t bytes) noexcept {
+void release_host(std::byte* data, size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    munmap(data, bytes);
+    munmap(data - offset, bytes + offset);
   } else {
     ::operator delete(data, kAlignment);
   }
