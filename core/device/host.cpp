@@ -53,11 +53,18 @@ class Tasks {
   int64_t filled_ = 0;
 };
 
+// Whole huge pages begin on a boundary of theirs, so the offset decides where the data lies,
+// whatever is mapped beside it.
+size_t mapped(size_t bytes, size_t offset) {
+  constexpr size_t kHuge = size_t{1} << 21;
+  return offset == 0 ? bytes : (bytes + offset + kHuge - 1) / kHuge * kHuge;
+}
+
 }  // namespace
 
 std::byte* allocate_host(size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    const size_t whole = bytes + offset;
+    const size_t whole = mapped(bytes, offset);
     void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return nullptr;
     madvise(pages, whole, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
@@ -70,7 +77,7 @@ std::byte* allocate_host(size_t bytes, size_t offset) noexcept {
 
 void release_host(std::byte* data, size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    munmap(data - offset, bytes + offset);
+    munmap(data - offset, mapped(bytes, offset));
   } else {
     ::operator delete(data, kAlignment);
   }

@@ -13,9 +13,9 @@ namespace {
 // different pages. First-level caches pick a line by its place in the page, and AMD's guess at the
 // way by a hash of address bits 12 to 27: float32 states of 64 Mi elements are 2^28 bytes apart,
 // and took each other's lines away (AdamW took 1.4 to 1.5 times as long on Zen 4).
-size_t offset_of(Purpose purpose) {
-  constexpr size_t kApart = 7 * 4096 + 2048;
-  return static_cast<size_t>(purpose) * kApart;
+size_t offset_of(Purpose purpose, size_t bytes) {
+  constexpr size_t kLarge = size_t{32} << 20, kApart = 7 * 4096 + 2048;
+  return bytes < kLarge ? 0 : static_cast<size_t>(purpose) * kApart;
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     }
     device_ = device;
   } else {
-    offset_ = offset_of(purpose);
+    offset_ = offset_of(purpose, size);
     data_ = device::allocate_host(size, offset_);
     if (data_ == nullptr) {
       fail(OTR_E_OUT_OF_MEMORY,

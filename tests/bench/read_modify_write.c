@@ -129,8 +129,13 @@ static int work(void* self) {
 
 static size_t offset_of(int moment) { return (size_t)(moment + 2) * (7 * 4096 + 2048); }
 
+static size_t mapped(int moment, size_t bytes) {
+  const size_t huge = (size_t)1 << 21;
+  return (bytes + offset_of(moment) + huge - 1) / huge * huge;
+}
+
 static float* allocate_moment(int moment, size_t bytes) {
-  const size_t all = bytes + offset_of(moment);
+  const size_t all = mapped(moment, bytes);
   void* pages = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return NULL;
   madvise(pages, all, MADV_HUGEPAGE);
@@ -139,7 +144,7 @@ static float* allocate_moment(int moment, size_t bytes) {
 }
 
 static void release_moment(int moment, float* data, size_t bytes) {
-  munmap((char*)data - offset_of(moment), bytes + offset_of(moment));
+  munmap((char*)data - offset_of(moment), mapped(moment, bytes));
 }
 
 static int setup(void* self, char* facts) {
