@@ -53,23 +53,31 @@ class Tasks {
   int64_t filled_ = 0;
 };
 
+// Whole huge pages begin on a boundary of theirs, so the offset decides where the data lies,
+// whatever is mapped beside it.
+size_t mapped(size_t bytes, size_t offset) {
+  constexpr size_t kHuge = size_t{1} << 21;
+  return offset == 0 ? bytes : (bytes + offset + kHuge - 1) / kHuge * kHuge;
+}
+
 }  // namespace
 
-std::byte* allocate_host(size_t bytes) noexcept {
+std::byte* allocate_host(size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const size_t whole = mapped(bytes, offset);
+    void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return nullptr;
-    madvise(pages, bytes, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
-    return static_cast<std::byte*>(pages);
+    madvise(pages, whole, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
+    return static_cast<std::byte*>(pages) + offset;
   }
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   if (memory != nullptr) std::memset(memory, 0, bytes);
   return static_cast<std::byte*>(memory);
 }
 
-void release_host(std::byte* data, size_t bytes) noexcept {
+void release_host(std::byte* data, size_t bytes, size_t offset) noexcept {
   if (bytes >= kOwnPages) {
-    munmap(data, bytes);
+    munmap(data - offset, mapped(bytes, offset));
   } else {
     ::operator delete(data, kAlignment);
   }

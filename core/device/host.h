@@ -11,9 +11,10 @@
 namespace outrigger::device {
 
 // Zero-filled, 64-byte aligned; null if there is none. From a MiB on with pages of its own: huge
-// ones where the system gives them, returned when freed.
-[[nodiscard]] std::byte* allocate_host(size_t bytes) noexcept;
-void release_host(std::byte* data, size_t bytes) noexcept;
+// ones where the system gives them, returned when freed. Those begin `offset` bytes, a multiple of
+// 64, behind the first page's beginning; release_host takes the same.
+[[nodiscard]] std::byte* allocate_host(size_t bytes, size_t offset = 0) noexcept;
+void release_host(std::byte* data, size_t bytes, size_t offset = 0) noexcept;
 
 class Host final : public Device {
  public:

@@ -30,6 +30,7 @@ class Block {
   void release() noexcept;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+  size_t offset_ = 0;  // see allocate_host
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's
   Charge charge_;

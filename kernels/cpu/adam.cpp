@@ -159,7 +159,6 @@ HWY_INLINE UpdateCount adam_formats(const Update& a, int64_t& done) {
 
 UpdateCount fused_adam(const Update& u, int64_t& done) {
   done = 0;
-  if (is_block(u.exp_avg_format) || is_block(u.exp_avg_sq_format)) return {};
   const bool stochastic = RandomStates(u).any();
   return stochastic ? adam_formats<true>(u, done) : adam_formats<false>(u, done);
 }

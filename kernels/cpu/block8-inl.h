@@ -17,48 +17,63 @@ namespace outrigger::kernels::cpu::HWY_NAMESPACE {
 using D8 = hn::Rebind<uint8_t, DF>;
 using MI = hn::Mask<DI>;
 
+// A block's codes to float32; all NaN where its scale is one.
 template <bool kPositive>
-HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* block) {
-  using C = reference::Code8<kPositive>;
-  const DF df;
-  const DI di;
-  float factor = 0;
-  std::memcpy(&factor, block, sizeof factor);
-  const uint8_t* codes = block + sizeof factor;
-  if (factor != factor) {
-    const VF nan = hn::BitCast(df, hn::Set(di, static_cast<int32_t>(reference::kCanonicalNan)));
-    for (int64_t i = 0; i < kLeaf; i += kVector) hn::StoreU(nan, df, values + i);
-    return;
+class Decoder8 {
+ public:
+  explicit HWY_INLINE Decoder8(const uint8_t* block) {
+    float factor = 0;
+    std::memcpy(&factor, block, sizeof factor);
+    scale_ = hn::Set(DF{}, factor);
   }
-  const VF scale = hn::Set(df, factor), least = hn::Set(df, C::kLeast);
-  const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode});
-  const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset));
-  for (int64_t i = 0; i < kLeaf; i += kVector) {
-    const VI stored = hn::PromoteTo(di, hn::LoadU(D8{}, codes + i));
+  HWY_INLINE VF load(const uint8_t* codes) const {
+    const DF df;
+    const DI di;
+    const VF least = hn::Set(df, C::kLeast);
+    const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode});
+    const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset));
+    const VI stored = hn::PromoteTo(di, hn::LoadU(D8{}, codes));
     const VI code = kPositive ? stored : hn::And(stored, hn::Set(di, 0x7f));
     const MI small = hn::Lt(code, normal);
     const VI moved = hn::Add(code, hn::IfThenElseZero(small, normal));
     const VF y = hn::BitCast(df, hn::Add(hn::ShiftLeft<C::kCut>(moved), offset));
-    VF x = hn::Mul(hn::Sub(y, hn::IfThenElseZero(hn::RebindMask(df, small), least)), scale);
+    VF x = hn::Mul(hn::Sub(y, hn::IfThenElseZero(hn::RebindMask(df, small), least)), scale_);
     if (!kPositive) {
       const VI sign = hn::And(hn::ShiftLeft<24>(stored), hn::Set(di, INT32_MIN));
       x = hn::Xor(x, hn::BitCast(df, sign));
     }
-    hn::StoreU(x, df, values + i);
+    return x;
+  }
+  HWY_INLINE Pair load_pair(const uint8_t* codes) const {
+    return {load(codes), load(codes + kVector)};
+  }
+
+ private:
+  using C = reference::Code8<kPositive>;
+  VF scale_;
+};
+
+template <bool kPositive>
+HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* block) {
+  const DF df;
+  const Decoder8<kPositive> decoder(block);
+  const uint8_t* codes = block + sizeof(float);
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    hn::StoreU(canonical(decoder.load(codes + i)), df, values + i);
   }
 }
 
-// `random`: a leaf's numbers, or null for nearest even.
+HWY_INLINE VI magnitude_bits(VF x) { return hn::BitCast(DI{}, hn::Abs(x)); }
+
+// `most`: the largest of each lane's magnitudes. `random`: a leaf's numbers, or null for nearest
+// even.
 template <bool kPositive>
-HWY_NOINLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t* random) {
+HWY_NOINLINE void pack_scaled(uint8_t* block, const float* values, VI most,
+                              const uint16_t* random) {
   using C = reference::Code8<kPositive>;
   const DF df;
   const DI di;
   const VI magnitude_mask = hn::Set(di, INT32_MAX);
-  VI most = hn::Zero(di);
-  for (int64_t i = 0; i < kLeaf; i += kVector) {
-    most = hn::Max(most, hn::And(hn::BitCast(di, hn::LoadU(df, values + i)), magnitude_mask));
-  }
   const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
   uint8_t* codes = block + sizeof(float);
   if (largest >= 0x7f800000) {
@@ -98,8 +113,17 @@ HWY_NOINLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t*
       const VI sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
       code = hn::Or(code, sign);
     }
-    hn::StoreU(hn::DemoteTo(D8{}, code), D8{}, codes + i);
+    hn::StoreU(hn::TruncateTo(D8{}, hn::BitCast(DU{}, code)), D8{}, codes + i);
   }
+}
+
+template <bool kPositive>
+HWY_INLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t* random) {
+  VI most = hn::Zero(DI{});
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    most = hn::Max(most, magnitude_bits(hn::LoadU(DF{}, values + i)));
+  }
+  pack_scaled<kPositive>(block, values, most, random);
 }
 
 HWY_INLINE void unpack_blocks(float* values, const void* blocks, Format format, int64_t count) {

@@ -162,6 +162,8 @@ class Counter {
 // adam.cpp: Adam in one pass over the arrays, in whole pairs, of which `done` elements were; none
 // where it has no form for the update's formats.
 UpdateCount fused_adam(const Update& u, int64_t& done);
+// adam_blocks.cpp: the same with both moments in 8-bit blocks, in whole leaves.
+UpdateCount fused_adam_blocks(const Update& u, int64_t& done);
 
 #endif  // OTR_VECTOR_TARGETS
 }  // namespace outrigger::kernels::cpu::HWY_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every rule in every format, vector form of reference/update.h: a leaf's values become float32 in
 // the first-level cache, are stepped there, and are stored. Adam in the usual formats is
-// adam.cpp's.
+// adam.cpp's and adam_blocks.cpp's.
 #include "kernels/reference/update.h"
 
 #include <cstring>
@@ -239,7 +239,10 @@ HWY_NOINLINE UpdateCount update_leaves(const Update& whole) {
 UpdateCount update(const Update& u) {
   int64_t done = 0;
   UpdateCount count;
-  if (u.rule == Rule::adam) kernels::add(count, fused_adam(u, done));
+  if (u.rule == Rule::adam) {
+    const bool blocks = is_block(u.exp_avg_format) || is_block(u.exp_avg_sq_format);
+    kernels::add(count, blocks ? fused_adam_blocks(u, done) : fused_adam(u, done));
+  }
   if (done < u.count) kernels::add(count, update_leaves(part_of(u, done, u.count - done)));
   return count;
 }

@@ -31,7 +31,7 @@ typedef struct bench {
   int64_t count;
   int threads, form;
   float *weight, *grad; /* plain pages, as the caller's memory of every side */
-  float* moment[2];     /* huge pages wished for, as the library's moments */
+  float* moment[2];     /* huge pages wished for, and as far apart as the library's moments */
   int64_t next;         /* first element that no thread has taken */
   int64_t passes;       /* each adds a gradient of 1 to arrays of 0 */
 } bench;
@@ -127,11 +127,24 @@ static int work(void* self) {
   return 0;
 }
 
-static float* allocate_huge(size_t bytes) {
-  void* pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static size_t offset_of(int moment) { return (size_t)(moment + 2) * (7 * 4096 + 2048); }
+
+static size_t mapped(int moment, size_t bytes) {
+  const size_t huge = (size_t)1 << 21;
+  return (bytes + offset_of(moment) + huge - 1) / huge * huge;
+}
+
+static float* allocate_moment(int moment, size_t bytes) {
+  const size_t all = mapped(moment, bytes);
+  void* pages = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return NULL;
-  madvise(pages, bytes, MADV_HUGEPAGE);
-  return memset(pages, 0, bytes);
+  madvise(pages, all, MADV_HUGEPAGE);
+  memset(pages, 0, all);
+  return (float*)((char*)pages + offset_of(moment));
+}
+
+static void release_moment(int moment, float* data, size_t bytes) {
+  munmap((char*)data - offset_of(moment), mapped(moment, bytes));
 }
 
 static int setup(void* self, char* facts) {
@@ -139,8 +152,7 @@ static int setup(void* self, char* facts) {
   const size_t bytes = (size_t)b->count * sizeof(float);
   b->weight = bench_allocate(bytes);
   b->grad = bench_allocate(bytes);
-  b->moment[0] = allocate_huge(bytes);
-  b->moment[1] = allocate_huge(bytes);
+  for (int m = 0; m < 2; m++) b->moment[m] = allocate_moment(m, bytes);
   if (!b->weight || !b->grad || !b->moment[0] || !b->moment[1]) return bench_fail("out of memory");
   for (int64_t i = 0; i < b->count; i++) b->grad[i] = 1;
   b->passes = 0;
@@ -194,8 +206,7 @@ static int shape(void* self, const char* arguments, char* facts) {
   const size_t bytes = (size_t)b->count * sizeof(float);
   free(b->weight);
   free(b->grad);
-  munmap(b->moment[0], bytes);
-  munmap(b->moment[1], bytes);
+  for (int m = 0; m < 2; m++) release_moment(m, b->moment[m], bytes);
   b->count = atoll(arguments);
   return setup(b, facts);
 }

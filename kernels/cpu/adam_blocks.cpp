@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam with both moments in 8-bit blocks, a leaf in two loops: the first decodes, steps, stores the
+// weights and keeps the new moments in the first-level cache with their largest magnitudes, which
+// the second needs before it can encode. Other formats and the last elements are update.cpp's.
+#include <cstring>
+
+#include "kernels/cpu/targets.h"
+#include "kernels/reference/block8.h"
+#include "kernels/reference/update.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/adam_blocks.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/cpu/block8-inl.h"
+#include "kernels/cpu/random-inl.h"
+#include "kernels/cpu/rules-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace outrigger::kernels::cpu::HWY_NAMESPACE {
+#if HWY_TARGET & OTR_VECTOR_TARGETS
+
+// A moment of one leaf on its way into a block.
+template <bool kPositive>
+class Encoding {
+ public:
+  HWY_INLINE Encoding() : most_(hn::Zero(DI{})) {}
+  HWY_INLINE void add(Pair x, int64_t i) {
+    Float32::store(x, values_ + i);
+    most_ = hn::Max(most_, hn::Max(magnitude_bits(x.lo), magnitude_bits(x.hi)));
+  }
+  HWY_INLINE void finish(uint8_t* block, Draw draw, bool random, const uint16_t* numbers) {
+    alignas(64) uint16_t drawn[kLeaf];
+    if (random) draw_leaf(draw, numbers, drawn);
+    pack_scaled<kPositive>(block, values_, most_, random ? drawn : nullptr);
+  }
+
+ private:
+  VI most_;
+  alignas(64) float values_[kLeaf];
+};
+
+template <class Weight, class Grad>
+HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
+  const DF df;
+  const Coefficients c(a.scalars);
+  auto* weight = static_cast<typename Weight::Storage*>(a.weight);
+  const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
+  auto* exp_avg = static_cast<uint8_t*>(a.exp_avg);
+  auto* exp_avg_sq = static_cast<uint8_t*>(a.exp_avg_sq);
+  [[maybe_unused]] auto* published = static_cast<uint16_t*>(a.published);
+  const bool half = a.published_format == Format::float16;
+  const RandomStates random(a);
+  alignas(64) uint16_t numbers[reference::kNumbers];
+
+  const int64_t end = a.count - a.count % kLeaf;
+  Counter count;
+  for (int64_t leaf = 0; leaf < end; leaf += kLeaf) {
+    if (random.any()) {
+      random_numbers(a.random.key, a.random.first_element + static_cast<uint64_t>(leaf),
+                     a.random.step, numbers);
+    }
+    const Decoder8<false> old_m(exp_avg);
+    const Decoder8<true> old_v(exp_avg_sq);
+    Encoding<false> new_m;
+    Encoding<true> new_v;
+    for (int64_t i = 0; i < kLeaf; i += kPair) {
+      const int64_t at = leaf + i;
+      prefetch_ahead(grad + at);
+      prefetch_ahead(weight + at);
+      const Pair g = Grad::load(grad + at);
+      Pair old;
+      if constexpr (kIsSplit<Weight>) {
+        old = Weight::load(weight + at, a.remainder + at);
+      } else {
+        old = Weight::load(weight + at);
+      }
+      Pair p = old;
+      Pair m = old_m.load_pair(exp_avg + sizeof(float) + i);
+      Pair v = old_v.load_pair(exp_avg_sq + sizeof(float) + i);
+      const VF moves_lo = step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo);
+      const VF moves_hi = step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi);
+      // A NaN in m or v is one in p, too, and makes its block one.
+      if (HWY_UNLIKELY(!hn::AllFalse(df, hn::IsNaN(hn::Add(p.lo, p.hi))))) {
+        p = {canonical(p.lo), canonical(p.hi)};
+      }
+      new_m.add(m, i);
+      new_v.add(v, i);
+
+      Pair stored = p;
+      if constexpr (kIsSplit<Weight>) {
+        Weight::store(p, weight + at, a.remainder + at);
+      } else {
+        VU16 r = hn::Zero(DU16{});
+        if (random[Draw::weight]) r = drawn(Draw::weight, numbers, i);
+        stored = store_state<Weight, true>(p, weight + at, random[Draw::weight], r);
+      }
+      if constexpr (std::is_same_v<Weight, Float32>) {
+        if (published != nullptr) {
+          if (half) {
+            Float16::store(p, published + at);
+          } else {
+            BFloat16::store(p, published + at);
+          }
+        }
+      }
+      const VF none = hn::Zero(df);
+      count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);
+    }
+    new_m.finish(exp_avg, Draw::exp_avg, random[Draw::exp_avg], numbers);
+    new_v.finish(exp_avg_sq, Draw::exp_avg_sq, random[Draw::exp_avg_sq], numbers);
+    exp_avg += kBlockBytes;
+    exp_avg_sq += kBlockBytes;
+  }
+  done = end;
+  return count.result(end);
+}
+
+template <class Weight>
+HWY_INLINE UpdateCount with_grad(const Update& a, int64_t& done) {
+  if (a.grad_format == Format::bfloat16) return adam_leaves<Weight, BFloat16>(a, done);
+  if (a.grad_format == Format::float32) return adam_leaves<Weight, Float32>(a, done);
+  return {};
+}
+
+UpdateCount fused_adam_blocks(const Update& u, int64_t& done) {
+  done = 0;
+  if (u.exp_avg_format != Format::block8 || u.exp_avg_sq_format != Format::positive_block8) {
+    return {};
+  }
+  if (u.remainder != nullptr) return with_grad<Split>(u, done);
+  if (u.weight_format == Format::float32) return with_grad<Float32>(u, done);
+  if (u.weight_format == Format::bfloat16) return with_grad<BFloat16>(u, done);
+  return {};
+}
+
+#endif  // OTR_VECTOR_TARGETS
+}  // namespace outrigger::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
