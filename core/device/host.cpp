@@ -18,7 +18,8 @@ namespace {
 
 using kernels::advance;
 
-constexpr size_t kOwnPages = size_t{1} << 20;
+constexpr size_t kOwnPages = size_t{1} << 20, kHuge = size_t{2} << 20;
+constexpr size_t kLarge = size_t{16} << 20;  // beside it what keeps arrays apart is little
 constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
 
@@ -53,33 +54,33 @@ class Tasks {
   int64_t filled_ = 0;
 };
 
-// Whole huge pages begin on a boundary of theirs, so the offset decides where the data lies,
-// whatever is mapped beside it.
-size_t mapped(size_t bytes, size_t offset) {
-  constexpr size_t kHuge = size_t{1} << 21;
-  return offset == 0 ? bytes : (bytes + offset + kHuge - 1) / kHuge * kHuge;
+// Whole huge pages, with room to move: the system puts those on a boundary of theirs.
+size_t mapped_for(size_t bytes) {
+  return bytes < kLarge ? bytes : (bytes + memory::kMostApart + kHuge - 1) / kHuge * kHuge;
 }
 
 }  // namespace
 
-std::byte* allocate_host(size_t bytes, size_t offset) noexcept {
+HostMemory allocate_host(size_t bytes, std::span<const memory::Stream> others) noexcept {
   if (bytes >= kOwnPages) {
-    const size_t whole = mapped(bytes, offset);
-    void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) return nullptr;
-    madvise(pages, whole, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
-    return static_cast<std::byte*>(pages) + offset;
+    const size_t mapped = mapped_for(bytes);
+    void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return {};
+    madvise(pages, mapped, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
+    auto* begin = static_cast<std::byte*>(pages);
+    const size_t apart = bytes < kLarge ? 0 : memory::bytes_apart(begin, bytes, others);
+    return {begin + apart, begin, mapped};
   }
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   if (memory != nullptr) std::memset(memory, 0, bytes);
-  return static_cast<std::byte*>(memory);
+  return {static_cast<std::byte*>(memory), nullptr, 0};
 }
 
-void release_host(std::byte* data, size_t bytes, size_t offset) noexcept {
-  if (bytes >= kOwnPages) {
-    munmap(data - offset, mapped(bytes, offset));
+void release_host(const HostMemory& memory) noexcept {
+  if (memory.mapped > 0) {
+    munmap(memory.begin, memory.mapped);
   } else {
-    ::operator delete(data, kAlignment);
+    ::operator delete(memory.data, kAlignment);
   }
 }
 
@@ -88,9 +89,13 @@ void keep_first(Nonfinite& into, const Nonfinite& other) {
 }
 
 std::byte* Host::allocate(size_t bytes) {
-  std::byte* data = allocate_host(bytes);
-  if (data == nullptr) fail(OTR_E_OUT_OF_MEMORY, "the system has no {} bytes", bytes);
-  return data;
+  const HostMemory memory = allocate_host(bytes);
+  if (memory.data == nullptr) fail(OTR_E_OUT_OF_MEMORY, "the system has no {} bytes", bytes);
+  return memory.data;
+}
+
+void Host::release(std::byte* data, size_t bytes) noexcept {
+  release_host({data, data, bytes < kOwnPages ? 0 : mapped_for(bytes)});
 }
 
 void Host::copy(void* to, const void* from, size_t bytes, Stream) {

@@ -6,15 +6,22 @@
 #include <vector>
 
 #include "core/device/device.h"
+#include "core/memory/streams.h"
 #include "core/threads/workers.h"
 
 namespace outrigger::device {
 
-// Zero-filled, 64-byte aligned; null if there is none. From a MiB on with pages of its own: huge
-// ones where the system gives them, returned when freed. Those begin `offset` bytes, a multiple of
-// 64, behind the first page's beginning; release_host takes the same.
-[[nodiscard]] std::byte* allocate_host(size_t bytes, size_t offset = 0) noexcept;
-void release_host(std::byte* data, size_t bytes, size_t offset = 0) noexcept;
+// Zero-filled, 64-byte aligned; data is null if there is none. From a MiB on with pages of its own,
+// huge ones where the system gives them, returned when freed; a large array begins where it does
+// not disturb the others (memory/streams.h).
+struct HostMemory {
+  std::byte* data = nullptr;
+  std::byte* begin = nullptr;  // of the mapping
+  size_t mapped = 0;           // 0: no pages of its own
+};
+[[nodiscard]] HostMemory allocate_host(size_t bytes,
+                                       std::span<const memory::Stream> others = {}) noexcept;
+void release_host(const HostMemory& memory) noexcept;
 
 class Host final : public Device {
  public:
@@ -23,7 +30,7 @@ class Host final : public Device {
 
   otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
   std::byte* allocate(size_t bytes) override;
-  void release(std::byte* data, size_t bytes) noexcept override { release_host(data, bytes); }
+  void release(std::byte* data, size_t bytes) noexcept override;
   void drain() noexcept override {}
   void pin(void*, size_t) override {}
   void unpin(void*) noexcept override {}

@@ -40,6 +40,9 @@ Storage::Storage(comm::Communicator& comm, const layout::Model& model, const lay
     window_ = comm_->create_window(kind, static_cast<size_t>(plan.shared_published),
                                    "published parameters");
     published_ = window_->block(comm.rank());
+    if (devices.front->is_host()) {
+      ledger.add_stream({published_, static_cast<size_t>(plan.published)});
+    }
     window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
   } else {
     private_published_ = Block(ledger, Purpose::published, plan.published, devices.front);

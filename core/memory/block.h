@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/device/device.h"
+#include "core/device/host.h"
 #include "core/memory/ledger.h"
 
 namespace outrigger::memory {
@@ -30,7 +31,7 @@ class Block {
   void release() noexcept;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  size_t offset_ = 0;  // see allocate_host
+  device::HostMemory memory_;  // without a device
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's
   Charge charge_;

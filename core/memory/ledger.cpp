@@ -45,6 +45,21 @@ int64_t Ledger::on_touch() const {
   return on_touch_;
 }
 
+void Ledger::add_stream(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(stream);
+}
+
+void Ledger::remove_stream(const std::byte* data) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(streams_, [data](const Stream& s) { return s.data == data; });
+}
+
+std::vector<Stream> Ledger::streams() const {
+  const std::lock_guard lock(mutex_);
+  return streams_;
+}
+
 void Ledger::reset_peaks() {
   const std::lock_guard lock(mutex_);
   for (auto& entries : entries_) {

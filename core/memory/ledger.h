@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <mutex>
 #include <string_view>
+#include <vector>
+
+#include "core/memory/streams.h"
 
 namespace outrigger::memory {
 
@@ -45,8 +48,14 @@ class Ledger {
   void charge_on_touch(int64_t bytes);
   [[nodiscard]] int64_t on_touch() const;
 
+  // The arrays that its owner walks through, among them the caller's: blocks keep apart from them.
+  void add_stream(const Stream& stream);
+  void remove_stream(const std::byte* data);
+  [[nodiscard]] std::vector<Stream> streams() const;
+
  private:
   mutable std::mutex mutex_;
+  std::vector<Stream> streams_;
   std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
   int64_t on_touch_ = 0;
 };

@@ -4,32 +4,80 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace outrigger::memory {
 namespace {
 
-TEST(BlockTest, MomentsBeginAtDifferentPlacesOfAPage) {
+const std::byte* at(uintptr_t address) { return reinterpret_cast<const std::byte*>(address); }
+
+// Lipp et al. 2020, "Take A Way": the XOR of these pairs of address bits.
+int hash_of(const std::byte* address) {
+  constexpr std::array<std::pair<int, int>, 8> kPairs{
+      {{12, 27}, {13, 26}, {14, 25}, {15, 20}, {16, 21}, {17, 22}, {18, 23}, {19, 24}}};
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  int hash = 0;
+  for (const auto& [low, high] : kPairs) {
+    hash = hash * 2 + static_cast<int>((bits >> low ^ bits >> high) & 1);
+  }
+  return hash;
+}
+
+// The part of a common walk on which two arrays have one hash.
+double clashes(const std::byte* a, const std::byte* b, size_t bytes) {
+  int same = 0;
+  constexpr int kSamples = 4096;
+  for (int i = 0; i < kSamples; ++i) {
+    const size_t here = bytes / kSamples * static_cast<size_t>(i);
+    same += hash_of(a + here) == hash_of(b + here) ? 1 : 0;
+  }
+  return static_cast<double>(same) / kSamples;
+}
+
+TEST(Streams, StayApartWhereverTheOthersAre) {
+  constexpr size_t kBytes = size_t{1} << 28;
+  const std::byte* begin = at(uintptr_t{1} << 44);
+  EXPECT_EQ(bytes_apart(begin, kBytes, {}), 0U);
+  for (const int64_t distance : {int64_t{0}, int64_t{1} << 28, int64_t{1} << 27,
+                                 (int64_t{1} << 27) + 4096, int64_t{33} << 20, int64_t{3} << 26}) {
+    std::vector<Stream> others = {{begin - distance, kBytes}, {begin + distance, kBytes}};
+    EXPECT_EQ(bytes_apart(begin, kBytes, std::vector<Stream>{{begin + 100, kBytes}}) % 4096, 2112U);
+    for (int array = 0; array < 4; ++array) {
+      const size_t apart = bytes_apart(begin, kBytes, others);
+      EXPECT_EQ(apart % 4096, 2048U);
+      EXPECT_LE(apart, kMostApart);
+      for (const Stream& other : others) {
+        EXPECT_LT(clashes(begin + apart, other.data, kBytes), 0.05) << distance;
+      }
+      others.push_back({begin + apart, kBytes});
+    }
+  }
+}
+
+TEST(BlockTest, LargeBlocksStayApart) {
   Ledger ledger;
   constexpr int64_t kBytes = int64_t{1} << 28;  // never touched
-  const Block exp_avg(ledger, Purpose::exp_avg, kBytes);
-  const Block exp_avg_sq(ledger, Purpose::exp_avg_sq, kBytes);
-  const auto first = reinterpret_cast<uintptr_t>(exp_avg.data());
-  const auto second = reinterpret_cast<uintptr_t>(exp_avg_sq.data());
-  EXPECT_EQ(first % 64, 0);
-  EXPECT_EQ(second % 64, 0);
-  EXPECT_EQ((first - second) % 4096, 2048);
+  const std::byte* callers = at(uintptr_t{1} << 45);
+  ledger.add_stream({callers, size_t{kBytes}});
+  const Block first(ledger, Purpose::exp_avg, kBytes), second(ledger, Purpose::exp_avg_sq, kBytes);
+  EXPECT_LT(clashes(first.data(), second.data(), size_t{kBytes}), 0.05);
+  EXPECT_LT(clashes(first.data(), callers, size_t{kBytes}), 0.05);
+  EXPECT_LT(clashes(second.data(), callers, size_t{kBytes}), 0.05);
+  EXPECT_EQ(ledger.streams().size(), 3U);
 }
 
 TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
-  for (const int64_t bytes :
-       {int64_t{1}, int64_t{4096}, int64_t{1} << 20, (int64_t{1} << 20) + 1}) {
+  for (const int64_t bytes : {int64_t{1}, int64_t{4096}, int64_t{1} << 20, (int64_t{1} << 20) + 1,
+                              (int64_t{1} << 24) + 1}) {
     Ledger ledger;
     {
       Block first(ledger, Purpose::exp_avg_sq, bytes);
       const auto* data = first.data();
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0U);
       EXPECT_TRUE(std::all_of(data, data + bytes, [](std::byte b) { return b == std::byte{0}; }));
       first.data()[bytes - 1] = std::byte{1};
       Block second(ledger, Purpose::master, bytes);
@@ -38,6 +86,7 @@ TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
       EXPECT_EQ(second.data()[bytes - 1], std::byte{1});
     }
     EXPECT_EQ(ledger.on_touch(), 0);
+    EXPECT_TRUE(ledger.streams().empty());
   }
 }
 
