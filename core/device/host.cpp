@@ -66,9 +66,12 @@ HostMemory allocate_host(size_t bytes, std::span<const memory::Stream> others) n
     const size_t mapped = mapped_for(bytes);
     void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return {};
-    madvise(pages, mapped, MADV_HUGEPAGE);  // a wish; 4 KiB pages work too
     auto* begin = static_cast<std::byte*>(pages);
     const size_t apart = bytes < kLarge ? 0 : memory::bytes_apart(begin, bytes, others);
+    // A wish; 4 KiB pages work too, and the end is not worth a huge one.
+    const size_t huge = (apart + bytes) / kHuge * kHuge;
+    madvise(begin, huge, MADV_HUGEPAGE);
+    madvise(begin + huge, mapped - huge, MADV_NOHUGEPAGE);
     return {begin + apart, begin, mapped};
   }
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
