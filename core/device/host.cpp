@@ -19,7 +19,6 @@ namespace {
 using kernels::advance;
 
 constexpr size_t kOwnPages = size_t{1} << 20, kHuge = size_t{2} << 20;
-constexpr size_t kLarge = size_t{16} << 20;  // beside it what keeps arrays apart is little
 constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
 
@@ -56,18 +55,18 @@ class Tasks {
 
 // Whole huge pages, with room to move: the system puts those on a boundary of theirs.
 size_t mapped_for(size_t bytes) {
-  return bytes < kLarge ? bytes : (bytes + memory::kMostApart + kHuge - 1) / kHuge * kHuge;
+  return bytes < kLargeArray ? bytes : (bytes + kMostApart + kHuge - 1) / kHuge * kHuge;
 }
 
 }  // namespace
 
-HostMemory allocate_host(size_t bytes, std::span<const memory::Stream> others) noexcept {
+HostMemory allocate_host(size_t bytes, std::span<const Neighbour> others) noexcept {
   if (bytes >= kOwnPages) {
     const size_t mapped = mapped_for(bytes);
     void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return {};
     auto* begin = static_cast<std::byte*>(pages);
-    const size_t apart = bytes < kLarge ? 0 : memory::bytes_apart(begin, bytes, others);
+    const size_t apart = bytes < kLargeArray ? 0 : bytes_apart(begin, bytes, others);
     // A wish; 4 KiB pages work too, and the end is not worth a huge one.
     const size_t huge = (apart + bytes) / kHuge * kHuge;
     madvise(begin, huge, MADV_HUGEPAGE);

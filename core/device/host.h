@@ -6,21 +6,21 @@
 #include <vector>
 
 #include "core/device/device.h"
-#include "core/memory/streams.h"
+#include "core/device/neighbours.h"
 #include "core/threads/workers.h"
 
 namespace outrigger::device {
 
 // Zero-filled, 64-byte aligned; data is null if there is none. From a MiB on with pages of its own,
 // huge ones where the system gives them, returned when freed; a large array begins where it does
-// not disturb the others (memory/streams.h).
+// not disturb the others (device/neighbours.h).
 struct HostMemory {
   std::byte* data = nullptr;
   std::byte* begin = nullptr;  // of the mapping
   size_t mapped = 0;           // 0: no pages of its own
 };
 [[nodiscard]] HostMemory allocate_host(size_t bytes,
-                                       std::span<const memory::Stream> others = {}) noexcept;
+                                       std::span<const Neighbour> others = {}) noexcept;
 void release_host(const HostMemory& memory) noexcept;
 
 class Host final : public Device {

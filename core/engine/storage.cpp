@@ -41,7 +41,7 @@ Storage::Storage(comm::Communicator& comm, const layout::Model& model, const lay
                                    "published parameters");
     published_ = window_->block(comm.rank());
     if (devices.front->is_host()) {
-      ledger.add_stream({published_, static_cast<size_t>(plan.published)});
+      ledger.add_neighbour({published_, static_cast<size_t>(plan.published)});
     }
     window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
   } else {

@@ -19,7 +19,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     }
     device_ = device;
   } else {
-    memory_ = device::allocate_host(size, ledger.streams());
+    memory_ = device::allocate_host(size, ledger.neighbours());
     data_ = memory_.data;
     if (data_ == nullptr) {
       fail(OTR_E_OUT_OF_MEMORY,
@@ -28,7 +28,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
            bytes, name_of(purpose));
     }
     ledger.charge_on_touch(bytes);
-    ledger.add_stream({data_, size});
+    ledger.add_neighbour({data_, size});
   }
   bytes_ = size;
   ledger_ = &ledger;
@@ -54,7 +54,7 @@ void Block::release() noexcept {
     device_->release(data_, bytes_);
   } else {
     ledger_->charge_on_touch(-static_cast<int64_t>(bytes_));
-    ledger_->remove_stream(data_);
+    ledger_->remove_neighbour(data_);
     device::release_host(memory_);
   }
   data_ = nullptr;

@@ -45,19 +45,20 @@ int64_t Ledger::on_touch() const {
   return on_touch_;
 }
 
-void Ledger::add_stream(const Stream& stream) {
+void Ledger::add_neighbour(const device::Neighbour& neighbour) {
+  if (neighbour.bytes < device::kLargeArray) return;
   const std::lock_guard lock(mutex_);
-  streams_.push_back(stream);
+  neighbours_.push_back(neighbour);
 }
 
-void Ledger::remove_stream(const std::byte* data) {
+void Ledger::remove_neighbour(const std::byte* data) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [data](const Stream& s) { return s.data == data; });
+  std::erase_if(neighbours_, [data](const device::Neighbour& n) { return n.data == data; });
 }
 
-std::vector<Stream> Ledger::streams() const {
+std::vector<device::Neighbour> Ledger::neighbours() const {
   const std::lock_guard lock(mutex_);
-  return streams_;
+  return neighbours_;
 }
 
 void Ledger::reset_peaks() {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/memory/streams.h"
+#include "core/device/neighbours.h"
 
 namespace outrigger::memory {
 
@@ -48,14 +48,15 @@ class Ledger {
   void charge_on_touch(int64_t bytes);
   [[nodiscard]] int64_t on_touch() const;
 
-  // The arrays that its owner walks through, among them the caller's: blocks keep apart from them.
-  void add_stream(const Stream& stream);
-  void remove_stream(const std::byte* data);
-  [[nodiscard]] std::vector<Stream> streams() const;
+  // The large arrays that its owner walks through, among them the caller's: blocks keep apart from
+  // them. Small ones are not kept.
+  void add_neighbour(const device::Neighbour& neighbour);
+  void remove_neighbour(const std::byte* data);
+  [[nodiscard]] std::vector<device::Neighbour> neighbours() const;
 
  private:
   mutable std::mutex mutex_;
-  std::vector<Stream> streams_;
+  std::vector<device::Neighbour> neighbours_;
   std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
   int64_t on_touch_ = 0;
 };

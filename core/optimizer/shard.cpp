@@ -172,7 +172,7 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
        {&shard->weights, &shard->grads, shard->published ? &*shard->published : nullptr}) {
     if (view == nullptr) continue;
     const auto bytes = static_cast<size_t>(kernels::bytes_of(view->count, view->format));
-    shard->ledger.add_stream({view->data, bytes});
+    shard->ledger.add_neighbour({view->data, bytes});
   }
   shard->name = options.name == nullptr ? "shard" : options.name;
   shard->first_element = options.first_element;

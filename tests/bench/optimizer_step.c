@@ -2,8 +2,9 @@
  *
  * One optimizer step over flat tensors through the public header;
  * scripts/bench/peers/optimizer_step.py is the same for the peers.   bench_optimizer_step WEIGHTS
- * GRADS COUNT SHARDS THREADS OPTIMIZER_FILE WEIGHTS: float32, bfloat16, split, or published
+ * GRADS COUNT SHARDS THREADS OPTIMIZER_FILE [ROWS] WEIGHTS: float32, bfloat16, split, or published
  * (float32 and a bfloat16 copy). GRADS: a dtype. COUNT elements in all, in SHARDS equal shards.
+ * ROWS: each of them is a matrix of so many rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ enum { STRIDE = 97 };
 
 typedef struct bench {
   const char *form, *weight_dtype, *grad_dtype, *optimizer_file;
-  int64_t count, shards;
+  int64_t count, shards, rows;
   int32_t threads;
   char *weights, *grads, *beside; /* beside: remainders, or the published copy, or NULL */
   otr_context* context;
@@ -50,6 +51,7 @@ static int wrap(bench* b, int64_t index, otr_shard** shard) {
   TRY(otr_tensor_init(b->grads + (size_t)first * size_of(b->grad_dtype), b->grad_dtype, 1, &each,
                       &grads));
   TRY(otr_shard_options_init(&options, sizeof options));
+  options.rows = b->rows;
   if (b->beside != NULL) {
     TRY(otr_tensor_init(b->beside + (size_t)first * 2, "bfloat16", 1, &each, &beside));
   }
@@ -155,7 +157,7 @@ static int shape(void* self, const char* arguments, char* facts) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 7 && argc != 8) return 2;
   static bench b;
   b.form = argv[1];
   b.weight_dtype =
@@ -165,6 +167,7 @@ int main(int argc, char** argv) {
   b.shards = atoll(argv[4]);
   b.threads = atoi(argv[5]);
   b.optimizer_file = argv[6];
+  b.rows = argc == 8 ? atoll(argv[7]) : 0;
   const bench_worker worker = {&b, setup, shape, check, prepare, work, NULL};
   return bench_serve(&worker);
 }

@@ -38,19 +38,23 @@ double clashes(const std::byte* a, const std::byte* b, size_t bytes) {
   return static_cast<double>(same) / kSamples;
 }
 
-TEST(Streams, StayApartWhereverTheOthersAre) {
+TEST(Neighbours, StayApartWhereverTheOthersAre) {
   constexpr size_t kBytes = size_t{1} << 28;
   const std::byte* begin = at(uintptr_t{1} << 44);
-  EXPECT_EQ(bytes_apart(begin, kBytes, {}), 0U);
+  EXPECT_EQ(device::bytes_apart(begin, kBytes, {}), 0U);
   for (const int64_t distance : {int64_t{0}, int64_t{1} << 28, int64_t{1} << 27,
                                  (int64_t{1} << 27) + 4096, int64_t{33} << 20, int64_t{3} << 26}) {
-    std::vector<Stream> others = {{begin - distance, kBytes}, {begin + distance, kBytes}};
-    EXPECT_EQ(bytes_apart(begin, kBytes, std::vector<Stream>{{begin + 100, kBytes}}) % 4096, 2112U);
+    std::vector<device::Neighbour> others = {{begin - distance, kBytes},
+                                             {begin + distance, kBytes}};
+    EXPECT_EQ(
+        device::bytes_apart(begin, kBytes, std::vector<device::Neighbour>{{begin + 100, kBytes}}) %
+            4096,
+        2112U);
     for (int array = 0; array < 4; ++array) {
-      const size_t apart = bytes_apart(begin, kBytes, others);
+      const size_t apart = device::bytes_apart(begin, kBytes, others);
       EXPECT_EQ(apart % 4096, 2048U);
-      EXPECT_LE(apart, kMostApart);
-      for (const Stream& other : others) {
+      EXPECT_LE(apart, device::kMostApart);
+      for (const device::Neighbour& other : others) {
         EXPECT_LT(clashes(begin + apart, other.data, kBytes), 0.05) << distance;
       }
       others.push_back({begin + apart, kBytes});
@@ -62,12 +66,13 @@ TEST(BlockTest, LargeBlocksStayApart) {
   Ledger ledger;
   constexpr int64_t kBytes = int64_t{1} << 28;  // never touched
   const std::byte* callers = at(uintptr_t{1} << 45);
-  ledger.add_stream({callers, size_t{kBytes}});
+  ledger.add_neighbour({callers, size_t{kBytes}});
   const Block first(ledger, Purpose::exp_avg, kBytes), second(ledger, Purpose::exp_avg_sq, kBytes);
   EXPECT_LT(clashes(first.data(), second.data(), size_t{kBytes}), 0.05);
   EXPECT_LT(clashes(first.data(), callers, size_t{kBytes}), 0.05);
   EXPECT_LT(clashes(second.data(), callers, size_t{kBytes}), 0.05);
-  EXPECT_EQ(ledger.streams().size(), 3U);
+  const Block small(ledger, Purpose::master, 1000);
+  EXPECT_EQ(ledger.neighbours().size(), 3U);
 }
 
 TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
@@ -86,7 +91,7 @@ TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
       EXPECT_EQ(second.data()[bytes - 1], std::byte{1});
     }
     EXPECT_EQ(ledger.on_touch(), 0);
-    EXPECT_TRUE(ledger.streams().empty());
+    EXPECT_TRUE(ledger.neighbours().empty());
   }
 }
 

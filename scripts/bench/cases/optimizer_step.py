@@ -21,6 +21,8 @@ NAMES = {
     "torch_fused": "torch 2.15.0 fused AdamW",
     "torch_foreach": "torch 2.15.0 foreach AdamW",
     "torch_whole": "torch 2.15.0: clip_grad_norm_, fused AdamW, cast",
+    "deepspeed_muon": "DeepSpeed 0.19.8 MuonWithAuxAdam",
+    "torch_muon": "torch 2.15.0 Muon",
     "torchao_stochastic": "torchao 0.18.0 AdamW with stochastic rounding",
     "torchao_8bit": "torchao 0.18.0 AdamW8bit",
     "nearest": "ours, rounded to nearest",
@@ -28,6 +30,8 @@ NAMES = {
 }
 STEP = "one call of the step, update only: no norm and no look for Inf and NaN on either side (ours: check_grad_overflow false)"
 WHOLE = "norm, Inf and NaN, clipping, update and the bfloat16 copy of float32 weights, by both sides"
+
+ORTHOGONAL = "one call of the step: momentum, five Newton-Schulz iterations (ours and DeepSpeed's in float32, PyTorch's in bfloat16), update"
 
 
 @dataclasses.dataclass
@@ -50,6 +54,7 @@ class Variant:
     simd: str = ""
     count: int = COUNT
     timed: str = STEP
+    rows: int = 0  # of each tensor, a matrix; 0: flat ones, and AdamW
 
 
 # Weights lie within 0.125 and three steps move them by 0.003. DeepSpeed takes 1 - beta2 in float32, off by 1e-5: a weight
@@ -73,6 +78,9 @@ VARIANTS = [
     Variant("10000 tensors of 1000 elements, float32", "float32", "float32", (FLOAT32,) * 3,
             {"deepspeed": 10.0, "torch_fused": 3.0, "torch_foreach": 10.0}, 28, bits=24, limit=8,
             tensors=10000, count=10_000_000),
+    # A step moves a weight by about 5e-4; PyTorch's iteration is in bfloat16.
+    Variant("12 matrices of 1536 x 1536, float32", "float32", "float32", (FLOAT32,) * 3, {"deepspeed_muon": 1.0, "torch_muon": 1.0},
+            20, limit=8, floor=2**-7, tensors=12, count=12 * 1536**2, timed=ORTHOGONAL, rows=1536),
 ]
 
 
@@ -82,7 +90,7 @@ def run(bench):
 
 def _variant(bench, variant):
     size = "" if variant.tensors > 1 else f", {variant.count >> 20} Mi parameters"
-    case = f"AdamW step, {variant.name}{size}, {THREADS} threads"
+    case = f"{'Muon' if variant.rows else 'AdamW'} step, {variant.name}{size}, {THREADS} threads"
 
     def missing(peers, reason):
         return [row(case, NAMES[peer], variant.peers[peer], variant.timed, reason=reason) for peer in peers]
@@ -97,9 +105,10 @@ def _variant(bench, variant):
 
 def optimizer_file(folder, name, variant, states):
     path = folder / name
+    adam = {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}
     path.write_text(json.dumps({
-        "type": "AdamW",
-        "params": {"lr": 0.001, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01},
+        "type": "Muon" if variant.rows else "AdamW",
+        "params": {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.01} if variant.rows else adam,
         "gradient_clipping": variant.clip,
         "check_grad_overflow": variant.clip > 0,
         "states": dict(zip(("master", "exp_avg", "exp_avg_sq"), states, strict=True)),
@@ -119,7 +128,7 @@ def specification(bench, variant, who, folder, threads):
         return {**result, "commands": [[bench.programs / "bench_read_modify_write", loop_count(variant), threads]]}
     states = (NEAREST,) * 3 if who == "nearest" else variant.states
     file = optimizer_file(folder, "nearest.json" if who == "nearest" else "optimizer.json", variant, states)
-    sizes = [variant.count, variant.tensors, threads, file]
+    sizes = [variant.count, variant.tensors, threads, file, *([variant.rows] if variant.rows else [])]
     if who in (OURS, "nearest"):
         return {**result, "environment": {"OTR_SIMD": variant.simd} if variant.simd else {},
                 "commands": [[bench.programs / "bench_optimizer_step", variant.weights, variant.grads, *sizes]]}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One optimizer step over flat tensors.
 
-optimizer_step.py PEER WEIGHTS GRADS COUNT TENSORS THREADS OPTIMIZER_FILE     WEIGHTS: float32, bfloat16, or published
+optimizer_step.py PEER WEIGHTS GRADS COUNT TENSORS THREADS OPTIMIZER_FILE [ROWS]     WEIGHTS: float32, bfloat16, or published
 
 PEER: deepspeed (CPUAdam), deepspeed_avx2, torch_fused, torch_foreach, torchao_stochastic, torchao_8bit: the step alone. deepspeed_whole and
 torch_whole: what a step with clipping of a bfloat16 gradient takes: norm, scaling, update, and the cast of what is published;
 deepspeed_cast: update and casts of gradient and weight, without norm and scaling. published: float32 and a bfloat16 copy.
+deepspeed_muon, torch_muon: each tensor is a matrix of ROWS rows.
 """
 
 import gc
@@ -21,12 +22,13 @@ CHECK_FACTORS = (1.0, -0.5, 0.25)
 
 
 class OptimizerStep(worker.Worker):
-    def __init__(self, peer, weights, grads, count, tensors, threads, optimizer):
+    def __init__(self, peer, weights, grads, count, tensors, threads, optimizer, rows):
+        self.rows = rows
         self.peer, self.form, self.count, self.tensors, self.threads = peer, weights, count, tensors, threads
         self.weight_dtype = torch.bfloat16 if weights == "bfloat16" else torch.float32
         self.grad_dtype = getattr(torch, grads)
         given = json.loads(pathlib.Path(optimizer).read_text())
-        self.options = {key: given["params"][key] for key in ("lr", "betas", "eps", "weight_decay")}
+        self.options = given["params"]
         self.clip = given["gradient_clipping"]
 
     def setup(self):
@@ -36,9 +38,10 @@ class OptimizerStep(worker.Worker):
         # CPUAdam and torch take a gradient of the weight's dtype: of another one there is a copy.
         self.grad = self.given if self.grad_dtype == self.weight_dtype else self.given.to(self.weight_dtype)
         self.flat = weights
-        self.weights = [torch.nn.Parameter(each) for each in weights.chunk(self.tensors)]
+        formed = (lambda each: each.view(self.rows, -1)) if self.rows else (lambda each: each)
+        self.weights = [torch.nn.Parameter(formed(each)) for each in weights.chunk(self.tensors)]
         for weight, grad in zip(self.weights, self.grad.chunk(self.tensors), strict=True):
-            weight.grad = grad
+            weight.grad = formed(grad)
         self.copy = torch.empty_like(weights, dtype=torch.bfloat16)
         self.optimizer, name = self.make()
         return {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
@@ -50,6 +53,14 @@ class OptimizerStep(worker.Worker):
         return self.setup()
 
     def make(self):
+        if self.peer == "torch_muon":
+            return torch.optim.Muon(self.weights, **self.options), f"torch {torch.__version__} Muon"
+        if self.peer == "deepspeed_muon":
+            import deepspeed
+            from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
+
+            group = {"params": self.weights, "use_muon": True, **self.options}
+            return MuonWithAuxAdam([group]), f"DeepSpeed {deepspeed.__version__} MuonWithAuxAdam"
         if self.peer.startswith("deepspeed"):
             import deepspeed
             from deepspeed.ops.adam import DeepSpeedCPUAdam
@@ -102,5 +113,6 @@ class OptimizerStep(worker.Worker):
 
 
 if __name__ == "__main__":
-    peer, weights, grads, *numbers, optimizer = sys.argv[1:]
-    worker.serve(lambda: OptimizerStep(peer, weights, grads, *map(int, numbers), optimizer))
+    peer, weights, grads, count, tensors, threads, optimizer, *rows = sys.argv[1:]
+    sizes = map(int, (count, tensors, threads))
+    worker.serve(lambda: OptimizerStep(peer, weights, grads, *sizes, optimizer, int(rows[0]) if rows else 0))

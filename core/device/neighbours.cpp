@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/memory/streams.h"
+#include "core/device/neighbours.h"
 
 #include <cstdint>
 
-namespace outrigger::memory {
+namespace outrigger::device {
 namespace {
 
 constexpr size_t kPage = 4096, kLine = 64;
@@ -17,7 +17,7 @@ uint32_t hash_of(uintptr_t address) {
 }
 
 // How often two arrays have lines of one hash while they are walked through.
-int clashes(uintptr_t begin, size_t bytes, const Stream& other) {
+int clashes(uintptr_t begin, size_t bytes, const Neighbour& other) {
   constexpr size_t kSamples = 256;
   int sum = 0;
   for (size_t i = 0; i < kSamples; ++i) {
@@ -32,7 +32,7 @@ int clashes(uintptr_t begin, size_t bytes, const Stream& other) {
 
 }  // namespace
 
-size_t bytes_apart(const std::byte* begin, size_t bytes, std::span<const Stream> others) {
+size_t bytes_apart(const std::byte* begin, size_t bytes, std::span<const Neighbour> others) {
   if (others.empty()) return 0;
   const auto place = reinterpret_cast<uintptr_t>(others[0].data) / kLine * kLine;
   const size_t first = (place + kPage / 2) % kPage;
@@ -40,7 +40,7 @@ size_t bytes_apart(const std::byte* begin, size_t bytes, std::span<const Stream>
   int least = -1;
   for (size_t apart = first; apart <= kMostApart; apart += kPage) {
     int sum = 0;
-    for (const Stream& other : others) {
+    for (const Neighbour& other : others) {
       sum += clashes(reinterpret_cast<uintptr_t>(begin) + apart, bytes, other);
     }
     if (least >= 0 && sum >= least) continue;
@@ -51,4 +51,4 @@ size_t bytes_apart(const std::byte* begin, size_t bytes, std::span<const Stream>
   return best;
 }
 
-}  // namespace outrigger::memory
+}  // namespace outrigger::device

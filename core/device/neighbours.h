@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <span>
 
-namespace outrigger::memory {
+namespace outrigger::device {
 
-struct Stream {
+struct Neighbour {
   const std::byte* data = nullptr;
   size_t bytes = 0;
 };
+
+// From here on it matters, and the pages beside an array are little.
+inline constexpr size_t kLargeArray = size_t{16} << 20;
 
 // The most that the next returns.
 inline constexpr size_t kMostApart = size_t{64} * 4096;
@@ -22,6 +25,6 @@ inline constexpr size_t kMostApart = size_t{64} * 4096;
 // three times as long on Zen 4. The hash: Lipp et al. 2020, "Take A Way", section 3. Processors
 // without it do not mind.
 [[nodiscard]] size_t bytes_apart(const std::byte* begin, size_t bytes,
-                                 std::span<const Stream> others);
+                                 std::span<const Neighbour> others);
 
-}  // namespace outrigger::memory
+}  // namespace outrigger::device
