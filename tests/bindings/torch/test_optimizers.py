@@ -322,7 +322,7 @@ class WrongUse(unittest.TestCase):
                 (torch.optim.LBFGS, 0, {}, NotImplementedError, "optimizer=LBFGS"),
                 (torch.optim.SparseAdam, 0, {}, NotImplementedError, "optimizer=SparseAdam"),
                 (adafactor, 2, allowed, NotImplementedError, "optimizer=Adafactor looks at whole matrices.*stage 2"),
-                (muon, 1, allowed, NotImplementedError, "looks at whole matrices"),
+                (muon, 1, allowed, NotImplementedError, "looks at whole matrices.*\"type\": \"Muon\".*at every stage"),
                 (torch.optim.SGD, 2, {**allowed, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True,
                                                            "bf16_optimizer_states": True}}, outrigger.OutriggerError, "bf16_optimizer_states"),
                 (lambda p: torch.optim.Adam(p, differentiable=True), 0, {}, NotImplementedError, "differentiable")):
