@@ -282,9 +282,14 @@ class Optimizers(unittest.TestCase):
                     engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), comm=self.comm,
                                                             config={"optimizer": named, "gradient_clipping": 0,
                                                                     "zero_optimization": {"stage": stage}})
-                    self.plain(model, make(model.parameters()), 3)
+                    optimizer = make(model.parameters())
+                    self.plain(model, optimizer, 3)
                     self.train(engine, 3)
                     self.assertLess(furthest(model, engine), BOUND)
+                    momentum = optimizer.state[model.b.weight].get("momentum_buffer")
+                    if momentum is not None:
+                        found = utils.safe_get_full_optimizer_state(engine.module.b.weight, "momentum_buffer")
+                        self.assertLess((found - momentum).abs().max(), BOUND)
 
     def test_rules_of_the_library(self):
         """Lion and LAMB, which PyTorch has not: groups have the rule's own hyperparameters, which can be changed."""
