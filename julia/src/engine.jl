@@ -218,7 +218,8 @@ abandon!(pass::Pass) = check(otr_pass_abandon(pass))
 # ---- Optimizer and shard ----
 
 """The arrays stay the caller's and are held by the shard. remainder: UInt16 beside BFloat16 weights, the other half of a split master.
-Options: name, first_element."""
+Options: name, first_element, rows: for Muon the shard is a matrix of so many rows, row by row (a Julia matrix has columns: give
+`vec(permutedims(w))`)."""
 function Shard(context::Context, weights, grads; published = nothing, remainder = nothing, options...)
     copies = map(array -> array === nothing ? nothing : TensorArgument(array), (; published, remainder))
     pointers = map(copy -> copy === nothing ? C_NULL : Base.unsafe_convert(Ptr{otr_tensor}, copy), copies)

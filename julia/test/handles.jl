@@ -57,6 +57,25 @@ end
     @test_throws OutriggerError Shard(context, fill(1.0f0, 4), fill(1.0f0, 4); remainder = zeros(UInt16, 4))
 end
 
+@testset "a shard with rows is a matrix to Muon" begin
+    context = Context()
+    optimizer = Optimizer(context, """{"type": "Muon", "params": {"lr": 0.5, "nesterov": false}}""")
+    w = Float32[3 0 0; 0 -4 0]
+    rows = vec(permutedims(w))
+    matrix, other = [Shard(context, array, copy(rows); rows = rows_of) for (array, rows_of) in ((zeros(Float32, 6), 2), (zeros(Float32, 6), 0))]
+    Outrigger.set_value!(optimizer, "adam_lr", 0.25)
+    step!(optimizer, matrix, other)
+    master(shard) = read!(shard, Outrigger.OTR_VALUE_MASTER, zeros(Float32, 6))
+    found = permutedims(reshape(master(matrix), 3, 2))
+    @test all(iszero, found[w .== 0])
+    singular(x) = foldl((x, _) -> 3.4445x - 4.7750x^3 + 2.0315x^5, 1:5; init = x)  # Newton-Schulz of a diagonal matrix
+    @test [found[1, 1], found[2, 2]] ≈ 0.5 .* [-singular(0.6), singular(0.8)] rtol = 1e-5
+    @test master(other) ≈ -0.25f0 .* sign.(rows)
+    @test (state_bytes(matrix), state_bytes(other)) == (24, 48)
+    @test_throws OutriggerError read!(matrix, Outrigger.OTR_VALUE_EXP_AVG_SQ, zeros(Float32, 6))
+    @test_throws OutriggerError Shard(context, zeros(Float32, 6), zeros(Float32, 6); rows = 4)
+end
+
 @testset "a pass is abandoned when its block throws" begin
     engine = small_engine()
     id = add_parameter!(engine, "w", ones(Float32, 4))

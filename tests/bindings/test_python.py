@@ -378,6 +378,47 @@ class Shards(unittest.TestCase):
             self.assertEqual(frozen.sum(), 0)
 
 
+class Muon(unittest.TestCase):
+    CONFIG = {"type": "Muon", "params": {"lr": 0.05, "adam_lr": 0.01, "momentum": 0.9}}
+
+    def test_an_engine_and_shards_agree(self):
+        """A matrix, one that its name excludes, and a vector: to a shard its rows say which it is."""
+        shapes = {"w": (4, 6), "embed": (6, 3), "b": (5,)}
+        arrays = {name: np.sin(np.arange(np.prod(shape))).astype(np.float32).reshape(shape) for name, shape in shapes.items()}
+        engine = Engine(Comm.self_group(Context(workers=1)), {"optimizer": self.CONFIG, "gradient_clipping": 0, "zero_optimization": {"stage": 2}})
+        ids = {name: engine.add_parameter(name, array) for name, array in arrays.items()}
+        engine.commit()
+        with outrigger.Context() as context, outrigger.Optimizer(context, self.CONFIG) as optimizer:
+            weights = {name: array.flatten() for name, array in arrays.items()}
+            grads = {name: np.empty_like(array) for name, array in weights.items()}
+            shards = [outrigger.Shard(context, weights[name], grads[name], rows=4 if name == "w" else 0) for name in shapes]
+            for step in range(3):
+                with engine.begin_pass() as p:
+                    for name, identity in ids.items():
+                        grads[name][:] = np.cos((step + 1) * weights[name])
+                        p.add_grad(identity, grads[name].reshape(shapes[name]))
+                self.assertEqual(engine.step().outcome, lowlevel.STEP_APPLIED)
+                self.assertEqual(optimizer.step(shards).outcome, lowlevel.STEP_APPLIED)
+                engine.set_group_value("adam_lr", 0.02)
+                optimizer.set_value("adam_lr", 0.02)
+            for name, identity in ids.items():
+                np.testing.assert_array_equal(engine.read(identity).flatten(), weights[name])
+                self.assertGreater(np.abs(weights[name] - arrays[name].flatten()).max(), 1e-3)
+            self.assertEqual([shard.state_bytes for shard in shards], [24 * 4, 18 * 8, 5 * 8])
+            for read in (lambda: engine.read(ids["w"], lowlevel.VALUE_EXP_AVG_SQ), lambda: shards[0].state(lowlevel.VALUE_EXP_AVG_SQ)):
+                with self.assertRaises(OutriggerError) as caught:
+                    read()
+                self.assertEqual(caught.exception.code, lowlevel.E_NOT_FOUND)
+
+    def test_rows_are_checked(self):
+        with outrigger.Context() as context:
+            for rows in (5, -1):
+                with self.subTest(rows=rows), self.assertRaisesRegex(OutriggerError, "rows"):
+                    outrigger.Shard(context, np.ones(24, np.float32), np.ones(24, np.float32), rows=rows)
+            with self.assertRaises(TypeError):
+                outrigger.Shard(context, np.ones(24, np.float32), np.ones(24, np.float32), columns=6)
+
+
 class Devices(unittest.TestCase):
     def test_memory_of_a_device_is_a_number(self):
         context = Context(workers=1).handle

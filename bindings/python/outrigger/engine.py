@@ -151,8 +151,9 @@ class Engine(Handle[lowlevel.Engine]):
     # ---- Hyperparameters, configuration, memory ----
 
     def set_group_value(self, name: str, value: float, group: str | None = None) -> None:
-        """Sets "lr", "weight_decay" or what else the rule has of "eps", "beta1", "beta2", "momentum" and "dampening", of a
-        parameter group (None: of all) from the next step on, every rank alike. Under a schedule "lr" is the rate that it scales; E_STATE: the schedule alone gives the value."""
+        """Sets "lr", "weight_decay" or what else the rule has of "adam_lr", "eps", "beta1", "beta2", "momentum" and
+        "dampening", of a parameter group (None: of all) from the next step on, every rank alike. Under a schedule "lr" is the rate
+        that it scales; E_STATE: the schedule alone gives the value."""
         lowlevel.engine_set_group_value(self.handle, group, name, value)
 
     def get_group_value(self, name: str, group: str | None = None) -> float:

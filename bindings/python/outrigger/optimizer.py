@@ -22,7 +22,8 @@ class Shard(Handle[lowlevel.Shard]):
     weights, grads: 1-D, contiguous, of one count, each float32, bfloat16 or float16; both are used until close(), weights
     are written. published: bfloat16 or float16 of the same count, receives the updated weights. remainder: uint16 of the same
     count beside bfloat16 weights: the other half of a split master, together a float32. Options: name (of the
-    random stream of stochastic rounding), first_element. OutriggerError: E_SHAPE, E_DTYPE."""
+    random stream of stochastic rounding), first_element, rows (for Muon: the shard is a matrix of so many rows, row by row;
+    default 0: it is none, and AdamW's). OutriggerError: E_SHAPE, E_DTYPE, E_ARGUMENT (rows do not divide the count)."""
 
     def __init__(self, context: Context, weights: Tensor, grads: Tensor, published: Tensor | None = None,
                  remainder: Tensor | None = None, **options: Unpack[lowlevel._ShardOptions]) -> None:
@@ -74,7 +75,8 @@ class Optimizer(Handle[lowlevel.Optimizer]):
         super().__init__(lowlevel.optimizer_create(context.handle, text_of(config)))
 
     def set_value(self, name: str, value: float) -> None:
-        """name: "lr", "weight_decay", "eps", "beta1" or "beta2"."""
+        """name: "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2", "momentum", "dampening".
+        OutriggerError: E_NOT_FOUND, another name; E_ARGUMENT, out of range; E_STATE, the schedule alone gives the value."""
         lowlevel.optimizer_set_value(self.handle, name, value)
 
     def prepare(self, shards: Iterable[Shard]) -> None:

@@ -282,9 +282,14 @@ class Optimizers(unittest.TestCase):
                     engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), comm=self.comm,
                                                             config={"optimizer": named, "gradient_clipping": 0,
                                                                     "zero_optimization": {"stage": stage}})
-                    self.plain(model, make(model.parameters()), 3)
+                    optimizer = make(model.parameters())
+                    self.plain(model, optimizer, 3)
                     self.train(engine, 3)
                     self.assertLess(furthest(model, engine), BOUND)
+                    momentum = optimizer.state[model.b.weight].get("momentum_buffer")
+                    if momentum is not None:
+                        found = utils.safe_get_full_optimizer_state(engine.module.b.weight, "momentum_buffer")
+                        self.assertLess((found - momentum).abs().max(), BOUND)
 
     def test_rules_of_the_library(self):
         """Lion and LAMB, which PyTorch has not: groups have the rule's own hyperparameters, which can be changed."""
@@ -322,7 +327,7 @@ class WrongUse(unittest.TestCase):
                 (torch.optim.LBFGS, 0, {}, NotImplementedError, "optimizer=LBFGS"),
                 (torch.optim.SparseAdam, 0, {}, NotImplementedError, "optimizer=SparseAdam"),
                 (adafactor, 2, allowed, NotImplementedError, "optimizer=Adafactor looks at whole matrices.*stage 2"),
-                (muon, 1, allowed, NotImplementedError, "looks at whole matrices"),
+                (muon, 1, allowed, NotImplementedError, "looks at whole matrices.*\"type\": \"Muon\".*at every stage"),
                 (torch.optim.SGD, 2, {**allowed, "bf16": {"enabled": True, "bf16_master_weights_and_grads": True,
                                                            "bf16_optimizer_states": True}}, outrigger.OutriggerError, "bf16_optimizer_states"),
                 (lambda p: torch.optim.Adam(p, differentiable=True), 0, {}, NotImplementedError, "differentiable")):

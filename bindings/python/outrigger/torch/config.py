@@ -76,6 +76,13 @@ class Effective:
             node = node[key]
         return node["value"]
 
+    def names(self, *path):
+        """The keys of a section."""
+        node = self._tree
+        for key in path:
+            node = node[key]
+        return list(node)
+
     @property
     def compute_dtype(self):
         for section, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):

@@ -11,7 +11,7 @@ import torch
 
 from .. import Engine as LibraryEngine
 from .. import lowlevel
-from . import backward
+from . import backward, muon
 from .config import Effective
 from .gathering import Gathering
 from .gradients import Gradients
@@ -52,6 +52,8 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         module.to(self.compute_dtype)
         self.module = module
+        if self.optimizer_name() == "Muon":
+            groups = muon.halves(groups, module, self.effective)
         self.parameters_of = Parameters(self.handle, module, groups, in_slices=stage == 3 and not shares)
         self._library.commit()
         self.parameters_of.show()

@@ -51,8 +51,11 @@ def hand_over(config: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
     if any(group.get("differentiable") for group in optimizer.param_groups):
         raise NotImplementedError(f"optimizer={name} with differentiable=True is not supported; leave it out")
     if stage and name in _WHOLE:
+        way = "an optimizer that updates each element by itself"
+        if name == "Muon":
+            way = "leave optimizer= out and name {\"type\": \"Muon\"} in the configuration's \"optimizer\": the library's own, at every stage"
         raise NotImplementedError(f"optimizer={name} looks at whole matrices, and at zero_optimization.stage {stage} each rank has slices; "
-                                  "use stage 0, or an optimizer that updates each element by itself")
+                                  f"use stage 0, or {way}")
     tested = isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW))
     if stage and not tested and not config.get("zero_allow_untested_optimizer"):
         raise ValueError(f"optimizer={name} at zero_optimization.stage {stage} gets slices, and is right if it updates each element by "

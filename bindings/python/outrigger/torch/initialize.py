@@ -30,6 +30,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "adagrad": {"lr": 1e-2, "weight_decay": 0.0, "eps": 1e-10},
     "lion": {"lr": 1e-3, "weight_decay": 0.0, "betas": (0.9, 0.99)},
     "sgd": {"lr": 1e-3, "weight_decay": 0.0, "momentum": 0.0, "dampening": 0.0},
+    "muon": {},  # the engine gives each half of a group its own
 }
 
 

@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 
 
 _STATES = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
-
-
-def _state(key: str) -> int:
-    if key not in _STATES:
-        raise ValueError(f"optimizer state {key!r} is not legal; legal: {', '.join(_STATES)}")
-    return _STATES[key]
+_MOMENTUM = {"momentum_buffer": lowlevel.VALUE_EXP_AVG}  # PyTorch's and DeepSpeed's name, where a group has momentum
 
 
 class ZeroOptimizer(torch.optim.Optimizer):
     """param_groups are live: a changed "lr", "weight_decay", "betas", "eps", "momentum" or "dampening" (those that the rule
-    has) holds from the next step on. The states
-    live in the engine; state is empty."""
+    has) holds from the next step on. Muon's are halves, "use_muon" True: matrices, False: the others. The states live in the
+    engine; state is empty."""
 
     def __init__(self, engine: Engine, groups: list[dict[str, Any]], defaults: dict[str, Any],
                  client: torch.optim.Optimizer | None = None) -> None:
@@ -89,17 +84,24 @@ class ZeroOptimizer(torch.optim.Optimizer):
 
     # ---- States, by their names ----
 
+    def _state(self, parameter: torch.Tensor, key: str) -> int:
+        group = next((each for each in self.param_groups if any(parameter is one for one in each["params"])), {})
+        legal = {**_STATES, **_MOMENTUM} if "momentum" in group else _STATES
+        if key not in legal:
+            raise ValueError(f"optimizer state {key!r} is not legal; legal: {', '.join(legal)}")
+        return legal[key]
+
     def full_state(self, parameter: torch.Tensor, key: str) -> torch.Tensor:
         """Of the whole parameter. Collective."""
-        return self._engine.read(parameter, _state(key))
+        return self._engine.read(parameter, self._state(parameter, key))
 
     def local_state(self, parameter: torch.Tensor, key: str) -> torch.Tensor:
         """Of what this rank updates, 1-D. Local."""
-        return self._engine.read_local(parameter, _state(key))
+        return self._engine.read_local(parameter, self._state(parameter, key))
 
     def set_full_state(self, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
         """All ranks give the same. Collective."""
-        self._engine.write(parameter, value, _state(key))
+        self._engine.write(parameter, value, self._state(parameter, key))
 
     def set_local_state(self, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
-        self._engine.write_local(parameter, value, _state(key))
+        self._engine.write_local(parameter, value, self._state(parameter, key))

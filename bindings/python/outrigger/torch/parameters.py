@@ -86,6 +86,8 @@ def hyperparameters(group):
     if "betas" in group:
         yield "beta1", float(group["betas"][0])
         yield "beta2", float(group["betas"][1])
+    if group.get("use_muon") is False:  # the rate of what is no matrix; its "lr" is what reports say
+        yield "adam_lr", float(group["lr"])
 
 
 def rule_of(kind, group, **more):

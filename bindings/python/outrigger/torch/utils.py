@@ -2,9 +2,11 @@
 """DeepSpeed's functions that read and write a parameter's master, states and gradient, by its names.
 
 full: the whole value, as float32, collective over the engine's ranks. local: what this rank updates, 1-D; local. States are
-"exp_avg" and "exp_avg_sq", or those that an optimizer of PyTorch has (ValueError for another key). Gradients: from the window's last backward until step(); unscaled,
-averaged over ranks. What is set may have any floating dtype, and the shape that is read. ValueError: the tensor is no
-parameter of an engine; RuntimeError: a gradient is set before there is one."""
+"exp_avg" and "exp_avg_sq", "momentum_buffer" (exp_avg of a rule with momentum), or those that an optimizer of PyTorch has
+(ValueError for another key; OutriggerError E_NOT_FOUND: the rule keeps none for this parameter, as Muon no exp_avg_sq of a
+matrix). Gradients: from the window's last backward until step(); unscaled, averaged over ranks. What is set may have any
+floating dtype, and the shape that is read. ValueError: the tensor is no parameter of an engine; RuntimeError: a gradient is set
+before there is one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

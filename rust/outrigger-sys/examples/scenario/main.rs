@@ -210,7 +210,11 @@ impl Rank {
         let weights = view_mut(&mut weights, &[5]);
         let grads = view_mut(&mut grads, &[5]);
         let published = view_mut(&mut published, &[5]);
-        let shard = Shard::wrap(context, &weights, &grads, &published)?;
+        let asked = ShardOptions {
+            published: Some(&published),
+            ..Default::default()
+        };
+        let shard = Shard::wrap(context, &weights, &grads, &asked)?;
         let optimizer = Optimizer::new(context, r#"{"type": "AdamW", "params": {"lr": 0.5}}"#)?;
         optimizer.set_value("lr", 0.25)?;
         self.out.report("shard step", &optimizer.step(&[&shard])?);

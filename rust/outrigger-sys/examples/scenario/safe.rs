@@ -272,16 +272,29 @@ impl Pass {
     }
 }
 
+/// What a shard may have beside weights and gradients.
+#[derive(Default)]
+pub struct ShardOptions<'a> {
+    pub published: Option<&'a Tensor<'a>>,
+    /// u16 beside bfloat16 weights: together a float32, a split master.
+    pub remainder: Option<&'a Tensor<'a>>,
+    /// For Muon: how many rows the matrix has; 0: it is none.
+    pub rows: i64,
+}
+
 impl Shard {
     /// The caller keeps the memory alive and leaves it to the shard: see `outrigger.h`.
     pub fn wrap(
         context: &Context,
         weights: &Tensor,
         grads: &Tensor,
-        published: &Tensor,
+        asked: &ShardOptions,
     ) -> Result<Self> {
+        let raw = |tensor: Option<&Tensor>| tensor.map_or(ptr::null(), |t| &t.raw as *const _);
         let mut wanted = options(otr_shard_options_init)?;
-        wanted.published = &published.raw;
+        wanted.published = raw(asked.published);
+        wanted.remainder = raw(asked.remainder);
+        wanted.rows = asked.rows;
         made(|out| unsafe { otr_shard_wrap(context.0, &weights.raw, &grads.raw, &wanted, out) })
             .map(Self)
     }

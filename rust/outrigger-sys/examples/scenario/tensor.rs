@@ -31,6 +31,14 @@ impl Element for Bf16 {
         lanes: 1,
     };
 }
+/// The other half of a split master.
+impl Element for u16 {
+    const DTYPE: otr_dtype = otr_dtype {
+        code: OTR_DTYPE_UINT as u8,
+        bits: 16,
+        lanes: 1,
+    };
+}
 
 /// A row-major tensor over a slice. The library reads its shape during a call only.
 pub struct Tensor<'a> {
