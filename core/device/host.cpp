@@ -238,9 +238,13 @@ kernels::UpdateCount Host::update(std::span<const kernels::Update> pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<kernels::UpdateCount> counts(threads());
   run(tasks.size(), [&](int64_t task, int32_t worker) {
-    for (const Tasks::Part& part : tasks[task]) {
-      kernels::add(counts[static_cast<size_t>(worker)],
-                   kernels::update(kernels::part_of(pieces[part.array], part.first, part.count)));
+    const auto parts = tasks[task];
+    const auto update_of = [&](const Tasks::Part& part) {
+      return kernels::part_of(pieces[part.array], part.first, part.count);
+    };
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (i + 1 < parts.size()) kernels::fetch_begin(update_of(parts[i + 1]));
+      kernels::add(counts[static_cast<size_t>(worker)], kernels::update(update_of(parts[i])));
     }
   });
   for (size_t w = 1; w < counts.size(); ++w) kernels::add(counts[0], counts[w]);

@@ -131,9 +131,9 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
     if (config_.gradient_clipping > 0) {
       report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
     }
-    std::vector<kernels::Update> pieces = updates(shards, report.clip_coefficient);
-    if (config_.rule == kernels::Rule::lamb) scale_layers(shards, pieces);
-    const kernels::UpdateCount count = update(shards, std::move(pieces));
+    fill_pieces(shards, report.clip_coefficient);
+    if (config_.rule == kernels::Rule::lamb) scale_layers(shards, pieces_);
+    const kernels::UpdateCount count = update(shards, pieces_);
     for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
     report.vanished = count.vanished;
@@ -172,7 +172,7 @@ void Optimizer::make_room(const std::vector<Shard*>& shards) {
 }
 
 kernels::UpdateCount Optimizer::update(const std::vector<Shard*>& shards,
-                                       std::vector<kernels::Update> pieces) {
+                                       std::span<kernels::Update> pieces) {
   kernels::UpdateCount count;
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (!is_matrix(*shards[i])) continue;
@@ -205,12 +205,11 @@ void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernel
   }
 }
 
-std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shards,
-                                                double gradient_factor) const {
+void Optimizer::fill_pieces(const std::vector<Shard*>& shards, double gradient_factor) {
   // By the number of updates; with Muon, those of matrices and of others apart.
   std::map<std::pair<int64_t, bool>, kernels::UpdateScalars> scalars;
-  std::vector<kernels::Update> pieces;
-  pieces.reserve(shards.size());
+  pieces_.clear();
+  pieces_.reserve(shards.size());
   const bool draws = config_.master.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg.rounding == kernels::Rounding::stochastic ||
                      config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
@@ -222,7 +221,7 @@ std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shard
       entry->second = update_scalars(elementwise ? now.elementwise() : now, shard->updates + 1,
                                      gradient_factor);
     }
-    kernels::Update a;
+    kernels::Update& a = pieces_.emplace_back();
     a.grad_format = shard->grads.format;
     a.grad = shard->grads.data;
     a.weight_format = shard->weights.format;
@@ -245,9 +244,7 @@ std::vector<kernels::Update> Optimizer::updates(const std::vector<Shard*>& shard
     if (draws) a.random = random_stream(config_.seed, shard->name);
     a.random.first_element = static_cast<uint64_t>(shard->first_element);
     a.random.step = static_cast<uint64_t>(shard->updates);
-    pieces.push_back(a);
   }
-  return pieces;
 }
 
 }  // namespace outrigger::optimizer

@@ -40,18 +40,18 @@ class Optimizer {
   void allocate(Shard& shard) const;
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
   void make_room(const std::vector<Shard*>& shards);
-  kernels::UpdateCount update(const std::vector<Shard*>& shards,
-                              std::vector<kernels::Update> pieces);
+  kernels::UpdateCount update(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces);
   kernels::UpdateCount update_matrix(const Shard& shard, const kernels::Update& piece);
   void scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces);
-  [[nodiscard]] std::vector<kernels::Update> updates(const std::vector<Shard*>& shards,
-                                                     double gradient_factor) const;
+  // Fills pieces_.
+  void fill_pieces(const std::vector<Shard*>& shards, double gradient_factor);
 
   std::shared_ptr<Context> context_;
   config::OptimizerConfig config_;
   OutlierGuard outliers_;
   Workers workers_;
   device::Host host_{&workers_};
+  std::vector<kernels::Update> pieces_;  // of a step; its memory stays
   memory::Ledger ledger_;
   memory::Block matrix_memory_;  // of Muon, for the largest matrix so far
   NewtonSchulz::Room matrix_room_;

@@ -64,7 +64,10 @@ HWY_INLINE void for_pairs(Storage* data, int64_t count, const Body& body) {
 }
 
 HWY_INLINE void load(float* values, const void* stored, Format format, int64_t count) {
-  if (stored == nullptr) return;
+  if (stored == nullptr) {
+    std::memset(values, 0, sizeof(float) * kLeaf);
+    return;
+  }
   if (is_block(format)) {
     unpack_blocks(values, stored, format, count);
     for (int64_t i = count; i % kPair != 0; ++i) values[i] = 0;
@@ -220,7 +223,7 @@ HWY_NOINLINE UpdateCount update_leaves(const Update& whole) {
   const Coefficients c(whole.scalars);
   const StepLeaf step = step_of(whole);
   LeafNumbers random(whole);
-  Values x = {};
+  Values x;
   UpdateCount total;
   for_leaves(whole, [&](const Update& u) HWY_ATTR {
     random.fill(u.random);
@@ -273,7 +276,7 @@ void lamb_norms(const Update& whole, NormSum& weights, NormSum& directions) {
   const DF df;
   const Coefficients c(whole.scalars);
   LeafNumbers random(whole);
-  Values x = {};
+  Values x;
   for_leaves(whole, [&](const Update& u) HWY_ATTR {
     random.fill(u.random);
     load_leaf(x, u);
@@ -295,7 +298,7 @@ void muon_direction(const Update& whole, float* direction) {
   const DF df;
   const Coefficients c(whole.scalars);
   LeafNumbers random(whole);
-  Values x = {};
+  Values x;
   for_leaves(whole, [&](const Update& u) HWY_ATTR {
     random.fill(u.random);
     load(x.grad, u.grad, u.grad_format, u.count);
