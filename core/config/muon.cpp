@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/config/read_optimizer.h"
+#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {
@@ -38,6 +39,10 @@ void read_muon(Values& values, OptimizerConfig& o) {
   constexpr std::string_view kLr = "optimizer.params.lr", kMuonLr = "optimizer.params.muon_lr";
   constexpr std::string_view kAdamLr = "optimizer.params.adam_lr";
   constexpr double kDefaultAdamLr = 3e-4;  // DeepSpeed's
+  if (values.from_user(kLr) && !values.is_null(kMuonLr) && !values.is_null(kAdamLr)) {
+    fail(OTR_E_CONFIG, "{} has no effect beside {} and {}; leave one of the three out",
+         values.lead(kLr), values.name(kMuonLr), values.name(kAdamLr));
+  }
   o.adam_lr_follows = values.is_null(kAdamLr) && values.from_user(kLr);
   o.adam_lr = !values.is_null(kAdamLr) ? values.number(kAdamLr)
               : o.adam_lr_follows      ? values.number(kLr)
@@ -50,7 +55,12 @@ void read_muon(Values& values, OptimizerConfig& o) {
   o.adam_decoupled = values.flag("optimizer.params.adam_w_mode");
   o.ns_steps = static_cast<int32_t>(values.count("optimizer.params.ns_steps"));
   o.matches_adam = values.text("optimizer.params.adjust_lr_fn") == "match_rms_adamw";
-  for (const Json& part : values.json("outrigger.muon.adam_parameters")) {
+  constexpr std::string_view kNames = "outrigger.muon.adam_parameters";
+  for (const Json& part : values.json(kNames)) {
+    if (part.get<std::string>().empty()) {
+      fail(OTR_E_CONFIG, "{} has an empty text, which is in every name; leave it out, or use AdamW",
+           values.lead(kNames));
+    }
     o.adam_parameters.push_back(in_lower_case(part.get<std::string>()));
   }
 }

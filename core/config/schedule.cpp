@@ -172,8 +172,9 @@ void read_cycle(Values& values, const OptimizerConfig& optimizer, ScheduleConfig
       const bool asks = leaf == "cycle_momentum" ? values.from_user(key_of(leaf)) && p.flag(leaf)
                                                  : values.given(key_of(leaf));
       if (asks) {
-        fail(OTR_E_CONFIG, "{} is about beta1, which {} has not; leave it out", p.lead(leaf),
-             values.name("optimizer.type"));
+        fail(OTR_E_CONFIG, "{} is about beta1, which {} {}; leave it out", p.lead(leaf),
+             values.name("optimizer.type"),
+             optimizer.rule == kernels::Rule::muon ? "keeps, as in DeepSpeed" : "has not");
       }
     }
     values.set(key_of("cycle_momentum"), false, Origin::derived);
@@ -203,10 +204,13 @@ void read_cycle(Values& values, const OptimizerConfig& optimizer, ScheduleConfig
 
 // DeepSpeed's configurations name a rate twice, mostly the same one.
 void warn_of_replaced(Values& values, const ScheduleConfig& s) {
-  constexpr std::string_view kLr = "optimizer.params.lr", kBetas = "optimizer.params.betas";
-  if (s.is_absolute() && values.from_user(kLr) && values.number(kLr) != s.warmup_max_lr) {
-    values.warnings.push_back(
-        format_text("{} has no effect: {} gives the rate", values.lead(kLr), values.name(kType)));
+  constexpr std::string_view kBetas = "optimizer.params.betas";
+  for (const std::string_view key :
+       {"optimizer.params.lr", "optimizer.params.muon_lr", "optimizer.params.adam_lr"}) {
+    if (s.is_absolute() && values.from_user(key) && values.number(key) != s.warmup_max_lr) {
+      values.warnings.push_back(
+          format_text("{} has no effect: {} gives the rate", values.lead(key), values.name(kType)));
+    }
   }
   if (s.cycles_betas && values.from_user(kBetas)) {
     values.warnings.push_back(format_text(

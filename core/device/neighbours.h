@@ -21,9 +21,8 @@ inline constexpr size_t kMostApart = size_t{64} * 4096;
 // How many bytes behind `begin`, which begins a page, an array is to begin beside the others: a
 // multiple of a line, half a page from the first of them. AMD's first-level caches take a line for
 // another at the same place of a page if a hash of bits 12 to 27 of the address is the same, and
-// drop it. Arrays whose distance is near 2^28 are so all along, and AdamW over four of them took
-// three times as long on Zen 4. The hash: Lipp et al. 2020, "Take A Way", section 3. Processors
-// without it do not mind.
+// drop it. Arrays whose distance is near 2^28 are so all along. The hash: Lipp et al. 2020, "Take A
+// Way", section 3. Processors without it do not mind.
 [[nodiscard]] size_t bytes_apart(const std::byte* begin, size_t bytes,
                                  std::span<const Neighbour> others);
 

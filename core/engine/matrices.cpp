@@ -7,6 +7,13 @@
 #include "kernels/update_part.h"
 
 namespace outrigger::engine {
+namespace {
+
+// A round of more work than this, about a tenth of a second, is one in which ranks meet again and
+// again: a rank that computes for minutes would look like one that hangs.
+constexpr int64_t kLong = 250'000'000;
+
+}  // namespace
 
 Matrices::Matrices(comm::Communicator& comm, device::Host& host, const layout::Model& model,
                    const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger)
@@ -51,7 +58,16 @@ kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t step
       const layout::Parameter& p = model_->at(round[i].root);
       if (i == rank) newton_schulz_.take(rows_of(p), columns_of(p));
     }
-    float* const mine = rank < round.size() ? newton_schulz_.solve(steps) : nullptr;
+    const bool is_long = work(round[0].root) > kLong;
+    const auto meet = [&] {
+      if (is_long) comm_->barrier("orthogonalise matrices");
+    };
+    float* mine = nullptr;
+    if (rank < round.size()) {
+      mine = newton_schulz_.solve(steps, meet);
+    } else {
+      for (int32_t i = 0; i < steps * optimizer::NewtonSchulz::kProducts; ++i) meet();
+    }
     for (size_t i = 0; i < round.size(); ++i) {
       const kernels::Update& piece = round[i].piece;
       float* const direction = i == rank ? mine : newton_schulz_.matrix();

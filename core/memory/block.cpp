@@ -19,7 +19,9 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     }
     device_ = device;
   } else {
-    memory_ = device::allocate_host(size, ledger.neighbours());
+    const bool of_updates = is_of_updates(purpose);
+    memory_ = device::allocate_host(
+        size, of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
     data_ = memory_.data;
     if (data_ == nullptr) {
       fail(OTR_E_OUT_OF_MEMORY,
@@ -28,7 +30,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
            bytes, name_of(purpose));
     }
     ledger.charge_on_touch(bytes);
-    ledger.add_neighbour({data_, size});
+    if (of_updates) ledger.add_neighbour({data_, size});
   }
   bytes_ = size;
   ledger_ = &ledger;

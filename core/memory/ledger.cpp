@@ -2,6 +2,7 @@
 #include "core/memory/ledger.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace outrigger::memory {
@@ -48,7 +49,10 @@ int64_t Ledger::on_touch() const {
 void Ledger::add_neighbour(const device::Neighbour& neighbour) {
   if (neighbour.bytes < device::kLargeArray) return;
   const std::lock_guard lock(mutex_);
-  neighbours_.push_back(neighbour);
+  try {
+    neighbours_.push_back(neighbour);
+  } catch (const std::bad_alloc&) {  // nothing depends on it but speed
+  }
 }
 
 void Ledger::remove_neighbour(const std::byte* data) {

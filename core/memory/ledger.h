@@ -19,7 +19,8 @@ enum class Purpose : uint8_t {
   exp_avg_sq,    // Adam's second moment
   accumulators,  // summed gradients
   buckets,       // gradients on their way to the reduction
-  scratch,       // gradient slots and contributions that found their bucket's place taken
+  scratch,       // gradient slots and contributions that found their bucket's place taken; Muon's
+                 // matrices
   windows,       // acquired copies
   outputs,       // scaled output gradients
   initial,       // values given before commit
@@ -27,6 +28,10 @@ enum class Purpose : uint8_t {
 };
 inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
 [[nodiscard]] const char* name_of(Purpose purpose);
+// Of what an update walks through.
+[[nodiscard]] constexpr bool is_of_updates(Purpose purpose) {
+  return purpose <= Purpose::accumulators;
+}
 
 // Whose memory it is: the host's, or that of the device that an engine is on.
 enum class Place : uint8_t { host, device };
@@ -48,8 +53,8 @@ class Ledger {
   void charge_on_touch(int64_t bytes);
   [[nodiscard]] int64_t on_touch() const;
 
-  // The large arrays that its owner walks through, among them the caller's: blocks keep apart from
-  // them. Small ones are not kept.
+  // The large arrays that updates walk through, among them the caller's: blocks keep apart from
+  // them. Others are not kept.
   void add_neighbour(const device::Neighbour& neighbour);
   void remove_neighbour(const std::byte* data);
   [[nodiscard]] std::vector<device::Neighbour> neighbours() const;

@@ -50,15 +50,19 @@ void NewtonSchulz::take(int64_t rows, int64_t columns) {
   host_->convert(taken_, Format::float32, from, Format::float32, factor, count, 0);
 }
 
-float* NewtonSchulz::solve(int32_t steps) {
+float* NewtonSchulz::solve(int32_t steps, const std::function<void()>& between) {
   const int64_t m = std::min(rows_, columns_), n = std::max(rows_, columns_);
   float *x = taken_, *other = matrix_;
+  const auto multiply = [&](const kernels::Product& product, device::Host::Symmetric symmetric) {
+    host_->multiply(product, symmetric);
+    between();
+  };
+  using enum device::Host::Symmetric;
   for (int32_t step = 0; step < steps; ++step) {
     host_->transpose(other, x, m, n);
-    host_->multiply({x, other, m, n, m, 1, nullptr, 0, gram_}, device::Host::Symmetric::yes);
-    host_->multiply({gram_, gram_, m, m, m, kC, gram_, kB, polynomial_},
-                    device::Host::Symmetric::yes);
-    host_->multiply({polynomial_, x, m, m, n, 1, x, kA, other}, device::Host::Symmetric::no);
+    multiply({x, other, m, n, m, 1, nullptr, 0, gram_}, yes);
+    multiply({gram_, gram_, m, m, m, kC, gram_, kB, polynomial_}, yes);
+    multiply({polynomial_, x, m, m, n, 1, x, kA, other}, no);
     std::swap(x, other);
   }
   if (rows_ > columns_) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "core/device/host.h"
 
@@ -30,8 +31,10 @@ class NewtonSchulz {
   [[nodiscard]] float* matrix() const { return matrix_; }
   // Takes it from there: matrix() is free until solve().
   void take(int64_t rows, int64_t columns);
-  // The result of what was taken, row by row, until the next take(). Overwrites matrix().
-  [[nodiscard]] float* solve(int32_t steps);
+  // The result of what was taken, row by row, until the next take(). Overwrites matrix(). Calls
+  // `between` after each product, kProducts times in a step.
+  static constexpr int32_t kProducts = 3;
+  [[nodiscard]] float* solve(int32_t steps, const std::function<void()>& between);
 
  private:
   device::Host* host_ = nullptr;

@@ -187,7 +187,7 @@ kernels::UpdateCount Optimizer::update_matrix(const Shard& shard, const kernels:
   const int64_t columns = shard.weights.count / shard.rows;
   host_.muon_direction(piece, newton_schulz_.matrix());
   newton_schulz_.take(shard.rows, columns);
-  const float* direction = newton_schulz_.solve(config_.ns_steps);
+  const float* direction = newton_schulz_.solve(config_.ns_steps, [] {});
   const double lr = scheduled_lr(config_.schedule, shard.updates, config_.lr);
   const kernels::Update last =
       by_direction(piece, direction, lr * muon_factor(config_, shard.rows, columns));

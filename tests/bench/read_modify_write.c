@@ -31,7 +31,7 @@ typedef struct bench {
   int64_t count;
   int threads, form;
   float *weight, *grad; /* plain pages, as the caller's memory of every side */
-  float* moment[2];     /* huge pages wished for, and as far apart as the library's moments */
+  float* moment[2];     /* huge pages wished for, and apart, as the library's moments are */
   int64_t next;         /* first element that no thread has taken */
   int64_t passes;       /* each adds a gradient of 1 to arrays of 0 */
 } bench;

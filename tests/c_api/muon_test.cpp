@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon on shards and engines: which parameters are matrices, what becomes of the others, which
 // states there are. (Bits over stages, ranks and formats: tests/engine/matrix_test.)
+#include <chrono>
+
 #include "flat.h"
 
 namespace {
@@ -267,6 +269,36 @@ TEST(Muon, AnEnginesMatricesAreThoseOfShards) {
   EXPECT_EQ(solo.engine.read(0), flat.weights());
 }
 
+// Seconds of a step with one matrix of n rows and columns, on each of `world` ranks.
+double seconds_of_a_step(int64_t n, int32_t world, double timeout) {
+  double seconds = 0;
+  run_ranks(
+      world,
+      [&](int32_t rank, otr_comm* comm) {
+        Engine engine(comm, config());
+        engine.add("w", {n, n}, irrational(n * n, 1));
+        engine.commit();
+        engine.pass({{0, irrational(n * n, 2)}});
+        const auto begin = std::chrono::steady_clock::now();
+        EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+        if (rank == 0) seconds = time.count();
+      },
+      timeout);
+  return seconds;
+}
+
+// A rank that computes is none that hangs: the others wait for longer than the timeout.
+TEST(Muon, LongIterationsPassNoDeadline) {
+  int64_t n = 800;  // of more work than goes without a meeting
+  double seconds = seconds_of_a_step(n, 1, 20);
+  while (seconds < 1.5) {
+    n += n / 4;
+    seconds = seconds_of_a_step(n, 1, 20);
+  }
+  seconds_of_a_step(n, 2, 0.7 * seconds);
+}
+
 TEST(Muon, SaysWhatItCannotDo) {
   const auto context = make_context();
   const auto comm = make_self(context.get());
@@ -280,6 +312,10 @@ TEST(Muon, SaysWhatItCannotDo) {
          {"dampening", "no parameter of", "Muon", "ns_steps"});
   expect(OTR_E_CONFIG, config("", R"(, "ns_steps": 0)"), {"ns_steps = 0", "from 1 to 99"});
   expect(OTR_E_UNSUPPORTED, config("", R"(, "per_head_muon": true)"), {"per_head_muon", "head"});
+  expect(OTR_E_CONFIG, config("", R"(, "adam_lr": 1, "muon_lr": 1)"),
+         {"lr = 0.1", "no effect", "muon_lr"});
+  expect(OTR_E_CONFIG, config(R"("muon": {"adam_parameters": ["a", ""]})"),
+         {"adam_parameters", "empty text"});
   expect(OTR_E_CONFIG, R"({"optimizer": {"type": "AdamW", "params": {"adam_lr": 1}}})",
          {"adam_lr", "no parameter of", "AdamW"});
   expect(OTR_E_CONFIG, R"({"outrigger": {"muon": {"adam_parameters": ["wte"]}}})",

@@ -161,6 +161,9 @@ TEST(Schedules, PlansThatCannotHoldAreRefused) {
   expect_fault_with(fault("OneCycle", std::string(kCycle) + R"("cycle_min_mom": 0.5)", sgd),
                     OTR_E_CONFIG, {"is about beta1, which optimizer.type = \"SGD\"", "has not"});
   EXPECT_EQ(fault("OneCycle", std::string(kCycle) + R"("cycle_momentum": false)", sgd).text, "");
+  expect_fault_with(fault("OneCycle", std::string(kCycle) + R"("cycle_momentum": true)",
+                          R"("optimizer": {"type": "Muon"}, )"),
+                    OTR_E_CONFIG, {"is about beta1", "keeps, as in DeepSpeed"});
 }
 
 TEST(Schedules, WhatTheyReplaceIsSaid) {
@@ -178,6 +181,14 @@ TEST(Schedules, WhatTheyReplaceIsSaid) {
             std::string::npos);
   EXPECT_NE(warnings(lr, "LRRangeTest", "").find("has no effect"), std::string::npos);
   const char* cycle = R"("cycle_min_lr": 0.1, "cycle_max_lr": 0.2)";
+  for (const char* key : {"muon_lr", "adam_lr"}) {
+    const std::string text =
+        std::string(R"({"optimizer": {"type": "Muon", "params": {")") + key +
+        R"(": 0.1}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.2}}})";
+    const auto said = parse_engine(text, 1).warnings;
+    ASSERT_EQ(said.size(), 1U);
+    EXPECT_NE(said[0].find(std::string(key) + " = 0.1 has no effect"), std::string::npos);
+  }
   EXPECT_EQ(warnings("", "OneCycle", cycle), "");
   EXPECT_NE(warnings(R"("betas": [0.9, 0.95])", "OneCycle", cycle).find("cycle_momentum to false"),
             std::string::npos);

@@ -71,7 +71,7 @@ TEST(BlockTest, LargeBlocksStayApart) {
   EXPECT_LT(clashes(first.data(), second.data(), size_t{kBytes}), 0.05);
   EXPECT_LT(clashes(first.data(), callers, size_t{kBytes}), 0.05);
   EXPECT_LT(clashes(second.data(), callers, size_t{kBytes}), 0.05);
-  const Block small(ledger, Purpose::master, 1000);
+  const Block small(ledger, Purpose::master, 1000), initial(ledger, Purpose::initial, kBytes);
   EXPECT_EQ(ledger.neighbours().size(), 3U);
 }
 

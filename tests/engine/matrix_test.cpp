@@ -90,6 +90,8 @@ TEST(Matrix, Rules) {
     sweep(Provider::shm, 2, 2, On::cpu, 5, true, rule);
     sweep(Provider::self, 1, 1, On::device, 5, true, rule);
     sweep(Provider::threads, 2, 2, On::offload, 5, true, rule);
+    sweep(Provider::custom, 2, 2, On::cpu, 9, true, rule);
+    sweep(Provider::threads, 2, 2, On::cpu, 9, false, rule);
   }
 }
 
