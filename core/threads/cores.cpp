@@ -14,24 +14,27 @@ bool has_cores_of_its_own() {
   return bound != nullptr && std::string_view(bound) == "1";
 }
 
-std::vector<int> cores_of_workers(int32_t workers) {
-  cpu_set_t set;
-  if (!has_cores_of_its_own() || sched_getaffinity(0, sizeof set, &set) != 0 ||
-      CPU_COUNT(&set) != workers) {
-    return {};
+void WorkerCores::follow_caller(std::span<std::thread> threads) noexcept {
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE || here == home_) return;
+  home_ = here;
+  cpu_set_t free;
+  if (sched_getaffinity(0, sizeof free, &free) != 0 || !CPU_ISSET(here, &free)) return;
+  CPU_CLR(here, &free);
+  const auto cores = static_cast<size_t>(CPU_COUNT(&free));
+  if (cores < threads.size()) return;
+  const bool one_each = cores == threads.size() && has_cores_of_its_own();
+  int core = -1;
+  for (std::thread& thread : threads) {
+    cpu_set_t set = free;
+    if (one_each) {
+      do ++core;
+      while (!CPU_ISSET(core, &free));
+      CPU_ZERO(&set);
+      CPU_SET(core, &set);
+    }
+    static_cast<void>(pthread_setaffinity_np(thread.native_handle(), sizeof set, &set));
   }
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
-void bind_thread(int core) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  static_cast<void>(pthread_setaffinity_np(pthread_self(), sizeof set, &set));
 }
 
 }  // namespace outrigger

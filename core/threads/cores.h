@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cores are this process's, and its threads'.
+// Which cores are this process's, and which of them its workers keep to.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <span>
+#include <thread>
 
 namespace outrigger {
 
@@ -11,11 +11,17 @@ namespace outrigger {
 // (OTR_CORES_BOUND=1).
 [[nodiscard]] bool has_cores_of_its_own();
 
-// A core for each worker, if the cores are this process's own and as many as the workers; else
-// empty: threads that share cores with others are better left to the system.
-[[nodiscard]] std::vector<int> cores_of_workers(int32_t workers);
+// Keeps a pool's threads off the core of whoever calls them: woken by it they often wait there
+// until it is done, and a step of a few milliseconds runs on one core. Where the process has cores
+// of its own, as many as the pool has workers, each thread has one.
+class WorkerCores {
+ public:
+  // On the caller's thread, before it wakes the others. Does something only when the caller has
+  // moved, and where there are enough cores; whether the system allows it does not matter.
+  void follow_caller(std::span<std::thread> threads) noexcept;
 
-// Keeps the calling thread on one core. Whether the system allows it does not matter.
-void bind_thread(int core) noexcept;
+ private:
+  int home_ = -1;  // the caller's core
+};
 
 }  // namespace outrigger

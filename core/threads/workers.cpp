@@ -3,20 +3,14 @@
 
 #include <utility>
 
-#include "core/threads/cores.h"
 #include "core/threads/thread.h"
 
 namespace outrigger {
 
 Workers::Workers(int32_t threads) : shares_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
-  const std::vector<int> cores = cores_of_workers(threads);
   try {
     for (int32_t worker = 1; worker < threads; ++worker) {
-      const int core = cores.empty() ? -1 : cores[static_cast<size_t>(worker)];
-      threads_.push_back(start_thread("a worker", [this, worker, core] {
-        if (core >= 0) bind_thread(core);
-        serve(worker);
-      }));
+      threads_.push_back(start_thread("a worker", [this, worker] { serve(worker); }));
     }
   } catch (...) {
     stop();
@@ -41,6 +35,7 @@ void Workers::run(int64_t count, const Task& task) {
     for (int64_t i = 0; i < count; ++i) task(i, 0);
     return;
   }
+  cores_.follow_caller(threads_);
   {
     const std::lock_guard lock(mutex_);
     task_ = &task;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixed pool of threads that split a range of tasks. The caller works too, so a pool of one has
-// no thread. Each thread keeps to a core of its own where the process has as many (cores.h); the
-// caller's stays the caller's.
+// no thread. The threads keep off the caller's core (cores.h).
 #pragma once
 
 #include <atomic>
@@ -12,6 +11,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "core/threads/cores.h"
 
 namespace outrigger {
 
@@ -44,7 +45,8 @@ class Workers {
     int64_t end = 0;
   };
 
-  std::mutex turn_;  // one run at a time
+  std::mutex turn_;    // one run at a time
+  WorkerCores cores_;  // guarded by turn_
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::exception_ptr failure_;  // guarded by mutex_, as the next four are

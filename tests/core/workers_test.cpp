@@ -14,35 +14,53 @@
 namespace outrigger {
 namespace {
 
-// The cores that the calling thread may use.
-int cores_here() {
+cpu_set_t cores_here() {
   cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+  EXPECT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  return set;
 }
 
-// Of each worker of a pool: how many cores it may use.
-std::vector<int> cores_of_a_pool(int threads) {
+// Of each thread of a pool, the caller's left out, the cores that it may use.
+std::vector<cpu_set_t> cores_of_a_pool(int threads) {
   Workers workers(threads);
-  std::vector<int> cores(static_cast<size_t>(threads), -1);
+  std::vector<cpu_set_t> cores(static_cast<size_t>(threads));
   std::atomic<int> begun{0};
   workers.run(threads, [&](int64_t, int32_t worker) {
     cores[static_cast<size_t>(worker)] = cores_here();
     ++begun;
     while (begun < threads) std::this_thread::yield();
   });
+  cores.erase(cores.begin());
   return cores;
 }
 
+// The test's thread keeps to one core while a pool is made and used, and may go anywhere after.
+TEST(WorkerCores, KeepOffTheCallersCore) {
+  const cpu_set_t all = cores_here();
+  const int count = CPU_COUNT(&all);
+  if (count < 2) GTEST_SKIP() << "this process has one core";
+  const int before = sched_getcpu();
+  const std::vector<cpu_set_t> pool = cores_of_a_pool(2);
+  if (sched_getcpu() == before) {  // it has not moved in between, as far as that shows
+    EXPECT_FALSE(CPU_ISSET(before, &pool[0]));
+  }
+  EXPECT_EQ(CPU_COUNT(&pool[0]), count - 1);
+  // More threads than cores: anywhere.
+  for (const cpu_set_t& set : cores_of_a_pool(count + 1)) EXPECT_EQ(CPU_COUNT(&set), count);
+}
+
 TEST(WorkerCores, AreOneForEachThreadWhereTheProcessHasThemForItself) {
-  const int all = cores_here();
-  if (all < 2) GTEST_SKIP() << "this process has one core";
-  const std::vector<int> free(static_cast<size_t>(all), all);
-  EXPECT_EQ(cores_of_a_pool(all), free) << "others may use these cores";
+  const cpu_set_t all = cores_here();
+  const int count = CPU_COUNT(&all);
+  if (count < 2) GTEST_SKIP() << "this process has one core";
   ASSERT_EQ(setenv("OTR_CORES_BOUND", "1", 1), 0);
-  std::vector<int> bound(static_cast<size_t>(all), 1);
-  bound[0] = all;  // the caller's thread
-  EXPECT_EQ(cores_of_a_pool(all), bound);
-  EXPECT_EQ(cores_of_a_pool(all + 1), std::vector<int>(static_cast<size_t>(all) + 1, all));
+  cpu_set_t used;
+  CPU_ZERO(&used);
+  for (const cpu_set_t& set : cores_of_a_pool(count)) {
+    EXPECT_EQ(CPU_COUNT(&set), 1);
+    CPU_OR(&used, &used, &set);
+  }
+  EXPECT_EQ(CPU_COUNT(&used), count - 1);
   ASSERT_EQ(unsetenv("OTR_CORES_BOUND"), 0);
 }
 
