@@ -172,7 +172,6 @@ struct Update {
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
   Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
-  // Matter for bfloat16 and block8 states only.
   Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
            exp_avg_sq_rounding = Rounding::nearest;
   // 16-bit copy of a float32 weight, nearest even; may be null.
@@ -181,6 +180,20 @@ struct Update {
   int64_t count = 0;  // any
   UpdateScalars scalars;
   RandomStream random;
+};
+
+// Which states of an update are stored by random numbers: only these formats drop bits so.
+struct RandomStates {
+  constexpr explicit RandomStates(const Update& u)
+      : of{u.remainder == nullptr && is_random(u.weight_format, u.weight_rounding),
+           is_random(u.exp_avg_format, u.exp_avg_rounding),
+           is_random(u.exp_avg_sq_format, u.exp_avg_sq_rounding)} {}
+  [[nodiscard]] constexpr bool operator[](Draw draw) const { return of[static_cast<size_t>(draw)]; }
+  [[nodiscard]] constexpr bool any() const { return of[0] || of[1] || of[2]; }
+  [[nodiscard]] static constexpr bool is_random(Format format, Rounding rounding) {
+    return rounding == Rounding::stochastic && (format == Format::bfloat16 || is_block(format));
+  }
+  std::array<bool, 3> of;
 };
 
 struct UpdateCount {

@@ -291,7 +291,9 @@ yet, or its rule keeps no such one. Local. Since: 0.1";
 and the random stream of the next one. Set when a checkpoint is loaded; legal: 0 to 2^53. Local.
 Since: 0.1";
 %feature("docstring") otr_shard_state_bytes "Bytes of states that the shard owns. Local. Since: 0.1";
-%feature("docstring") otr_shard_destroy "Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1";
+%feature("docstring") otr_shard_destroy "Frees the states; the caller's memory is not touched. States below 1 MiB that one call made for
+several shards lie one behind the other, and their memory goes back with the last of these
+shards. Local. Any thread. Since: 0.1";
 %feature("docstring") otr_optimizer_create "optimizer_json: {\"type\": \"AdamW\", \"params\": {\"lr\": …}, \"scheduler\": {…}, \"gradient_clipping\": 0,
 \"states\": {…}, \"seed\": 0}; docs/configuration.md lists the keys. A schedule counts the updates of
 each shard, as otr_shard_get_step tells them; the report's lr is the first shard's. Local.

@@ -950,7 +950,9 @@ OTR_API int32_t otr_shard_set_step(otr_shard *shard, int64_t step) OTR_NOEXCEPT;
 /* Bytes of states that the shard owns. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_state_bytes(const otr_shard *shard, int64_t *out_bytes) OTR_NOEXCEPT;
 
-/* Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1 */
+/* Frees the states; the caller's memory is not touched. States below 1 MiB that one call made for
+ * several shards lie one behind the other, and their memory goes back with the last of these
+ * shards. Local. Any thread. Since: 0.1 */
 OTR_API void otr_shard_destroy(otr_shard *shard) OTR_NOEXCEPT;
 
 /* optimizer_json: {"type": "AdamW", "params": {"lr": …}, "scheduler": {…}, "gradient_clipping": 0,

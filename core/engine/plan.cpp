@@ -74,8 +74,7 @@ int64_t Plan::place_second_moments(const layout::Model& model, const layout::Lay
                                    int32_t rank) {
   second_moments.resize(static_cast<size_t>(model.size()));
   int64_t elements = 0;
-  for (const layout::Piece& piece :
-       home == Home::copy ? layout.pieces_of_all(model) : layout.pieces_of_rank(model, rank)) {
+  for (const layout::Piece& piece : pieces(model, layout, rank)) {
     if (model.at(piece.parameter).matrix) continue;
     second_moments[static_cast<size_t>(piece.parameter)] = elements;
     elements += (piece.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;

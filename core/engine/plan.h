@@ -58,6 +58,12 @@ struct Plan {
   std::vector<int64_t> second_moments;
 
   [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Place place) const;
+  // What a rank keeps states of.
+  [[nodiscard]] std::vector<layout::Piece> pieces(const layout::Model& model,
+                                                  const layout::Layout& layout,
+                                                  int32_t rank) const {
+    return home == Home::copy ? layout.pieces_of_all(model) : layout.pieces_of_rank(model, rank);
+  }
 
  private:
   // Elements of second moments.

@@ -27,7 +27,7 @@ Storage::Storage(comm::Communicator& comm, const layout::Model& model, const lay
       home_(plan.home),
       separate_master_(plan.separate_master),
       writes_frozen_(home_ != Home::shared || comm.rank() == 0),
-      pieces_(sharded() ? layout.pieces_of_rank(model, comm.rank()) : layout.pieces_of_all(model)),
+      pieces_(plan.pieces(model, layout, comm.rank())),
       second_moments_(plan.second_moments),
       comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "core/engine/step.h"
@@ -21,24 +20,14 @@ bool Engine::is_updated(const Decision& decision, int64_t root) const {
 // One fused update for each piece that this rank owns; and its parameter.
 std::vector<kernels::Update> Engine::updates(const Decision& decision,
                                              std::vector<int64_t>& roots) const {
-  // Parameters of one group with the same number of updates share their scalars, Muon's matrices
-  // and others apart.
-  std::map<std::tuple<int32_t, int64_t, bool>, kernels::UpdateScalars> scalars;
-  const bool muon = config_.optimizer.rule == kernels::Rule::muon;
+  optimizer::StepScalars scalars(decision.mean * decision.clip);
   std::vector<kernels::Update> pieces;
   for (const layout::Piece& piece : storage_->pieces()) {
     if (!is_updated(decision, piece.parameter)) continue;
     const int64_t applied = updates_[static_cast<size_t>(piece.parameter)];
     const int32_t group = model_.at(piece.parameter).group;
-    const bool elementwise = muon && !model_.at(piece.parameter).matrix;
-    auto [entry, added] = scalars.try_emplace({group, applied, elementwise});
-    if (added) {
-      const config::OptimizerConfig now =
-          optimizer::scheduled(groups_[static_cast<size_t>(group)], applied_steps_);
-      entry->second = optimizer::update_scalars(elementwise ? now.elementwise() : now, applied + 1,
-                                                decision.mean * decision.clip);
-    }
     kernels::Update a;
+    optimizer::set_rule(a, config_.optimizer, model_.at(piece.parameter).matrix);
     a.grad_format = config_.accumulator;
     a.grad = reducer_->gradient(piece);
     if (storage_->master_format() == kernels::Format::split) {
@@ -51,18 +40,15 @@ std::vector<kernels::Update> Engine::updates(const Decision& decision,
       if (storage_->has_separate_master()) a.published = storage_->published(piece);
     }
     a.exp_avg_format = storage_->exp_avg_format();
-    a.rule = elementwise ? kernels::Rule::adam : config_.optimizer.rule;
     if (config_.optimizer.keeps_exp_avg()) a.exp_avg = storage_->exp_avg(piece);
     a.exp_avg_sq_format = storage_->exp_avg_sq_format();
     if (config_.optimizer.keeps_exp_avg_sq() && a.rule != kernels::Rule::muon) {
       a.exp_avg_sq = storage_->exp_avg_sq(piece);
     }
-    a.weight_rounding = config_.optimizer.master.rounding;
-    a.exp_avg_rounding = config_.optimizer.exp_avg.rounding;
-    a.exp_avg_sq_rounding = config_.optimizer.exp_avg_sq.rounding;
     a.published_format = storage_->compute();
     a.count = piece.count;
-    a.scalars = entry->second;
+    a.scalars =
+        scalars.of(group, groups_[static_cast<size_t>(group)], applied_steps_, applied, a.rule);
     a.random = streams_[static_cast<size_t>(piece.parameter)];
     a.random.first_element = static_cast<uint64_t>(piece.first);
     a.random.step = static_cast<uint64_t>(applied_steps_.load());

@@ -2,39 +2,65 @@
 #include "core/memory/block.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/context/error.h"
 
 namespace outrigger::memory {
 
+namespace {
+
+std::shared_ptr<std::byte> host_memory(Purpose purpose, size_t bytes,
+                                       std::span<const device::Neighbour> others) {
+  const device::HostMemory memory = device::allocate_host(bytes, others);
+  if (memory.data == nullptr) {
+    fail(OTR_E_OUT_OF_MEMORY,
+         "{} bytes of {} are not to be had: use more ranks, a higher ZeRO stage or "
+         "lower-precision states",
+         bytes, name_of(purpose));
+  }
+  return {memory.data, [memory](std::byte*) { device::release_host(memory); }};
+}
+
+}  // namespace
+
+Pool::Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> others)
+    : bytes_(static_cast<size_t>(bytes)) {
+  if (bytes > 0) memory_ = host_memory(purpose, bytes_, others);
+}
+
 Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device) {
   if (bytes <= 0) return;
-  const auto size = static_cast<size_t>(bytes);
+  bytes_ = static_cast<size_t>(bytes);
   const bool on_device = device != nullptr && !device->is_host();
   if (on_device) {
     try {
-      data_ = device->allocate(size);
+      data_ = device->allocate(bytes_);
     } catch (const Error& error) {
       fail(error.status(), "{}: {}", name_of(purpose), error.what());
     }
     device_ = device;
   } else {
     const bool of_updates = is_of_updates(purpose);
-    memory_ = device::allocate_host(
-        size, of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
-    data_ = memory_.data;
-    if (data_ == nullptr) {
-      fail(OTR_E_OUT_OF_MEMORY,
-           "{} bytes of {} are not to be had: use more ranks, a higher ZeRO stage or "
-           "lower-precision states",
-           bytes, name_of(purpose));
-    }
+    memory_ = host_memory(purpose, bytes_,
+                          of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
+    data_ = memory_.get();
     ledger.charge_on_touch(bytes);
-    if (of_updates) ledger.add_neighbour({data_, size});
+    if (of_updates) ledger.add_neighbour({data_, bytes_});
   }
-  bytes_ = size;
   ledger_ = &ledger;
   charge_ = Charge(ledger, purpose, bytes, on_device ? Place::device : Place::host);
+}
+
+Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
+  if (bytes <= 0) return;
+  bytes_ = static_cast<size_t>(bytes);
+  memory_ = pool.memory_;
+  data_ = memory_.get() + pool.used_;
+  pool.used_ += static_cast<size_t>(Pool::room_of(bytes));
+  ledger_ = &ledger;
+  ledger.charge_on_touch(bytes);
+  charge_ = Charge(ledger, purpose, bytes, Place::host);
 }
 
 Block& Block::operator=(Block&& other) noexcept {
@@ -42,7 +68,7 @@ Block& Block::operator=(Block&& other) noexcept {
     release();
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
-    memory_ = std::exchange(other.memory_, {});
+    memory_ = std::move(other.memory_);
     ledger_ = std::exchange(other.ledger_, nullptr);
     device_ = std::exchange(other.device_, nullptr);
     charge_ = std::move(other.charge_);
@@ -57,7 +83,7 @@ void Block::release() noexcept {
   } else {
     ledger_->charge_on_touch(-static_cast<int64_t>(bytes_));
     ledger_->remove_neighbour(data_);
-    device::release_host(memory_);
+    memory_.reset();
   }
   data_ = nullptr;
 }

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "core/device/device.h"
 #include "core/device/host.h"
@@ -12,12 +14,33 @@
 
 namespace outrigger::memory {
 
+// Host memory that many small blocks are cut from, one behind the other: a walk over them is one
+// over memory without gaps. It goes with the last of them.
+class Pool {
+ public:
+  Pool() = default;
+  // bytes: the sum of room_of() its blocks. Throws as Block.
+  Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> others);
+  [[nodiscard]] static int64_t room_of(int64_t bytes) {
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+  [[nodiscard]] device::Neighbour whole() const { return {memory_.get(), bytes_}; }
+
+ private:
+  friend class Block;
+  static constexpr int64_t kLine = 64;
+  std::shared_ptr<std::byte> memory_;
+  size_t bytes_ = 0, used_ = 0;
+};
+
 class Block {
  public:
   Block() = default;
   // device null or the host: host memory. A device outlives its blocks; freeing one waits for the
   // work that was given to it. Throws OTR_E_OUT_OF_MEMORY naming the purpose and the bytes.
   Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device = nullptr);
+  // Of a pool, in which it has its room.
+  Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool);
   Block(Block&& other) noexcept { *this = static_cast<Block&&>(other); }
   Block& operator=(Block&& other) noexcept;
   Block(const Block&) = delete;
@@ -31,7 +54,7 @@ class Block {
   void release() noexcept;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  device::HostMemory memory_;  // without a device
+  std::shared_ptr<std::byte> memory_;  // without a device
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's
   Charge charge_;

@@ -3,26 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "core/context/error.h"
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"
+#include "core/optimizer/states.h"
 #include "kernels/update_part.h"
 
 namespace outrigger::optimizer {
 
 using kernels::Format;
-
-namespace {
-std::string states_text(bool exp_avg, bool exp_avg_sq) {
-  return exp_avg && exp_avg_sq ? "exp_avg and exp_avg_sq"
-         : exp_avg             ? "exp_avg"
-         : exp_avg_sq          ? "exp_avg_sq"
-                               : "no states";
-}
-}  // namespace
 
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)),
@@ -30,63 +21,6 @@ Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
       outliers_(config_.outliers),
       workers_(context_->workers()) {
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
-}
-
-void Optimizer::check(const Shard& shard, size_t index) const {
-  const Format m = config_.exp_avg.format;
-  const Format v = config_.exp_avg_sq.format;
-  if (config_.master_given && config_.master.format != shard.master_format()) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") has {} weights, this optimizer's \"states\" ask for a {} master", index,
-         shard.name, tensor::name_of(shard.master_format()),
-         tensor::name_of(config_.master.format));
-  }
-  if (shard.has_states && (shard.keeps_exp_avg != config_.keeps_exp_avg() ||
-                           shard.keeps_exp_avg_sq != keeps_exp_avg_sq(shard))) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") has {} from an earlier step with another rule, {} keeps {}: step a "
-         "shard with rules of the same states",
-         index, shard.name, states_text(shard.keeps_exp_avg, shard.keeps_exp_avg_sq), config_.type,
-         states_text(config_.keeps_exp_avg(), keeps_exp_avg_sq(shard)));
-  }
-  if (config_.rule == kernels::Rule::lamb && shard.first_element != 0) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") begins at element {} of its parameter: Lamb needs the norms of whole "
-         "parameters, so each shard is one; use an engine for divided ones",
-         index, shard.name, shard.first_element);
-  }
-  if (is_matrix(shard) && shard.first_element != 0) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") begins at element {} of its parameter: Muon orthogonalises whole "
-         "matrices, so each shard with rows is one; use an engine for divided ones",
-         index, shard.name, shard.first_element);
-  }
-  if (shard.has_states && (shard.exp_avg_format != m || shard.exp_avg_sq_format != v)) {
-    fail(OTR_E_STATE,
-         "shard {} (\"{}\") has states in {} and {} from an earlier step, this optimizer keeps {} "
-         "and {}: step a shard with one set of formats",
-         index, shard.name, tensor::name_of(shard.exp_avg_format),
-         tensor::name_of(shard.exp_avg_sq_format), tensor::name_of(m), tensor::name_of(v));
-  }
-}
-
-void Optimizer::allocate(Shard& shard) const {
-  if (shard.has_states) return;
-  const auto bytes = [&](Format f) { return kernels::bytes_of(shard.weights.count, f); };
-  shard.exp_avg_format = config_.exp_avg.format;
-  shard.exp_avg_sq_format = config_.exp_avg_sq.format;
-  memory::Block exp_avg, exp_avg_sq;
-  if (config_.keeps_exp_avg()) {
-    exp_avg = {shard.ledger, memory::Purpose::exp_avg, bytes(shard.exp_avg_format)};
-  }
-  if (keeps_exp_avg_sq(shard)) {
-    exp_avg_sq = {shard.ledger, memory::Purpose::exp_avg_sq, bytes(shard.exp_avg_sq_format)};
-  }
-  shard.exp_avg = std::move(exp_avg);
-  shard.exp_avg_sq = std::move(exp_avg_sq);
-  shard.keeps_exp_avg = config_.keeps_exp_avg();
-  shard.keeps_exp_avg_sq = keeps_exp_avg_sq(shard);
-  shard.has_states = true;
 }
 
 void Optimizer::prepare(const std::vector<Shard*>& shards) const {
@@ -99,8 +33,7 @@ void Optimizer::prepare(const std::vector<Shard*>& shards) const {
     fail(OTR_E_ARGUMENT, "shards {} and {} are the same shard: give each once",
          first - shards.begin(), second - shards.begin());
   }
-  for (size_t i = 0; i < shards.size(); ++i) check(*shards[i], i);
-  for (Shard* shard : shards) allocate(*shard);
+  make_states(config_, shards);
 }
 
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
@@ -161,7 +94,7 @@ void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& re
 void Optimizer::make_room(const std::vector<Shard*>& shards) {
   NewtonSchulz::Room room = matrix_room_;
   for (const Shard* shard : shards) {
-    if (is_matrix(*shard)) room.include(shard->rows, shard->weights.count / shard->rows);
+    if (is_matrix(config_, *shard)) room.include(shard->rows, shard->weights.count / shard->rows);
   }
   if (room.bytes() == matrix_room_.bytes()) return;
   matrix_memory_ = {};
@@ -175,7 +108,7 @@ kernels::UpdateCount Optimizer::update(const std::vector<Shard*>& shards,
                                        std::span<kernels::Update> pieces) {
   kernels::UpdateCount count;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!is_matrix(*shards[i])) continue;
+    if (!is_matrix(config_, *shards[i])) continue;
     kernels::add(count, update_matrix(*shards[i], pieces[i]));
     pieces[i].count = 0;
   }
@@ -206,21 +139,10 @@ void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernel
 }
 
 void Optimizer::fill_pieces(const std::vector<Shard*>& shards, double gradient_factor) {
-  // By the number of updates; with Muon, those of matrices and of others apart.
-  std::map<std::pair<int64_t, bool>, kernels::UpdateScalars> scalars;
+  StepScalars scalars(gradient_factor);
   pieces_.clear();
   pieces_.reserve(shards.size());
-  const bool draws = config_.master.rounding == kernels::Rounding::stochastic ||
-                     config_.exp_avg.rounding == kernels::Rounding::stochastic ||
-                     config_.exp_avg_sq.rounding == kernels::Rounding::stochastic;
   for (const Shard* shard : shards) {
-    const bool elementwise = config_.rule == kernels::Rule::muon && !is_matrix(*shard);
-    auto [entry, added] = scalars.try_emplace({shard->updates, elementwise});
-    if (added) {
-      const config::OptimizerConfig now = scheduled(config_, shard->updates);
-      entry->second = update_scalars(elementwise ? now.elementwise() : now, shard->updates + 1,
-                                     gradient_factor);
-    }
     kernels::Update& a = pieces_.emplace_back();
     a.grad_format = shard->grads.format;
     a.grad = shard->grads.data;
@@ -228,20 +150,17 @@ void Optimizer::fill_pieces(const std::vector<Shard*>& shards, double gradient_f
     a.weight = shard->weights.data;
     a.remainder = shard->remainder;
     a.exp_avg_format = shard->exp_avg_format;
-    a.rule = elementwise ? kernels::Rule::adam : config_.rule;
-    if (config_.keeps_exp_avg()) a.exp_avg = shard->exp_avg.data();
+    a.exp_avg = shard->exp_avg.data();
     a.exp_avg_sq_format = shard->exp_avg_sq_format;
-    if (keeps_exp_avg_sq(*shard)) a.exp_avg_sq = shard->exp_avg_sq.data();
-    a.weight_rounding = config_.master.rounding;
-    a.exp_avg_rounding = config_.exp_avg.rounding;
-    a.exp_avg_sq_rounding = config_.exp_avg_sq.rounding;
+    a.exp_avg_sq = shard->exp_avg_sq.data();
+    set_rule(a, config_, is_matrix(config_, *shard));
     if (shard->published) {
       a.published_format = shard->published->format;
       a.published = shard->published->data;
     }
     a.count = shard->weights.count;
-    a.scalars = entry->second;
-    if (draws) a.random = random_stream(config_.seed, shard->name);
+    a.scalars = scalars.of(0, config_, shard->updates, shard->updates, a.rule);
+    if (kernels::RandomStates(a).any()) a.random = random_stream(config_.seed, shard->name);
     a.random.first_element = static_cast<uint64_t>(shard->first_element);
     a.random.step = static_cast<uint64_t>(shard->updates);
   }

@@ -30,14 +30,6 @@ class Optimizer {
   void step(const std::vector<Shard*>& shards, otr_step_report& report);
 
  private:
-  [[nodiscard]] bool is_matrix(const Shard& shard) const {
-    return config_.rule == kernels::Rule::muon && shard.rows > 0;
-  }
-  [[nodiscard]] bool keeps_exp_avg_sq(const Shard& shard) const {
-    return config_.keeps_exp_avg_sq() && !is_matrix(shard);
-  }
-  void check(const Shard& shard, size_t index) const;
-  void allocate(Shard& shard) const;
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
   void make_room(const std::vector<Shard*>& shards);
   kernels::UpdateCount update(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/optimizer/schedule.h"
+
 namespace outrigger::optimizer {
 
 kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config, int64_t step,
@@ -37,6 +39,25 @@ kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config, int
     s.one_minus_beta1 = static_cast<float>(1 - config.momentum);
   }
   return s;
+}
+
+const kernels::UpdateScalars& StepScalars::of(int32_t group, const config::OptimizerConfig& config,
+                                              int64_t clock, int64_t updates, kernels::Rule rule) {
+  auto [entry, added] = known_.try_emplace({group, updates, rule});
+  if (added) {
+    const config::OptimizerConfig now = scheduled(config, clock);
+    entry->second = update_scalars(rule == config.rule ? now : now.elementwise(), updates + 1,
+                                   gradient_factor_);
+  }
+  return entry->second;
+}
+
+void set_rule(kernels::Update& update, const config::OptimizerConfig& config, bool matrix) {
+  const bool elementwise = config.rule == kernels::Rule::muon && !matrix;
+  update.rule = elementwise ? kernels::Rule::adam : config.rule;
+  update.weight_rounding = config.master.rounding;
+  update.exp_avg_rounding = config.exp_avg.rounding;
+  update.exp_avg_sq_rounding = config.exp_avg_sq.rounding;
 }
 
 double trust_ratio(const config::OptimizerConfig& config, double weights, double direction) {

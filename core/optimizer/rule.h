@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <tuple>
 
 #include "core/config/config.h"
 #include "kernels/kernels.h"
@@ -13,6 +15,24 @@ namespace outrigger::optimizer {
 // step: number of this update, from 1. gradient_factor: 1/(loss scale × world) × clip coefficient.
 [[nodiscard]] kernels::UpdateScalars update_scalars(const config::OptimizerConfig& config,
                                                     int64_t step, double gradient_factor);
+
+// The scalars of one step's updates, each worked out once for the parameters that share it: those
+// of one group, with one number of updates, and of Muon's two halves.
+class StepScalars {
+ public:
+  explicit StepScalars(double gradient_factor) : gradient_factor_(gradient_factor) {}
+  // config: the group's. clock: what its schedule counts. updates: of the parameter, before this
+  // one. rule: that of the update.
+  const kernels::UpdateScalars& of(int32_t group, const config::OptimizerConfig& config,
+                                   int64_t clock, int64_t updates, kernels::Rule rule);
+
+ private:
+  double gradient_factor_;
+  std::map<std::tuple<int32_t, int64_t, kernels::Rule>, kernels::UpdateScalars> known_;
+};
+
+// An update's rule and roundings; matrix: of Muon's.
+void set_rule(kernels::Update& update, const config::OptimizerConfig& config, bool matrix);
 
 // What a layer's step is multiplied by in LAMB, from the norms of its weights and its direction.
 [[nodiscard]] double trust_ratio(const config::OptimizerConfig& config, double weights,

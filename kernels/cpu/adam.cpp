@@ -26,21 +26,18 @@ template <class Weight, class ExpAvg, class ExpAvgSq, class Grad, bool kStochast
 HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
   const DF df;
   const Coefficients c(a.scalars);
-  auto* weight = static_cast<typename Weight::Storage*>(a.weight);
+  const Weights<Weight> weights(a);
   auto* exp_avg = static_cast<typename ExpAvg::Storage*>(a.exp_avg);
   auto* exp_avg_sq = static_cast<typename ExpAvgSq::Storage*>(a.exp_avg_sq);
   const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
-  [[maybe_unused]] auto* published = static_cast<uint16_t*>(a.published);
-  [[maybe_unused]] const bool half = a.published_format == Format::float16;
   const RandomStates random(a);
   [[maybe_unused]] alignas(64) uint16_t numbers[reference::kNumbers];
   [[maybe_unused]] LeafPhilox philox(a.random.key, a.random.step);
   const auto prefetch = [&](int64_t i) HWY_ATTR {
     prefetch_ahead(grad + i);
-    prefetch_ahead(weight + i);
+    weights.prefetch(i);
     prefetch_ahead(exp_avg + i);
     prefetch_ahead(exp_avg_sq + i);
-    if constexpr (kIsSplit<Weight>) prefetch_ahead(a.remainder + i);
   };
 
   const int64_t end = a.count - a.count % kPair;
@@ -56,12 +53,7 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
       prefetch(i);
       if constexpr (kStochastic) philox.round();  // fills the waits for quotient and root
       const Pair g = Grad::load(grad + i);
-      Pair old;
-      if constexpr (kIsSplit<Weight>) {
-        old = Weight::load(weight + i, a.remainder + i);
-      } else {
-        old = Weight::load(weight + i);
-      }
+      const Pair old = weights.load(i);
       Pair p = old, m = ExpAvg::load(exp_avg + i), v = ExpAvgSq::load(exp_avg_sq + i);
       const VF moves_lo = step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo);
       const VF moves_hi = step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi);
@@ -73,28 +65,18 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
         v = {canonical(v.lo), canonical(v.hi)};
       }
 
-      const auto store = [&](auto state, Draw draw, Pair x, auto* to) HWY_ATTR {
+      const auto numbers_of = [&](Draw draw) HWY_ATTR {
         VU16 r = hn::Zero(DU16{});
         if constexpr (kStochastic) r = drawn(draw, numbers, i - leaf);
-        return store_state<decltype(state), kStochastic>(x, to, random[draw], r);
+        return r;
+      };
+      const auto store = [&](auto state, Draw draw, Pair x, auto* to) HWY_ATTR {
+        store_state<decltype(state), kStochastic>(x, to, random[draw], numbers_of(draw));
       };
       store(ExpAvg{}, Draw::exp_avg, m, exp_avg + i);
       store(ExpAvgSq{}, Draw::exp_avg_sq, v, exp_avg_sq + i);
-      Pair stored = p;
-      if constexpr (kIsSplit<Weight>) {
-        Weight::store(p, weight + i, a.remainder + i);
-      } else {
-        stored = store(Weight{}, Draw::weight, p, weight + i);
-      }
-      if constexpr (std::is_same_v<Weight, Float32>) {
-        if (published != nullptr) {
-          if (half) {
-            Float16::store(p, published + i);
-          } else {
-            BFloat16::store(p, published + i);
-          }
-        }
-      }
+      const Pair stored =
+          weights.template store<kStochastic>(p, i, random[Draw::weight], numbers_of(Draw::weight));
 
       const VF none = hn::Zero(df);
       count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);

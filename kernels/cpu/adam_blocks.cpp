@@ -45,12 +45,10 @@ template <class Weight, class Grad>
 HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
   const DF df;
   const Coefficients c(a.scalars);
-  auto* weight = static_cast<typename Weight::Storage*>(a.weight);
+  const Weights<Weight> weights(a);
   const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
   auto* exp_avg = static_cast<uint8_t*>(a.exp_avg);
   auto* exp_avg_sq = static_cast<uint8_t*>(a.exp_avg_sq);
-  [[maybe_unused]] auto* published = static_cast<uint16_t*>(a.published);
-  const bool half = a.published_format == Format::float16;
   const RandomStates random(a);
   alignas(64) uint16_t numbers[reference::kNumbers];
 
@@ -68,14 +66,9 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
     for (int64_t i = 0; i < kLeaf; i += kPair) {
       const int64_t at = leaf + i;
       prefetch_ahead(grad + at);
-      prefetch_ahead(weight + at);
+      weights.prefetch(at);
       const Pair g = Grad::load(grad + at);
-      Pair old;
-      if constexpr (kIsSplit<Weight>) {
-        old = Weight::load(weight + at, a.remainder + at);
-      } else {
-        old = Weight::load(weight + at);
-      }
+      const Pair old = weights.load(at);
       Pair p = old;
       Pair m = old_m.load_pair(exp_avg + sizeof(float) + i);
       Pair v = old_v.load_pair(exp_avg_sq + sizeof(float) + i);
@@ -88,23 +81,9 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       new_m.add(m, i);
       new_v.add(v, i);
 
-      Pair stored = p;
-      if constexpr (kIsSplit<Weight>) {
-        Weight::store(p, weight + at, a.remainder + at);
-      } else {
-        VU16 r = hn::Zero(DU16{});
-        if (random[Draw::weight]) r = drawn(Draw::weight, numbers, i);
-        stored = store_state<Weight, true>(p, weight + at, random[Draw::weight], r);
-      }
-      if constexpr (std::is_same_v<Weight, Float32>) {
-        if (published != nullptr) {
-          if (half) {
-            Float16::store(p, published + at);
-          } else {
-            BFloat16::store(p, published + at);
-          }
-        }
-      }
+      VU16 r = hn::Zero(DU16{});
+      if (random[Draw::weight]) r = drawn(Draw::weight, numbers, i);
+      const Pair stored = weights.template store<true>(p, at, random[Draw::weight], r);
       const VF none = hn::Zero(df);
       count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);
     }

@@ -37,19 +37,54 @@ HWY_INLINE Pair store_state(Pair x, typename State::Storage* to, [[maybe_unused]
   }
 }
 
-[[nodiscard]] constexpr bool is_random(Format format, Rounding rounding) {
-  return rounding == Rounding::stochastic && (format == Format::bfloat16 || is_block(format));
-}
+// The weights of an update, and what is stored with them.
+template <class Weight>
+class Weights {
+ public:
+  using Storage = typename Weight::Storage;
+  explicit HWY_INLINE Weights(const Update& u)
+      : weight_(static_cast<Storage*>(u.weight)),
+        remainder_(u.remainder),
+        published_(static_cast<uint16_t*>(u.published)),
+        half_(u.published_format == Format::float16) {}
 
-// Which states of an update are stored by random numbers.
-struct RandomStates {
-  explicit HWY_INLINE RandomStates(const Update& u)
-      : of{u.remainder == nullptr && is_random(u.weight_format, u.weight_rounding),
-           is_random(u.exp_avg_format, u.exp_avg_rounding),
-           is_random(u.exp_avg_sq_format, u.exp_avg_sq_rounding)} {}
-  [[nodiscard]] HWY_INLINE bool operator[](Draw draw) const { return of[static_cast<int>(draw)]; }
-  [[nodiscard]] HWY_INLINE bool any() const { return of[0] || of[1] || of[2]; }
-  bool of[3];
+  HWY_INLINE void prefetch(int64_t i) const {
+    prefetch_ahead(weight_ + i);
+    if constexpr (kIsSplit<Weight>) prefetch_ahead(remainder_ + i);
+  }
+  [[nodiscard]] HWY_INLINE Pair load(int64_t i) const {
+    if constexpr (kIsSplit<Weight>) {
+      return Weight::load(weight_ + i, remainder_ + i);
+    } else {
+      return Weight::load(weight_ + i);
+    }
+  }
+  // As store_state(); the published copy, too.
+  template <bool kStochastic>
+  HWY_INLINE Pair store(Pair x, int64_t i, bool random, VU16 numbers) const {
+    if constexpr (kIsSplit<Weight>) {
+      Weight::store(x, weight_ + i, remainder_ + i);
+      return x;
+    } else {
+      const Pair stored = store_state<Weight, kStochastic>(x, weight_ + i, random, numbers);
+      if constexpr (std::is_same_v<Weight, Float32>) {
+        if (published_ != nullptr) {
+          if (half_) {
+            Float16::store(x, published_ + i);
+          } else {
+            BFloat16::store(x, published_ + i);
+          }
+        }
+      }
+      return stored;
+    }
+  }
+
+ private:
+  Storage* weight_;
+  uint16_t* remainder_;
+  uint16_t* published_;
+  bool half_;
 };
 
 #endif  // OTR_VECTOR_TARGETS

@@ -264,4 +264,48 @@ TEST(Shard, RefusesAnOptimizerOfOtherFormats) {
   EXPECT_EQ(step(wide, {flat.shard()}).applied_steps, 3) << "refused calls are no steps";
 }
 
+// What one step gives many small shards lies in their order, and one that goes leaves the others.
+TEST(Shard, StatesOfSmallOnesFollowOneAnother) {
+  const auto context = make_context();
+  const auto optimizer = make_optimizer(context.get(), kFloat);
+  std::vector<Flat> flats, alone;
+  std::vector<otr_shard*> shards;
+  for (int i = 0; i < 40; ++i) {
+    const int64_t count = i == 20 ? 300'000 : i == 30 ? 0 : 128 - i % 8;  // one large, one empty
+    flats.emplace_back(context.get(), dyadic(count, 1), dyadic(count, 2 + i));
+    alone.emplace_back(context.get(), dyadic(count, 1), dyadic(count, 2 + i));
+    shards.push_back(flats.back().shard());
+  }
+  ASSERT_OK(otr_optimizer_prepare(optimizer.get(), shards.data(), 40));
+  const auto place = [&](size_t i, int32_t value) {
+    otr_tensor t;
+    EXPECT_OK(otr_shard_state(shards[i], value, &t));
+    return static_cast<const char*>(t.data);
+  };
+  for (const int32_t value : {OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ}) {
+    for (size_t i = 0; i + 1 < 20; ++i) {
+      EXPECT_EQ(place(i + 1, value), place(i, value) + 512) << i;
+    }
+    EXPECT_EQ(place(21, value), place(19, value) + 512) << "the large one is elsewhere";
+    EXPECT_TRUE(place(20, value) < place(0, value) || place(20, value) > place(39, value));
+  }
+  for (size_t i = 0; i < 40; ++i) {
+    int64_t bytes = -1;
+    EXPECT_OK(otr_shard_state_bytes(shards[i], &bytes));
+    EXPECT_EQ(bytes, static_cast<int64_t>(flats[i].weights().size()) * 8);
+  }
+  const auto without_clipping = make_optimizer(context.get(), R"({"params": {"lr": 0.01}})");
+  for (int i = 0; i < 40; i += 2) flats[static_cast<size_t>(i)].destroy();
+  shards.clear();
+  for (size_t i = 1; i < 40; i += 2) shards.push_back(flats[i].shard());
+  for (int t = 0; t < 3; ++t) {
+    step(without_clipping, shards);
+    for (size_t i = 1; i < 40; i += 2) step(without_clipping, {alone[i].shard()});
+  }
+  for (size_t i = 1; i < 40; i += 2) {
+    EXPECT_EQ(flats[i].weights(), alone[i].weights()) << i;
+    EXPECT_EQ(flats[i].state(OTR_VALUE_EXP_AVG_SQ), alone[i].state(OTR_VALUE_EXP_AVG_SQ)) << i;
+  }
+}
+
 }  // namespace

@@ -7,8 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "core/context/error.h"
 
 namespace outrigger::memory {
 namespace {
@@ -92,6 +95,45 @@ TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
     }
     EXPECT_EQ(ledger.on_touch(), 0);
     EXPECT_TRUE(ledger.neighbours().empty());
+  }
+}
+
+TEST(PoolTest, BlocksFollowOneAnotherAndTheLastFreesThem) {
+  Ledger one, other;
+  constexpr int64_t kBytes = 1000, kMany = 2000;  // in all beyond a MiB: pages of its own
+  std::vector<Block> blocks;
+  {
+    Pool pool(Purpose::exp_avg, kMany * Pool::room_of(kBytes), {});
+    for (int64_t i = 0; i < kMany; ++i) {
+      blocks.emplace_back(i % 2 == 0 ? one : other, Purpose::exp_avg, kBytes, pool);
+    }
+    EXPECT_EQ(blocks[0].data(), pool.whole().data);
+    EXPECT_EQ(pool.whole().bytes, static_cast<size_t>(kMany * 1024));
+    EXPECT_FALSE(Block(one, Purpose::exp_avg, 0, pool));
+  }
+  EXPECT_EQ(one.entries().back().resident, kMany / 2 * kBytes);
+  EXPECT_EQ(one.on_touch(), kMany / 2 * kBytes);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    std::byte* data = blocks[i].data();
+    EXPECT_EQ(data, blocks[0].data() + 1024 * i);
+    EXPECT_TRUE(std::all_of(data, data + kBytes, [](std::byte b) { return b == std::byte{0}; }));
+    std::fill_n(data, kBytes, static_cast<std::byte>(i % 251));
+  }
+  const Block last = std::move(blocks[kMany / 2]);
+  blocks.clear();
+  EXPECT_EQ(one.entries().back().resident, kBytes);
+  EXPECT_EQ(other.entries().back().resident, 0);
+  EXPECT_TRUE(std::all_of(last.data(), last.data() + kBytes,
+                          [](std::byte b) { return b == std::byte{kMany / 2 % 251}; }));
+}
+
+TEST(PoolTest, SaysWhatIsNotToBeHad) {
+  try {
+    const Pool pool(Purpose::exp_avg_sq, int64_t{1} << 60, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), OTR_E_OUT_OF_MEMORY);
+    EXPECT_NE(std::string(error.what()).find("exp_avg_sq"), std::string::npos) << error.what();
   }
 }
 

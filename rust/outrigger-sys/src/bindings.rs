@@ -825,7 +825,9 @@ extern "C" {
     pub fn otr_shard_set_step(shard: *mut otr_shard, step: i64) -> i32;
     /// Bytes of states that the shard owns. Local. Since: 0.1
     pub fn otr_shard_state_bytes(shard: *const otr_shard, out_bytes: *mut i64) -> i32;
-    /// Frees the states; the caller's memory is not touched. Local. Any thread. Since: 0.1
+    /// Frees the states; the caller's memory is not touched. States below 1 MiB that one call made for
+    /// several shards lie one behind the other, and their memory goes back with the last of these
+    /// shards. Local. Any thread. Since: 0.1
     pub fn otr_shard_destroy(shard: *mut otr_shard);
     /// optimizer_json: {"type": "AdamW", "params": {"lr": …}, "scheduler": {…}, "gradient_clipping": 0,
     /// "states": {…}, "seed": 0}; docs/configuration.md lists the keys. A schedule counts the updates of
