@@ -33,6 +33,9 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
   const RandomStates random(a);
   [[maybe_unused]] alignas(64) uint16_t numbers[reference::kNumbers];
   [[maybe_unused]] LeafPhilox philox(a.random.key, a.random.step);
+  // Draws lie as the values do, evens and odds apart or in order.
+  using Layout = std::conditional_t<std::is_same_v<Grad, BFloat16EvenOdd>, Grad, BFloat16>;
+  [[maybe_unused]] LeafWords<Layout> words;
   const auto prefetch = [&](int64_t i) HWY_ATTR {
     prefetch_ahead(grad + i);
     weights.prefetch(i);
@@ -42,16 +45,14 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
 
   const int64_t end = a.count - a.count % kPair;
   Counter count;
-  if constexpr (kStochastic) philox.begin(a.random.first_element);
   for (int64_t leaf = 0; leaf < end; leaf += kLeaf) {
     const int64_t leaf_end = HWY_MIN(leaf + kLeaf, end);
     if constexpr (kStochastic) {
-      philox.finish(numbers);
-      philox.begin(a.random.first_element + static_cast<uint64_t>(leaf + kLeaf));
+      philox.draw(a.random.first_element + static_cast<uint64_t>(leaf), numbers);
+      words.take(numbers);
     }
     for (int64_t i = leaf; i < leaf_end; i += kPair) {
       prefetch(i);
-      if constexpr (kStochastic) philox.round();  // fills the waits for quotient and root
       const Pair g = Grad::load(grad + i);
       const Pair old = weights.load(i);
       Pair p = old, m = ExpAvg::load(exp_avg + i), v = ExpAvgSq::load(exp_avg_sq + i);
@@ -65,18 +66,19 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
         v = {canonical(v.lo), canonical(v.hi)};
       }
 
-      const auto numbers_of = [&](Draw draw) HWY_ATTR {
-        VU16 r = hn::Zero(DU16{});
-        if constexpr (kStochastic) r = drawn(draw, numbers, i - leaf);
+      const auto numbers_of_pair = words.at(i - leaf);
+      const auto drawn = [&](Draw draw) HWY_ATTR {
+        BitsPair r = {hn::Zero(DU{}), hn::Zero(DU{})};
+        if constexpr (kStochastic) r = numbers_of_pair.drawn(draw);
         return r;
       };
       const auto store = [&](auto state, Draw draw, Pair x, auto* to) HWY_ATTR {
-        store_state<decltype(state), kStochastic>(x, to, random[draw], numbers_of(draw));
+        store_state<decltype(state), kStochastic>(x, to, random[draw], drawn(draw));
       };
       store(ExpAvg{}, Draw::exp_avg, m, exp_avg + i);
       store(ExpAvgSq{}, Draw::exp_avg_sq, v, exp_avg_sq + i);
       const Pair stored =
-          weights.template store<kStochastic>(p, i, random[Draw::weight], numbers_of(Draw::weight));
+          weights.template store<kStochastic>(p, i, random[Draw::weight], drawn(Draw::weight));
 
       const VF none = hn::Zero(df);
       count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);

@@ -81,8 +81,8 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       new_m.add(m, i);
       new_v.add(v, i);
 
-      VU16 r = hn::Zero(DU16{});
-      if (random[Draw::weight]) r = drawn(Draw::weight, numbers, i);
+      BitsPair r = {hn::Zero(DU{}), hn::Zero(DU{})};
+      if (random[Draw::weight]) r = BFloat16::words(drawn(Draw::weight, numbers, i));
       const Pair stored = weights.template store<true>(p, at, random[Draw::weight], r);
       const VF none = hn::Zero(df);
       count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);

@@ -14,10 +14,10 @@ HWY_BEFORE_NAMESPACE();
 namespace outrigger::kernels::cpu::HWY_NAMESPACE {
 #if HWY_TARGET & OTR_VECTOR_TARGETS
 
-// Stores a state; returns the values as stored. `random`: by these numbers, else to nearest.
+// Stores a state; returns the values as stored. `random`: by these words, else to nearest.
 template <class State, bool kStochastic>
 HWY_INLINE Pair store_state(Pair x, typename State::Storage* to, [[maybe_unused]] bool random,
-                            [[maybe_unused]] VU16 numbers) {
+                            [[maybe_unused]] BitsPair words) {
   if constexpr (std::is_same_v<State, Float32>) {
     Float32::store(x, to);
     return x;
@@ -27,8 +27,7 @@ HWY_INLINE Pair store_state(Pair x, typename State::Storage* to, [[maybe_unused]
   } else {
     BitsPair bits = {bits_of(x.lo), bits_of(x.hi)};
     if (kStochastic && random) {
-      const BitsPair r = State::words(numbers);
-      bits = {hn::Add(bits.lo, r.lo), hn::Add(bits.hi, r.hi)};
+      bits = {hn::Add(bits.lo, words.lo), hn::Add(bits.hi, words.hi)};
     } else {
       bits = {nearest_bfloat16(x.lo), nearest_bfloat16(x.hi)};
     }
@@ -61,12 +60,12 @@ class Weights {
   }
   // As store_state(); the published copy, too.
   template <bool kStochastic>
-  HWY_INLINE Pair store(Pair x, int64_t i, bool random, VU16 numbers) const {
+  HWY_INLINE Pair store(Pair x, int64_t i, bool random, BitsPair words) const {
     if constexpr (kIsSplit<Weight>) {
       Weight::store(x, weight_ + i, remainder_ + i);
       return x;
     } else {
-      const Pair stored = store_state<Weight, kStochastic>(x, weight_ + i, random, numbers);
+      const Pair stored = store_state<Weight, kStochastic>(x, weight_ + i, random, words);
       if constexpr (std::is_same_v<Weight, Float32>) {
         if (published_ != nullptr) {
           if (half_) {

@@ -38,8 +38,8 @@ struct LeafNumbers {
     position = static_cast<int64_t>(r.first_element % kLeaf);
     if (states.any()) random_numbers(r.key, r.first_element, r.step, values);
   }
-  HWY_INLINE VU16 drawn(Draw draw, int64_t i) const {
-    return HWY_NAMESPACE::drawn(draw, values, position + i);
+  HWY_INLINE BitsPair drawn(Draw draw, int64_t i) const {
+    return BFloat16::words(HWY_NAMESPACE::drawn(draw, values, position + i));
   }
   RandomStates states;
   int64_t position = 0;
