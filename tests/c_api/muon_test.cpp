@@ -2,6 +2,7 @@
 // Muon on shards and engines: which parameters are matrices, what becomes of the others, which
 // states there are. (Bits over stages, ranks and formats: tests/engine/matrix_test.)
 #include <chrono>
+#include <numbers>
 
 #include "flat.h"
 
@@ -267,6 +268,64 @@ TEST(Muon, AnEnginesMatricesAreThoseOfShards) {
     step(optimizer, {flat.shard()});
   }
   EXPECT_EQ(solo.engine.read(0), flat.weights());
+}
+
+// Both halves take the rate of their update: one that a schedule gives, or that a caller sets.
+TEST(Muon, AScheduleGivesTheRatesOfBothHalves) {
+  const std::string cosine =
+      R"(, "scheduler": {"type": "Cosine", "params": {"total_num_steps": 6, "min_ratio": 0.5}}})";
+  const std::string plain = config();
+  const std::string scheduled = plain.substr(0, plain.size() - 1) + cosine;
+  Solo a(scheduled), b(plain);
+  for (Solo* solo : {&a, &b}) {
+    solo->engine.add("w", {12, 25}, irrational(300, 1));
+    solo->engine.add("bias", {300}, irrational(300, 2));
+    solo->engine.commit();
+  }
+  for (int t = 0; t < 8; ++t) {
+    const double share = 0.5 + 0.5 * (1 + std::cos(std::numbers::pi * std::min(6, t) / 6)) / 2;
+    EXPECT_OK(otr_engine_set_group_value(b.engine.get(), nullptr, "lr", 0.1 * share));
+    for (Solo* solo : {&a, &b}) {
+      solo->engine.pass({{0, irrational(300, 3 + t)}, {1, irrational(300, 20 + t)}});
+      EXPECT_NEAR(solo->engine.step().lr, 0.1 * share, 1e-12);
+    }
+    for (const int64_t id : {0, 1}) {
+      const Values got = a.engine.read(id), expected = b.engine.read(id);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-6) << t;
+    }
+  }
+}
+
+// Engines that step as one, divided over ranks, have the bits of each alone; a skip is all's.
+TEST(Muon, InAJointStep) {
+  const auto adam = std::string(R"({"optimizer": {"type": "AdamW"}, "gradient_clipping": 0})");
+  const std::string given = config();
+  const std::string muon = given.substr(0, given.size() - 1) + R"(, "gradient_clipping": 0})";
+  run_ranks(2, [&](int32_t rank, otr_comm* comm) {
+    Engine one(comm, muon), other(comm, adam), alone(comm, muon);
+    for (Engine* engine : {&one, &other, &alone}) {
+      engine->add("w", {12, 25}, irrational(300, 1));
+      engine->add("v", {40, 30}, irrational(1200, 2));
+      engine->commit();
+    }
+    otr_engine* const engines[2] = {one.get(), other.get()};
+    otr_step_report reports[2] = {OTR_STEP_REPORT_INIT, OTR_STEP_REPORT_INIT};
+    const auto pass = [&](const Engine& engine, int t, double last = 0.5) {
+      Values v = irrational(1200, 40 + 2 * t + rank);
+      v.back() = last;
+      engine.pass({{0, irrational(300, 3 + 2 * t + rank)}, {1, v}});
+    };
+    for (int t = 0; t < 4; ++t) {
+      pass(one, t);
+      pass(other, t, t == 2 && rank == 1 ? INFINITY : 0.5);
+      ASSERT_OK(otr_step_many(engines, 2, nullptr, reports));
+      EXPECT_EQ(reports[0].outcome, t == 2 ? OTR_STEP_SKIPPED : OTR_STEP_APPLIED);
+      if (t == 2) continue;
+      pass(alone, t);
+      EXPECT_EQ(alone.step().outcome, OTR_STEP_APPLIED);
+      EXPECT_EQ(one.everything(), alone.everything()) << t;
+    }
+  });
 }
 
 // Seconds of a step with one matrix of n rows and columns, on each of `world` ranks.
