@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/context/error.h"
+#include "core/device/host.h"
 
 namespace outrigger::memory {
 

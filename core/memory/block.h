@@ -9,18 +9,19 @@
 #include <span>
 
 #include "core/device/device.h"
-#include "core/device/host.h"
+#include "core/device/neighbours.h"
 #include "core/memory/ledger.h"
 
 namespace outrigger::memory {
 
 // Host memory that many small blocks are cut from, one behind the other: a walk over them is one
-// over memory without gaps. It goes with the last of them.
+// over memory nearly without gaps. It goes with the last of them.
 class Pool {
  public:
-  Pool() = default;
-  // bytes: the sum of room_of() its blocks. Throws as Block.
+  // bytes: the sum of room_of() of its blocks. Throws as Block.
   Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> others);
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
   [[nodiscard]] static int64_t room_of(int64_t bytes) {
     return (bytes + kLine - 1) / kLine * kLine;
   }

@@ -13,8 +13,6 @@
 
 namespace outrigger::optimizer {
 
-using kernels::Format;
-
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)),
       config_(config::parse_optimizer(json)),

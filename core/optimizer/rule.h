@@ -21,8 +21,8 @@ namespace outrigger::optimizer {
 class StepScalars {
  public:
   explicit StepScalars(double gradient_factor) : gradient_factor_(gradient_factor) {}
-  // config: the group's. clock: what its schedule counts. updates: of the parameter, before this
-  // one. rule: that of the update.
+  // config: the group's. clock: what its schedule counts, one number for all parameters of the
+  // group with so many `updates` before this one. rule: config's, or Adam for Muon's other half.
   const kernels::UpdateScalars& of(int32_t group, const config::OptimizerConfig& config,
                                    int64_t clock, int64_t updates, kernels::Rule rule);
 

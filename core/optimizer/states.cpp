@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optimizer/states.h"
 
-#include <array>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -63,8 +63,8 @@ void check(const config::OptimizerConfig& config, const Shard& shard, size_t ind
   }
 }
 
-// A larger one has memory of its own, so that it can be given back alone.
-constexpr int64_t kLargestPooled = int64_t{1} << 20;
+// From here on a state has memory of its own, so that it can be given back alone.
+constexpr int64_t kOwnMemory = int64_t{1} << 20;
 
 // One of the two moments.
 struct Moment {
@@ -73,19 +73,42 @@ struct Moment {
   std::vector<int64_t> bytes;  // of each shard; 0: it keeps none
 };
 
+void add_large(std::vector<device::Neighbour>& neighbours, const device::Neighbour& array) {
+  if (array.bytes >= device::kLargeArray) neighbours.push_back(array);
+}
+
+// Arrays of the caller's that follow one another, as those of a flat buffer do, count as one.
+void add_whole(std::vector<device::Neighbour>& neighbours, const std::vector<Shard*>& shards,
+               tensor::View Shard::* array) {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+  size_t sum = 0;
+  for (const Shard* shard : shards) {
+    const tensor::View& view = shard->*array;
+    const auto bytes = static_cast<size_t>(kernels::bytes_of(view.count, view.format));
+    if (bytes == 0) continue;
+    const auto* data = static_cast<const std::byte*>(view.data);
+    begin = begin == nullptr ? data : std::min(begin, data);
+    end = end == nullptr ? data + bytes : std::max(end, data + bytes);
+    sum += bytes;
+  }
+  const auto whole = static_cast<size_t>(end - begin);
+  if (whole <= sum + sum / 8) add_large(neighbours, {begin, whole});
+}
+
 std::vector<Block> blocks_of(const Moment& moment, const std::vector<Shard*>& shards,
-                             std::vector<device::Neighbour>& pools) {
+                             std::vector<device::Neighbour>& neighbours) {
   int64_t pooled = 0;
   for (const int64_t bytes : moment.bytes) {
-    if (bytes < kLargestPooled) pooled += Pool::room_of(bytes);
+    if (bytes < kOwnMemory) pooled += Pool::room_of(bytes);
   }
-  Pool pool(moment.purpose, pooled, pools);
-  pools.push_back(pool.whole());
+  Pool pool(moment.purpose, pooled, neighbours);
+  add_large(neighbours, pool.whole());
   std::vector<Block> blocks;
   blocks.reserve(shards.size());
   for (size_t i = 0; i < shards.size(); ++i) {
     const int64_t bytes = moment.bytes[i];
-    if (bytes < kLargestPooled) {
+    if (bytes < kOwnMemory) {
       blocks.emplace_back(shards[i]->ledger, moment.purpose, bytes, pool);
     } else {
       blocks.emplace_back(shards[i]->ledger, moment.purpose, bytes);
@@ -115,9 +138,11 @@ void make_states(const config::OptimizerConfig& config, const std::vector<Shard*
     second.bytes.push_back(
         keeps_exp_avg_sq(config, *shard) ? kernels::bytes_of(count, second.format) : 0);
   }
-  std::vector<device::Neighbour> pools;
-  std::vector<Block> exp_avg = blocks_of(first, fresh, pools);
-  std::vector<Block> exp_avg_sq = blocks_of(second, fresh, pools);
+  std::vector<device::Neighbour> neighbours;
+  add_whole(neighbours, fresh, &Shard::weights);
+  add_whole(neighbours, fresh, &Shard::grads);
+  std::vector<Block> exp_avg = blocks_of(first, fresh, neighbours);
+  std::vector<Block> exp_avg_sq = blocks_of(second, fresh, neighbours);
   for (size_t i = 0; i < fresh.size(); ++i) {
     Shard& shard = *fresh[i];
     shard.exp_avg_format = first.format;

@@ -54,7 +54,7 @@ class LeafPhilox {
   }
 
   // Of the leaf in which `element` lies. Its blocks' counters differ in the first word only, which
-  // reaches one of the two products of the first two rounds; the other is the leaf's.
+  // reaches one of the two products in each of the first two rounds; the other is the leaf's.
   HWY_INLINE void draw(uint64_t element, uint16_t* numbers) const {
     const DU64 d;
     const uint64_t block = element / kLeaf * reference::kBlocksPerLeaf;

@@ -308,4 +308,42 @@ TEST(Shard, StatesOfSmallOnesFollowOneAnother) {
   }
 }
 
+// The states of a flat buffer's slices begin half a page from it (core/device/neighbours.h); a call
+// that is refused makes none.
+TEST(Shard, StatesOfAFlatBuffersSlicesKeepApartFromIt) {
+  const auto context = make_context();
+  const auto optimizer = make_optimizer(context.get(), kFloat);
+  constexpr int64_t kCount = 200'000, kShards = 24;  // 18 MiB in all
+  const Tensor weights = Tensor::filled({kShards * kCount}, 1);
+  const Tensor grads = Tensor::filled({kShards * kCount}, 1);
+  std::vector<Owned<otr_shard>> owned;
+  std::vector<otr_shard*> shards;
+  for (int64_t i = 0; i < kShards; ++i) {
+    otr_tensor w, g;
+    int64_t shape = kCount;
+    const auto part = [&](const Tensor& whole, otr_tensor* out) {
+      return otr_tensor_init(static_cast<float*>(whole.get().data) + i * kCount, "float32", 1,
+                             &shape, out);
+    };
+    ASSERT_OK(part(weights, &w));
+    ASSERT_OK(part(grads, &g));
+    shards.push_back(nullptr);
+    ASSERT_OK(otr_shard_wrap(context.get(), &w, &g, nullptr, &shards.back()));
+    owned.emplace_back(shards.back());
+  }
+  std::vector<otr_shard*> twice = shards;
+  twice.push_back(shards[0]);
+  EXPECT_FAILS(OTR_E_ARGUMENT, otr_optimizer_prepare(optimizer.get(), twice.data(), kShards + 1),
+               "0", "24", "same");
+  otr_tensor m, v;
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_shard_state(shards[3], OTR_VALUE_EXP_AVG, &m), "step");
+  ASSERT_OK(otr_optimizer_prepare(optimizer.get(), shards.data(), kShards));
+  ASSERT_OK(otr_shard_state(shards[0], OTR_VALUE_EXP_AVG, &m));
+  ASSERT_OK(otr_shard_state(shards[0], OTR_VALUE_EXP_AVG_SQ, &v));
+  const auto line = [](const void* data) { return reinterpret_cast<uintptr_t>(data) / 64; };
+  for (const otr_tensor& state : {m, v}) {
+    EXPECT_EQ((line(state.data) - line(weights.get().data)) % 64, 32U);
+  }
+}
+
 }  // namespace
