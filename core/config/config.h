@@ -89,7 +89,10 @@ struct EngineConfig {
   OptimizerConfig optimizer;
   LossScaling loss_scaling;
   int32_t accumulation_steps = 1;  // gradient_accumulation_steps
-  bool divide_at_step = false;     // by the number of steps counted, not by accumulation_steps
+  // At the step, not as output gradients are scaled; then by the steps counted, or by
+  // accumulation_steps.
+  bool divide_at_step = false;
+  bool divide_by_counted = false;
   bool average = true;             // gradient_allreduce_op: mean
   Order order = Order::boundary;
   int64_t bucket_elements = 0;  // reduce_bucket_size

@@ -64,11 +64,13 @@ inline constexpr Key kOutrigger[] = {
           "gradient buckets that may be on their way at a time"),
     count("outrigger.workers", "0", 0, 4096, Status::supported,
           "threads for updates and reductions; 0: the context's number"),
-    choice("outrigger.accumulation_divisor", "\"configured\"", "configured|counted", "",
-           Status::supported,
-           "gradients of a window are divided by gradient_accumulation_steps as the outputs' "
-           "gradients are scaled, or by the number of steps that the window had",
-           "counted is for windows that the caller ends (otr_engine_set_boundary)"),
+    choice("outrigger.accumulation_divisor", "\"configured\"",
+           "configured|configured_at_step|counted", "", Status::supported,
+           "what divides a window's gradients, and when: gradient_accumulation_steps, as the "
+           "outputs' gradients are scaled or at the step, or at the step the number of steps that "
+           "the window had",
+           "with configured_at_step gradients on their way carry the loss scale alone; counted is "
+           "for windows that the caller ends (otr_engine_set_boundary)"),
     choice("outrigger.unused_parameters", "\"skip\"", "skip|zero", "", Status::supported,
            "a parameter without a gradient on any rank: left alone, or updated with zero",
            "skip is PyTorch's meaning, zero is DeepSpeed's: the moments decay"),

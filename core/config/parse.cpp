@@ -112,7 +112,9 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.accumulator = format_of(values.text("data_types.grad_accum_dtype"));
   config.loss_scaling = loss_scaling(values);
   config.accumulation_steps = static_cast<int32_t>(values.count("gradient_accumulation_steps"));
-  config.divide_at_step = values.text("outrigger.accumulation_divisor") == "counted";
+  const std::string divisor = values.text("outrigger.accumulation_divisor");
+  config.divide_at_step = divisor != "configured";
+  config.divide_by_counted = divisor == "counted";
   config.average = values.text("gradient_allreduce_op") == "mean";
   config.order =
       values.text("outrigger.reduction_order") == "boundary" ? Order::boundary : Order::micro_step;

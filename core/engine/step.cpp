@@ -115,7 +115,9 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
   }
   // Gradients are sums over ranks of scaled gradients; both factors go here, once, in double. The
   // scale is that of the window's passes: it changes only once the window is over.
-  const double steps = config_.divide_at_step ? static_cast<double>(steps_in_window_ + 1) : 1;
+  const double steps = !config_.divide_at_step     ? 1
+                       : config_.divide_by_counted ? static_cast<double>(steps_in_window_ + 1)
+                                                   : config_.accumulation_steps;
   d.mean = 1.0 / mean_ranks() / steps / scaler_.scale();
   d.norm = optimizer::norm_of(norm) * d.mean;
   if (discard) {

@@ -176,7 +176,7 @@ TEST_P(Passes, AsACallback) {
 // ----------------------------------------------------------------------------
 
 TEST_P(Passes, TheCallerEndsAWindow) {
-  for (const char* divisor : {"configured", "counted"}) {
+  for (const char* divisor : {"configured", "configured_at_step", "counted"}) {
     Solo solo(
         config_of(GetParam(), 2, "", R"("accumulation_divisor": ")" + std::string(divisor) + '"'));
     declare(solo.engine);
@@ -194,6 +194,7 @@ TEST_P(Passes, TheCallerEndsAWindow) {
         const Owned<otr_pass> owned(pass);
         otr_tensor grad;
         EXPECT_OK(otr_pass_get_output_grad(pass, 0, &grad));
+        EXPECT_EQ(value_at(grad, 0), std::string_view(divisor) == "configured" ? 0.5 : 1.0);
         Engine::add(owned, 0, {600}, Values(600, value_at(grad, 0)));
         Engine::end(owned);
         report = solo.engine.step();

@@ -1,89 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where autograd meets a pass.
 
-Gradients inside an engine carry its factor: loss scale / accumulation steps. Gradients outside carry 1, or the factor
-that some engine's backward() or scale() multiplied at the root. An engine's outputs and inputs are the borders: one
-autograd node over all outputs of a call multiplies what comes in by inside / outside, one over its inputs multiplies
-what goes out by outside / inside. So `loss.backward()`, `output.backward(grad)`, `engine.backward(loss)` and engines in
-a chain give the same gradients, each factor applied once.
+Gradients inside an engine that scales its loss carry its factor: loss scale / accumulation steps. Gradients outside are the
+true ones. One autograd node over the outputs of a call multiplies what comes in by the factor, one over its inputs divides
+what goes out by it, and a parameter that is used outside of a call is an output, too (direct.py). So each form of backward
+gives the same gradients, each factor applied once. An engine that scales nothing (float32, bfloat16) has the factor 1: its
+accumulation steps divide at the step.
+
+Second order: of two quantities that belong together in a derivative, one carries the factor and the other does not. A value
+carries none and its gradient carries it; so the gradient of that gradient carries none, on either side of a border, and
+crosses it unchanged. The next derivative is multiplied again, and so on in turn (_Scale, _Same).
 
 No hook marks the end of a backward: a pass is closed by engine.backward() or by the next engine.step().
 
 torch.compile does not trace what is here, nor the engine's backward and step: they call the library.
 """
-import threading
-
 import torch
 
 from .trees import map_tensors
 from .untraced import untraced
 
-_thread = threading.local()
+
+def in_backward():
+    """Whether this thread runs a backward."""
+    return graph_task() != -1
 
 
-def _root():
-    """The Root that this thread is in, or None."""
-    return getattr(_thread, "root", None)
+def graph_task():
+    """The number of the backward that this thread runs; -1: none."""
+    return torch._C._current_graph_task_id()
 
 
-def outside():
-    """The factor that gradients outside of all engines carry in the backward that runs on this thread."""
-    root = _root()
-    return 1.0 if root is None else root.factor
+class _Scale(torch.autograd.Function):
+    """A gradient times factor, in another dtype."""
 
-
-class Root:
-    """While it is entered, the gradient of what scaled() returned may pass, times factor and times extra; everything
-    outside of engines then carries factor."""
-
-    def __init__(self, factor, extra=1):
-        self.factor, self.at_root = factor, factor * extra
-
-    def __enter__(self):
-        if _root() is not None:
-            raise RuntimeError("a scaled backward runs inside another one; scale the outermost loss only")
-        _thread.root = self
-
-    def __exit__(self, kind, value, traceback):
-        _thread.root = None
-
-
-class _Scaled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, loss):
-        return loss.view_as(loss)
+    def forward(ctx, grad, factor, dtype):
+        ctx.factor, ctx.dtype, ctx.into = factor, grad.dtype, dtype
+        return _product(grad, factor, dtype)
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        return _Same.apply(cotangent, ctx.factor, ctx.dtype, ctx.into), None, None
+
+
+class _Same(torch.autograd.Function):
+    """The derivative of _Scale: the same value. Its own derivative is _Scale again."""
+
+    @staticmethod
+    def forward(ctx, cotangent, factor, dtype, into):
+        ctx.factor, ctx.into = factor, into
+        return cotangent.to(dtype)
 
     @staticmethod
     def backward(ctx, grad):
-        root = _root()
-        if root is None:
-            raise RuntimeError("call backward() on what engine.scale() returned as it is: neither a tensor computed from it, nor "
-                               "torch.autograd.backward or torch.autograd.grad, can tell the engine that the root is scaled")
-        return _times(grad, root.at_root)
+        return _Scale.apply(grad, ctx.factor, ctx.into), None, None, None
 
 
-def scaled(loss, run=None):
-    """loss, whose backward(...) calls run(tensor, arguments, options)."""
-    result = _Scaled.apply(loss)
-    if run is not None:
-        result.backward = lambda *arguments, **options: run(result, arguments, options)
-    return result
+def _product(grad, factor, dtype):
+    """In float32 where that is wider: a float16 product would round twice, or overflow."""
+    if factor == 1:
+        return grad.to(dtype)
+    wide = grad.float() if grad.dtype in (torch.float16, torch.bfloat16) else grad
+    return (wide * factor).to(dtype)
+
+
+def times(grad, factor, dtype=None):
+    """A gradient that crosses a border; differentiable."""
+    dtype = dtype or grad.dtype
+    if factor == 1 and dtype == grad.dtype:
+        return grad
+    if torch.is_grad_enabled() and grad.requires_grad:
+        return _Scale.apply(grad, factor, dtype)
+    return _product(grad, factor, dtype)
 
 
 class _Outputs(torch.autograd.Function):
-    """All outputs of one call. float16 leaves as float32: what a loss outside computes does not underflow."""
+    """All outputs of one call. float16 leaves as float32: what a loss outside computes does not underflow. What leaves is no
+    view, so that it may be written into."""
 
     @staticmethod
     def forward(ctx, engine, *outputs):
-        ctx.engine = engine
+        ctx.engine, ctx.entered = engine, ()
         ctx.dtypes = [each.dtype for each in outputs]
         ctx.set_materialize_grads(False)
-        return tuple(each.float() if each.dtype == torch.float16 else each.view_as(each) for each in outputs)
+        return tuple(each.float() if each.dtype == torch.float16 else each.detach() for each in outputs)
 
     @staticmethod
     def backward(ctx, *grads):
-        factor = ctx.engine.open_pass() / outside()
-        return (None, *(_cross(ctx.engine, grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
+        factor = ctx.engine.enter_backward()
+        return (None, *(_enter(ctx.engine, grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
 
 
 class _Inputs(torch.autograd.Function):
@@ -92,30 +98,40 @@ class _Inputs(torch.autograd.Function):
         ctx.engine = engine
         ctx.dtypes = [each.dtype for each in inputs]
         ctx.set_materialize_grads(False)
-        return tuple(each.to(engine.compute_dtype) if engine.casts(each) else each.view_as(each) for each in inputs)
+        return tuple(each.to(engine.compute_dtype) if engine.casts(each) else each.detach() for each in inputs)
 
     @staticmethod
     def backward(ctx, *grads):
-        factor = outside() / ctx.engine.open_pass()
-        return (None, *(None if grad is None else _times(grad.to(dtype), factor) for grad, dtype in zip(grads, ctx.dtypes)))
+        factor = 1 / ctx.engine.open_pass()
+        return (None, *(None if grad is None else times(grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
 
 
-def _times(grad, factor):
-    return grad if factor == 1 else grad * factor
+class _Parameter(torch.autograd.Function):
+    """A parameter that is used outside of a call, in its own dtype. carries: a factor that its gradient has already."""
+
+    @staticmethod
+    def forward(ctx, engine, parameter):
+        ctx.engine, ctx.carries = engine, 1
+        return parameter.detach()
+
+    @staticmethod
+    def backward(ctx, grad):
+        factor = ctx.engine.enter_backward() / ctx.carries
+        return None, _enter(ctx.engine, grad, factor, grad.dtype)
 
 
-def _cross(engine, grad, factor, dtype):
+def _enter(engine, grad, factor, dtype):
     if grad is None:
         return None
-    result = _times(grad, factor).to(dtype)
+    result = times(grad, factor, dtype)
     if dtype == torch.float16 and not torch.isfinite(result).all() and torch.isfinite(grad).all():
         engine.seed_overflowed()
     return result
 
 
 @untraced
-def border(node, engine, value):
-    """value with each tensor that takes part in autograd passed through one node."""
+def _border(node, engine, value):
+    """value with each tensor that takes part in autograd passed through one node, and that node; None: there is none."""
     found = []
 
     def note(tensor):
@@ -125,14 +141,50 @@ def border(node, engine, value):
 
     map_tensors(note, value)
     if not found:
-        return value
-    replaced = iter(node.apply(engine, *found))
-    return map_tensors(lambda tensor: next(replaced) if tensor.requires_grad else tensor, value)
+        return value, None
+    passed = node.apply(engine, *found)
+    replaced = iter(passed)
+    return map_tensors(lambda tensor: next(replaced) if tensor.requires_grad else tensor, value), passed[0].grad_fn
 
 
-def outputs(engine, value):
-    return border(_Outputs, engine, value)
+def outputs(engine, value, entered=()):
+    """What a call returns, as the outside has it. entered: the nodes of inputs() of the call."""
+    value, node = _border(_Outputs, engine, value)
+    if node is not None:
+        node.entered = entered
+    return value
 
 
 def inputs(engine, value):
-    return border(_Inputs, engine, value)
+    """What a call takes, as the inside has it, and the border's node; a tuple of one or none."""
+    if not engine.scales:
+        return value, ()
+    value, node = _border(_Inputs, engine, value)
+    return value, () if node is None else (node,)
+
+
+def parameter(engine, value):
+    """A parameter of the engine as the outside has it."""
+    return _Parameter.apply(engine, value)
+
+
+def leaves(engine, grad):
+    """A gradient of one of the engine's parameters, as the outside sees it: the true one, in float32."""
+    return times(grad, 1 / engine.open_pass(), torch.float32)
+
+
+def enters(engine, grad, dtype):
+    """The way back of leaves()."""
+    return times(grad, engine.open_pass(), dtype)
+
+
+def is_output(node):
+    return isinstance(node, _Outputs._backward_cls)
+
+
+def is_input(node):
+    return isinstance(node, _Inputs._backward_cls)
+
+
+def is_parameter(node):
+    return isinstance(node, _Parameter._backward_cls)

@@ -54,6 +54,8 @@ class Settings:
         stage = (config.get("zero_optimization") or {}).get("stage", 0)
         own = config.setdefault("outrigger", {})
         self.shares = bool(own.setdefault("share_parameters", stage not in (1, 2)))
+        if not (config.get("fp16") or {}).get("enabled") and self.autocast != torch.float16:
+            own.setdefault("accumulation_divisor", "configured_at_step")
         self.casts_inputs = bool((config.get("fp16") or {}).get("auto_cast"))
 
 

@@ -12,6 +12,7 @@ import torch
 from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward, muon
+from .calls import Calls
 from .config import Effective
 from .gathering import Gathering
 from .gradients import Gradients
@@ -20,7 +21,7 @@ from .names import Names
 from .optimizer import ZeroOptimizer
 from .parameters import Parameters
 from .passes import Passes
-from .registry import register
+from .registry import register, unregister
 from .trees import map_tensors
 from .untraced import untraced
 from .values import Values
@@ -57,6 +58,10 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.parameters_of = Parameters(self.handle, module, groups, in_slices=stage == 3 and not shares)
         self._library.commit()
         self.parameters_of.show()
+        # Whether gradients inside carry a factor: float16 is scaled, and all else divides at the step unless it is told not to.
+        divides = self.effective("outrigger", "accumulation_divisor") == "configured" and self.gradient_accumulation_steps() > 1
+        self.scales = divides or torch.float16 in (self.compute_dtype, settings.autocast)
+        self.calls = Calls(self, module) if self.scales else contextlib.nullcontext()
         register(self, self.parameters_of.ids)
         self.gradients = Gradients(self)
         kind = HostOptimizer if self.optimizer_name() == "Host" else ZeroOptimizer
@@ -64,7 +69,10 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.lr_scheduler: Any = None
         self.training_dataloader: torch.utils.data.DataLoader[Any] | None = None
         self.report: lowlevel.StepReport | None = None
-        self.micro_steps = self.global_steps = self.skipped_steps = 0
+        self.global_steps = self.skipped_steps = 0
+        self._micro_steps = self.backwards = 0
+        self._entered: int | None = None  # the backward that has come to an output, and to no parameter yet
+        self._extra = 1  # a factor of the gradients of the backward that runs
         self._pass: lowlevel.Pass | None = None
         self._scale = 1.0
         self._gave = self._reduced = self._step_applied = self.is_compiled = False
@@ -93,12 +101,12 @@ class Engine(Names, Passes, Values, torch.nn.Module):
     # ---- Forward and backward ----
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
-        inputs, options = backward.inputs(self, (inputs, options))
+        (inputs, options), entered = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:
             inputs, options = map_tensors(lambda tensor: tensor.to(self.compute_dtype), (inputs, options))
-        with self._autocast(), self._gathered():
+        with self._autocast(), self._gathered(), self.calls:
             result = self.module(*inputs, **options)
-        return backward.outputs(self, result)
+        return backward.outputs(self, result, entered)
 
     def _gathered(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.gathering is None else self.gathering.forward()
@@ -139,17 +147,22 @@ class Engine(Names, Passes, Values, torch.nn.Module):
             self.open_pass()
             self.close_pass()
         is_boundary = self.is_gradient_accumulation_boundary()
+        if is_boundary:
+            self._complete_gradients()
         self._end_acquires(is_boundary)
         if is_boundary:
             self.optimizer.update()
         self.report = self._library.step()
-        self.micro_steps += 1
+        self._micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
         self._gave = self._reduced = False
         self.gradients.forget()
         self._step_applied = self.report.outcome == lowlevel.STEP_APPLIED
         if not is_boundary:
             return
+        self._library.set_boundary(self._boundary)
+        if self.scales:
+            self.calls.forget()
         self.global_steps += 1
         if self._step_applied:
             self.parameters_of.published()
@@ -163,15 +176,39 @@ class Engine(Names, Passes, Values, torch.nn.Module):
     @untraced
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients that came since the last step, shown or not; without any, nothing. Collective."""
-        if not self._gave:
+        if not (self._gave or self.gradients.is_waiting):
+            self.gradients.forget()
             return
         if self._window_steps:
             raise RuntimeError(f"zero_grad: {self._window_steps} micro-batches of this accumulation window are summed already and would "
                                "be lost; call it before the window's first backward, or freeze what should get no gradient")
         self.close_pass()
-        self._library.discard()
+        if self._gave:
+            self._library.discard()
         self._gave = self._reduced = False
         self.gradients.forget()
+
+    def is_window_empty(self) -> bool:
+        """Whether no gradient came since the last update."""
+        return not (self._gave or self._window_steps or self.gradients.is_waiting)
+
+    @property
+    def micro_steps(self) -> int:
+        """step() calls; with managed_gradient_accumulation false backwards."""
+        return self._micro_steps if self.settings.managed else self.backwards
+
+    def _complete_gradients(self) -> None:
+        """Before an update."""
+        requires_all = not self.effective("zero_optimization", "ignore_unused_parameters") and not self.is_window_empty()
+        if not self._reduced and (requires_all or self.gradients.is_waiting):
+            self._reduce_now()
+        if requires_all:
+            missing = [self.parameters_of.name_of(each) for each in self.parameters_of.trainable
+                       if each.requires_grad and not self._library.has_grad(self.id_of(each))]
+            if missing:
+                raise RuntimeError(f"no rank gave a gradient to {', '.join(map(repr, missing))} in this window, and "
+                                   "zero_optimization.ignore_unused_parameters is false: use them, freeze them before initialize, or set "
+                                   "ignore_unused_parameters to true")
 
     def _end_acquires(self, is_boundary: bool = True) -> None:
         if is_boundary and self.gathering is not None:
@@ -195,6 +232,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
             self.gathering.end()
         for parameter in self.parameters_of.shown:
             parameter.data = parameter.data.clone()
+        unregister(self.parameters_of.ids)
         self._library.finalize()
 
 

@@ -18,34 +18,23 @@ from torch.utils.dlpack import from_dlpack
 
 from .. import lowlevel
 from .ahead import Ahead
+from .metadata import ALIASES, METADATA
 from .registry import engine_of
 from .trees import map_tensors
 from .utils import z3_leaf_module
 
-_Tensor: Any = torch.Tensor  # with its slots and properties
-# What does not read a parameter's values. Which of them there are depends on PyTorch's version.
-_GET = ("shape", "dtype", "device", "layout", "requires_grad", "grad", "grad_fn", "is_leaf", "ndim", "itemsize", "nbytes", "_version",
-        "is_sparse", "is_cuda", "is_meta", "is_quantized", "is_nested", "retains_grad", "output_nr", "_backward_hooks")
-_CALL = ("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point", "is_complex",
-         "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "data_ptr", "storage_offset", "untyped_storage",
-         "__len__", "new_empty", "new_zeros", "new_ones", "new_full", "is_pinned", "is_shared")
-_METADATA = {getattr(_Tensor, name).__get__ for name in _GET if hasattr(_Tensor, name)}
-_METADATA |= {getattr(_Tensor, name).__set__ for name in ("requires_grad", "grad", "data")}
-_METADATA |= {getattr(_Tensor, name) for name in _CALL if hasattr(_Tensor, name)}
-_METADATA |= {torch.numel, torch.is_floating_point, torch.is_complex, torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like,
-              torch.rand_like, torch.randn_like, torch.is_same_size}
-_ALIASES = {_Tensor.detach, torch.detach, _Tensor.data.__get__}
+_Tensor: Any = torch.Tensor
 
 
 class _Partitioned:
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if function not in _METADATA:
+        if function not in METADATA:
             for parameter in _among((args, kwargs.values() if kwargs else ())):
                 if function is _Tensor.__repr__ and not is_whole(parameter):
                     return f"<{tuple(parameter.shape)} of {parameter.dtype}, in slices on the ranks>"
-                _gathering_of(parameter).use(parameter, function in _ALIASES)
-        return _Tensor.__torch_function__(function, (), args, kwargs)
+                _gathering_of(parameter).use(parameter, function in ALIASES)
+        return super().__torch_function__(function, (), args, kwargs or {})
 
 
 def _among(values):

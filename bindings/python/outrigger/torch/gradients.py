@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`parameter.grad` between the window's last backward and the step.
+"""`parameter.grad`: before a backward, in its hooks, and between the window's last backward and the step.
 
-A gradient leaves its parameter as soon as autograd has put it there. Who reads `.grad` afterwards gets the mean gradient
-over ranks, unscaled, float32; what is changed in it, or assigned, is what the step uses. So code written for plain PyTorch
-(norms, clipping, a look at a gradient) does what it says. Reading is collective on more than one rank."""
+A gradient leaves its parameter as soon as autograd has put it there. Who reads `.grad` after the window's last backward gets
+the mean gradient over ranks, unscaled, float32; what is changed in it, or assigned, is what the step uses. So code written for
+plain PyTorch (norms, clipping, a look at a gradient) does what it says. Reading is collective on more than one rank."""
+from collections import OrderedDict
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from .. import lowlevel
+from . import backward
+from .direct import Scaling, true
 from .registry import engine_of
 
+_Tensor: Any = torch.Tensor
 _raw: Any = torch.Tensor.grad  # a property
 
 
@@ -34,18 +39,33 @@ class _Live:
     def grad(self):
         self.grad = None
 
+    def register_post_accumulate_grad_hook(self, hook):
+        """In the hook .grad is the true gradient of the backward that runs, this rank's; what it leaves there is used."""
+        engine = engine_of(self)
+        return super().register_post_accumulate_grad_hook(hook) if engine is None else engine.gradients.add_hook(self, hook)
 
-_classes: dict[type, type] = {}
+
+_classes: dict[tuple[type, bool], type] = {}
 
 
-def make_live(parameter):
-    """Gives the parameter's own class this property."""
+def make_live(parameter, engine, take):
+    """Gives the parameter's own class this property. take(parameter): called when autograd has put a gradient into it."""
+    before = list((_Tensor._post_accumulate_grad_hooks.__get__(parameter) or {}).values())
+    if before:
+        _Tensor._post_accumulate_grad_hooks.__get__(parameter).clear()
+    _Tensor.register_post_accumulate_grad_hook(parameter, take)
     kind = type(parameter)
-    if issubclass(kind, _Live):
-        return
-    if kind not in _classes:
-        _classes[kind] = type(kind.__name__, (_Live, kind), {"__module__": kind.__module__})
-    parameter.__class__ = _classes[kind]
+    if not issubclass(kind, _Live):
+        key = kind, engine.scales
+        if key not in _classes:
+            bases = (Scaling, _Live, kind) if engine.scales else (_Live, kind)
+            _classes[key] = type(kind.__name__, bases, {"__module__": kind.__module__})
+        parameter.__class__ = _classes[key]
+    for hook in before:
+        engine.gradients.add_hook(parameter, hook)
+    if engine.scales and parameter._backward_hooks:
+        for key, hook in parameter._backward_hooks.items():
+            parameter._backward_hooks[key] = true(parameter, hook)
 
 
 def take(parameter):
@@ -60,33 +80,129 @@ class Gradients:
 
     def __init__(self, engine):
         self._engine = engine
-        self._shown = {}  # parameter: tensor, the version that the library has
         self._readable = set(engine.parameters_of.trainable)
+        self._shown = {}  # parameter: tensor, the version that the library has
+        self._removed = set()  # set to None after the window's last backward
+        self._assigned = {}  # parameter: tensor, before any backward
+        self._carried = {}  # parameter: this rank's part, read before another backward
+        self._hooks, self._coming = {}, {}  # parameter: hooks; parameter: gradient, while they run
+        self._is_graph = False
+
+    # ---- As parameter.grad ----
 
     def read(self, parameter):
+        if parameter in self._coming:
+            return self._coming[parameter]
+        if backward.in_backward() or parameter in self._removed:
+            return None
+        if parameter in self._assigned:
+            return self._assigned[parameter]
         if parameter in self._shown:
             return self._shown[parameter][0]
         if parameter not in self._readable or not self._engine.reduce():
             return None
+        if self._is_graph:
+            raise RuntimeError(f"the gradient of {self._name(parameter)!r} comes from a backward with create_graph=True, and .grad of an engine's "
+                               "parameter cannot be differentiated; take it by torch.autograd.grad(loss, parameters, create_graph=True), or "
+                               "leave create_graph out")
         tensor = self._engine.read(parameter, lowlevel.VALUE_GRAD)
         self._shown[parameter] = tensor, tensor._version
         return tensor
 
     def assign(self, parameter, value):
-        """False: there is no gradient of the engine that this would replace."""
-        if parameter not in self._readable or not self._engine.reduce():
+        """False: the engine keeps no gradient of this parameter."""
+        if parameter not in self._readable:
             return False
-        value = torch.zeros(parameter.shape) if value is None else value
-        if value.shape != parameter.shape:
+        if value is not None and value.shape != parameter.shape:
             raise RuntimeError(f"assigned grad has shape {tuple(value.shape)}, the parameter {tuple(parameter.shape)}")
-        self._shown[parameter] = value, None
+        if parameter in self._coming:
+            self._coming[parameter] = value
+        elif backward.in_backward():
+            raise RuntimeError(f"{self._name(parameter)!r}.grad was assigned while a backward runs; assign it after the backward, or in a hook of "
+                               "register_post_accumulate_grad_hook")
+        elif self._engine.is_window_empty():
+            self._assigned.pop(parameter, None)
+            if value is not None:
+                self._assigned[parameter] = value
+        elif not self._engine.reduce():
+            raise RuntimeError(f"{self._name(parameter)!r}.grad was assigned inside an accumulation window, whose gradients are summed in the "
+                               "engine; assign it before the window's first backward, or after its last one and before step()")
+        else:
+            self._removed.discard(parameter)
+            self._shown.pop(parameter, None)
+            if value is None:
+                self._removed.add(parameter)
+            else:
+                self._shown[parameter] = value, None
         return True
+
+    def _name(self, parameter):
+        return self._engine.parameters_of.name_of(parameter)
+
+    # ---- Hooks on what comes ----
+
+    def add_hook(self, parameter, hook):
+        hooks = self._hooks.setdefault(parameter, OrderedDict())
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def seen_by_hooks(self, parameter, grad):
+        """The gradient after the hooks, as it came; None: they took it away."""
+        self._is_graph = self._is_graph or grad.requires_grad
+        if not self._hooks.get(parameter):
+            return grad
+        self._coming[parameter] = backward.leaves(self._engine, grad.detach())
+        try:
+            for hook in list(self._hooks[parameter].values()):
+                hook(parameter)
+        finally:
+            seen = self._coming.pop(parameter)
+        return None if seen is None else backward.enters(self._engine, seen, torch.float32)
+
+    # ---- For the engine ----
+
+    @property
+    def is_waiting(self):
+        """Whether gradients are kept here that the library has not."""
+        return bool(self._carried)
+
+    def assigned(self):
+        """(parameter, tensor) of those that were set before a backward, which are taken now."""
+        taken, self._assigned = self._assigned, {}
+        return taken.items()
 
     def write_back(self):
         """Before the step."""
+        if self._removed:
+            self.carry()
+            self._engine.reduce()
         for parameter, (tensor, version) in self._shown.items():
             if tensor._version != version:
                 self._engine.write(parameter, tensor, lowlevel.VALUE_GRAD)
+        self._shown.clear()
+
+    def carry(self):
+        """After gradients were read another backward comes, or some were taken away: the library forgets the window, and what
+        remains of it is added when the next gradients are complete. Collective."""
+        engine, kept = self._engine, {}
+        removed, self._removed = self._removed, set()
+        self.write_back()
+        for parameter in self._readable:
+            if parameter not in removed and engine._library.has_grad(engine.id_of(parameter)):
+                kept[parameter] = engine.read_local(parameter, lowlevel.VALUE_GRAD)
+        engine.forget_window()
+        self._carried = kept
+
+    def add_carried(self):
+        """The window's gradients are reduced."""
+        for parameter, part in self._carried.items():
+            self._engine.write_local(parameter, part.add_(self._engine.read_local(parameter, lowlevel.VALUE_GRAD)), lowlevel.VALUE_GRAD)
+        self._carried = {}
 
     def forget(self):
         self._shown.clear()
+        self._removed.clear()
+        self._assigned.clear()
+        self._carried.clear()
+        self._is_graph = False

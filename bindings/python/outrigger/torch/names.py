@@ -28,7 +28,6 @@ class Names:
     settings: Settings
     optimizer: ZeroOptimizer
     report: lowlevel.StepReport | None
-    micro_steps: int
     world_size: int
     global_rank: int
     _library: LibraryEngine

@@ -4,7 +4,6 @@ import torch
 from torch.utils.dlpack import to_dlpack
 
 from .. import lowlevel
-from .gradients import take
 
 def groups_of(model, model_parameters):
     """Parameter groups as an optimizer of PyTorch has them: dictionaries with "params"."""
@@ -101,9 +100,8 @@ def group_name(index):
     return "default" if index == 0 else f"group {index}"
 
 
-def give(handle, identity, parameter):
-    """Hands a parameter's gradient over: one copy, its conversion fused."""
-    grad = take(parameter)
+def give(handle, identity, grad):
+    """Hands a gradient over: one copy, its conversion fused."""
     if grad.requires_grad:
         grad = grad.detach()
     if grad.layout != torch.strided:

@@ -6,20 +6,23 @@ import contextlib
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import lowlevel
-from . import backward
-from .gradients import make_live
+from . import backward, outer
+from .gradients import make_live, take
 from .parameters import give
+from .registry import engine_of
 from .untraced import untraced
 
 if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
+    from .config import Effective
     from .gathering import Gathering
+    from .gradients import Gradients
     from .optimizer import ZeroOptimizer
     from .parameters import Parameters
 
@@ -38,8 +41,15 @@ class Passes:
     _pass: lowlevel.Pass | None
     _scale: float
     _gave: bool
+    _reduced: bool
     _shared: bool
     _window_steps: int
+    _entered: int | None
+    _extra: int
+    scales: bool
+    backwards: int
+    effective: Effective
+    gradients: Gradients
 
     if TYPE_CHECKING:  # of the engine
         def gradient_accumulation_steps(self) -> int: ...
@@ -51,9 +61,31 @@ class Passes:
         with self._lock:
             if self._pass is None:
                 self._take_what_was_written()
+                if self._reduced:
+                    self._go_on_after_reading()
                 self._pass = lowlevel.pass_begin(self.handle, [], None)
                 self._scale = lowlevel.pass_get_scale(self._pass)
+                for parameter, value in self.gradients.assigned():
+                    # Once the step has divided by scale and accumulation steps, it is what was set.
+                    self._hand_over(parameter, value.detach() * (self._scale * self.gradient_accumulation_steps()))
             return self._scale
+
+    def enter_backward(self) -> float:
+        """open_pass, from a node that a backward enters the engine by."""
+        self._entered = backward.graph_task()
+        return self.open_pass()
+
+    def _go_on_after_reading(self) -> None:
+        if self.effective("outrigger", "accumulation_divisor") == "counted":
+            raise RuntimeError("a gradient was read or set, which ends the window, and with outrigger.accumulation_divisor \"counted\" no backward "
+                               "can follow it: call step() first")
+        self.gradients.carry()
+
+    def forget_window(self) -> None:
+        """The library forgets the window, whose last micro-batch this was. Collective."""
+        self._library.discard()
+        self._library.set_boundary(lowlevel.BOUNDARY_YES)
+        self._reduced = self._gave = False
 
     def _take_what_was_written(self) -> None:
         written = self.parameters_of.written()
@@ -79,47 +111,64 @@ class Passes:
     def _hold_gradients(self) -> None:
         engine = weakref.ref(self)
 
-        def hook_of(identity: int) -> Callable[[torch.Tensor], None]:
-            @untraced
-            def take(parameter: torch.Tensor) -> None:
-                owner = engine()
-                if owner is None:
-                    return
-                if owner._pass is None:
-                    owner._begin_without_output(identity)
-                owner._gave = True
-                give(owner._pass, identity, parameter)
-                if owner.gathering is not None:
-                    owner.gathering.gradient_came(parameter)
-            return take
+        @untraced
+        def take(parameter: torch.Tensor) -> None:
+            owner = engine()
+            if owner is not None and engine_of(parameter) is owner:  # not after destroy()
+                owner._take(parameter)
 
         for parameter in self.parameters_of.trainable:
-            make_live(parameter)
-            parameter.register_post_accumulate_grad_hook(hook_of(self.parameters_of.ids[parameter]))
+            make_live(parameter, self, take)
 
-    def _begin_without_output(self, identity: int) -> None:
-        if self.open_pass() != backward.outside():
-            raise RuntimeError(f"a gradient of {self._library.parameter_name(identity)!r} did not come through an output of this engine and is not scaled; call the "
-                               "engine instead of its module, or engine.backward(loss)")
+    def _take(self, parameter: torch.Tensor) -> None:
+        """A gradient that autograd has put into its parameter."""
+        if self._pass is None:
+            self._begin_without_output(parameter)
+        if self._entered is not None:
+            self._entered = None
+            self.backwards += 1
+        grad = self.gradients.seen_by_hooks(parameter, take(parameter))
+        if grad is not None:
+            self._hand_over(parameter, grad if self._extra == 1 else grad * self._extra)
+        if self.gathering is not None:
+            self.gathering.gradient_came(parameter)
+
+    def _hand_over(self, parameter: torch.Tensor, grad: torch.Tensor) -> None:
+        self._gave = True
+        give(self._pass, self.parameters_of.ids[parameter], grad)
+
+    def _begin_without_output(self, parameter: torch.Tensor) -> None:
+        self._entered = backward.graph_task()
+        if self.open_pass() != 1 and self.scales:
+            raise RuntimeError(f"a gradient of {self.parameters_of.name_of(parameter)!r} did not come through an output of this engine and is not "
+                               "scaled; call the engine instead of its compiled module")
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """loss, on which backward() runs with this engine's loss scale and accumulation factor applied at the root."""
-        return backward.scaled(loss, self._run_backward)
+        """loss; its backward() cares for float16 outside of this engine as engine.backward does."""
+        result = loss.view_as(loss)
+        result.backward = lambda *arguments, **options: self._run_backward(result, *arguments, **options)  # type: ignore[method-assign]
+        return result
 
     @untraced
     def backward(self, loss: torch.Tensor, gradient: torch.Tensor | None = None, retain_graph: bool = False,
                  scale_wrt_gas: bool = True, **options: Any) -> torch.Tensor:
-        """Backward through all that `loss` depends on, scaled at the root, and the end of the pass. Returns the loss, divided
-        by the accumulation steps if scale_wrt_gas. loss: any shape, with its gradient if it is not a scalar."""
+        """Backward through all that `loss` depends on, and the end of the pass. Returns the loss, divided by the accumulation
+        steps if scale_wrt_gas; if not, the caller has divided it, and this engine's gradients are not divided again. loss: any
+        shape, with its gradient if it is not a scalar."""
         steps = self.gradient_accumulation_steps()
-        arguments = {"gradient": gradient, "retain_graph": retain_graph, **options}
-        self._run_backward(backward.scaled(loss), (), arguments, 1 if scale_wrt_gas else steps)
+        self._extra = 1 if scale_wrt_gas else steps
+        try:
+            self._run_backward(loss, gradient, retain_graph=retain_graph, **options)
+        finally:
+            self._extra = 1
         self.close_pass()
         return loss.detach() / steps if scale_wrt_gas else loss.detach()
 
-    def _run_backward(self, tensor: torch.Tensor, arguments: tuple[Any, ...], options: dict[str, Any], extra: int = 1) -> None:
-        with backward.Root(self.open_pass(), extra):
-            torch.Tensor.backward(tensor, *arguments, **options)
+    def _run_backward(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None, *arguments: Any, **options: Any) -> None:
+        with outer.prepared(self, tensor) if self.scales else contextlib.nullcontext(1) as factor:
+            if factor != 1:
+                gradient = (torch.ones_like(tensor) if gradient is None else gradient) * factor
+            torch.Tensor.backward(tensor, gradient, *arguments, **options)
 
     def seed_overflowed(self) -> None:
         log.warning("a finite gradient of an output overflowed float16 when it was multiplied by the loss scale %g; the step "

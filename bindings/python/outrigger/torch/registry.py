@@ -10,6 +10,11 @@ def register(engine, parameters):
         setattr(parameter, _NAME, weakref.ref(engine))
 
 
+def unregister(parameters):
+    for parameter in parameters:
+        delattr(parameter, _NAME)
+
+
 def engine_of(parameter):
     """The engine, or None."""
     reference = getattr(parameter, _NAME, None)

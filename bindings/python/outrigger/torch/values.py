@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .. import Comm
     from .. import Engine as LibraryEngine
     from .gathering import Gathering
+    from .gradients import Gradients
     from .parameters import Parameters
 
 
@@ -32,6 +33,7 @@ class Values:
     _pass: lowlevel.Pass | None
     _gave: bool
     _reduced: bool
+    gradients: Gradients
 
     if TYPE_CHECKING:  # of the engine
         def close_pass(self) -> None: ...
@@ -106,13 +108,17 @@ class Values:
         complete. Collective."""
         if self._reduced:
             return True
-        if not self._gave or not self.is_gradient_accumulation_boundary():
+        if not (self._gave or self.gradients.is_waiting) or not self.is_gradient_accumulation_boundary():
             return False
+        self._reduce_now()
+        return True
+
+    def _reduce_now(self) -> None:
         self.close_pass()
         self._end_acquires()
         self._library.reduce()
         self._reduced = True
-        return True
+        self.gradients.add_carried()
 
     def require_reduced(self, call: str) -> None:
         if not self.reduce():
