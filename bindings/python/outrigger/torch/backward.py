@@ -182,8 +182,9 @@ def is_output(node):
     return isinstance(node, _Outputs._backward_cls)
 
 
-def is_input(node):
-    return isinstance(node, _Inputs._backward_cls)
+def is_derivative(node):
+    """Of a border: behind it is the inside of the gradients of gradients."""
+    return isinstance(node, (_Scale._backward_cls, _Same._backward_cls))
 
 
 def is_parameter(node):

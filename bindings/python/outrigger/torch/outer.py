@@ -42,14 +42,14 @@ class _Outer:
                 for entered in node.entered:
                     self._correct(entered, 1)
                     ahead.extend(child for child, _ in entered.next_functions)
-            elif not backward.is_parameter(node) and calls.engine_of_node(node) is None:
+            elif not _ends_outside(node):
                 self._correct(node, self._factor_in(node))
                 ahead.extend(child for child, _ in node.next_functions)
 
     def factor_of(self, node, index):
         """What the gradient carries that goes into the node's input of this index."""
         half = _dtypes(node)[index] == torch.float16
-        if backward.is_output(node) or not node.next_functions:  # a border, a leaf
+        if backward.is_output(node) or backward.is_derivative(node) or not node.next_functions:  # a border, a leaf
             return 1
         if backward.is_parameter(node):
             node.carries = self._scale if half else 1
@@ -78,6 +78,10 @@ class _Outer:
             hook.remove()
         for node in self._parameters:
             node.carries = 1
+
+
+def _ends_outside(node):
+    return backward.is_parameter(node) or backward.is_derivative(node) or calls.engine_of_node(node) is not None
 
 
 def _dtypes(node):

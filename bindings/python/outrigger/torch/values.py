@@ -36,8 +36,10 @@ class Values:
     gradients: Gradients
 
     if TYPE_CHECKING:  # of the engine
+        def open_pass(self) -> float: ...
         def close_pass(self) -> None: ...
         def is_gradient_accumulation_boundary(self) -> bool: ...
+        def is_window_empty(self) -> bool: ...
         def _end_acquires(self, is_boundary: bool = True) -> None: ...
 
     def id_of(self, parameter: torch.Tensor) -> int:
@@ -108,12 +110,14 @@ class Values:
         complete. Collective."""
         if self._reduced:
             return True
-        if not (self._gave or self.gradients.is_waiting) or not self.is_gradient_accumulation_boundary():
+        if self.is_window_empty() or not self.is_gradient_accumulation_boundary():
             return False
         self._reduce_now()
         return True
 
     def _reduce_now(self) -> None:
+        if not self._gave:  # in this micro-batch, of which the library wants to hear all the same
+            self.open_pass()
         self.close_pass()
         self._end_acquires()
         self._library.reduce()
