@@ -3,11 +3,14 @@
 
 A term is a piece of a loss. It calls models, uses their parameters, takes gradients itself; what it sees of gradients on the
 way (at leaves, in hooks, from torch.autograd.grad) it notes in side.seen. Some terms go backward once more after the loss."""
+import contextlib
 import copy
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from outrigger.torch import zero
 
 SIZE = 6
 
@@ -41,6 +44,9 @@ class Side:
 
     def parameters(self, index):
         return list(self.module(index).parameters())
+
+    def gathered(self, index):
+        return zero.GatheredParameters(self.parameters(index)) if self.engines else contextlib.nullcontext()
 
     def call(self, index, x, **options):
         if not self.engines:
@@ -164,14 +170,17 @@ def taken_by_grad(side, first, second, x, t):
 
 
 def weight_penalty(side, first, second, x, t):
-    return nn.functional.mse_loss(side.call(first, x).float(), t) + 0.3 * sum(each.float().square().sum() for each in side.parameters(first))
+    with side.gathered(first):
+        penalty = sum(each.float().square().sum() for each in side.parameters(first))
+    return nn.functional.mse_loss(side.call(first, x).float(), t) + 0.3 * penalty
 
 
 def weight_outside(side, first, second, x, t):
     """A parameter of one model in what is computed with another's output."""
-    weight = side.module(first).b.weight
-    return (torch.cat([weight.float() * 2, weight[:1].float()]).sin().mean()
-            + nn.functional.linear(side.call(second, x).float(), weight.float().T).square().mean())
+    y, weight = side.call(second, x).float(), side.module(first).b.weight
+    with side.gathered(first):
+        return (torch.cat([weight.float() * 2, weight[:1].float()]).sin().mean()
+                + nn.functional.linear(y, weight.float().T).square().mean())
 
 
 def input_gradient_penalty(side, first, second, x, t):
@@ -260,24 +269,39 @@ def parameter_hooks(side, first, second, x, t):
 
 
 def caught_by_a_hook(side, first, second, x, t):
-    """A tensor of the inside that comes out by a forward hook."""
+    """A tensor of the inside that comes out by a forward hook, which changes it for the inside."""
     caught = []
-    hook = side.module(first).a.register_forward_hook(lambda module, inputs, output: caught.append(output))
+
+    def catch(module, inputs, output):
+        caught.append(output.float() * 2)
+        caught.append((output.float() * module.weight.float().sum()).mean())
+        return output * 0.5 + (caught[0] * 0.1).to(output.dtype)
+    hook = side.module(first).a.register_forward_hook(catch)
     y = side.call(first, x).float()
     hook.remove()
+    return nn.functional.mse_loss(y, t) + caught[0].float().square().mean() + caught[1].float()
+
+
+def past_the_outputs(side, first, second, x, t):
+    """A tensor of the inside that comes out by a closure."""
+    model = side.module(first)
+    caught, inner = [], model.a.forward
+    model.a.forward = lambda each: caught.append(inner(each)) or caught[-1]
+    y = side.call(first, x).float()
+    model.a.forward = inner
     return nn.functional.mse_loss(y, t) + caught[0].float().square().mean()
 
 
 TERMS = (plain, chain, product, shared_output, repeated_outputs, leaf_input, cut, written_into, hooks, taken_by_grad, weight_penalty,
          weight_outside, input_gradient_penalty, chained_gradient_penalty, parameter_gradient_penalty, third_order, attribute,
-         checkpointed_outside, two_losses, in_no_sync, not_a_scalar)
+         checkpointed_outside, two_losses, in_no_sync, not_a_scalar, caught_by_a_hook)
 # Not beside other terms, whose backwards they would change.
 ALONE = (parameter_hooks,)
 # With a factor these are served where the engine knows the root.
-ROOTED_TERMS = (caught_by_a_hook, float16_outside)
+ROOTED_TERMS = (past_the_outputs, float16_outside)
 # PyTorch refuses these where a model has a checkpoint of the reentrant kind.
 NOT_REENTRANT = (taken_by_grad, input_gradient_penalty, chained_gradient_penalty, parameter_gradient_penalty, third_order,
-                 checkpointed_outside)
+                 checkpointed_outside, caught_by_a_hook)
 
 
 def run(side, terms, form, x, t):

@@ -5,15 +5,14 @@ import itertools
 import unittest
 from unittest import mock
 
-import programs
 import test_grad_attribute
 import torch
-from models import net
 from test_gradients import FP16_KINDS, Differs, each_alone
 
-from outrigger.torch import backward, calls, gradients, outer, passes
+from outrigger.torch import backward, calls, gradients, outer
 from outrigger.torch.attributes import Attributes
 from outrigger.torch.config import Settings
+from outrigger.torch.forward_hooks import ForwardHooks
 from outrigger.torch.gradients import Gradients
 from outrigger.torch.passes import Passes
 
@@ -93,7 +92,7 @@ MUTATIONS = {f"{name}, {how}": (lambda make=make, power=power: make(power))
              for (name, make), (how, power) in itertools.product({
                  "outputs": lambda power: border(backward._Outputs, power),
                  "inputs": lambda power: border(backward._Inputs, -power),
-                 "a parameter outside": lambda power: border(backward._Parameter, power),
+                 "a parameter outside": lambda power: border(backward._Inner, power),
                  "second order": lambda power: derivative(backward._Scale, power),
                  "third order": lambda power: derivative(backward._Same, power),
                  "what leaves a parameter": lambda power: times(backward, "leaves", -power),
@@ -103,7 +102,8 @@ MUTATIONS = {f"{name}, {how}": (lambda make=make, power=power: make(power))
                  "read and carried on": carried}.items(), {"dropped": -1, "applied twice": 1}.items())}
 MUTATIONS |= {
     "an attribute of the module": lambda: mock.patch.object(Attributes, "hand_out", lambda self, is_of_call: None),
-    "a tensor that a hook caught": lambda: mock.patch.object(outer.calls, "engine_of_node", lambda node: None),
+    "a tensor that a hook caught": lambda: mock.patch.object(ForwardHooks, "wrap", lambda self: None),
+    "a tensor that a closure caught": lambda: mock.patch.object(outer.calls, "engine_of_node", lambda node: None),
     "float16 outside without a scale": lambda: mock.patch.object(outer, "_MOST", 1),
     "float16 outside, scaled and left so": lambda: mock.patch.object(
         outer._Outer, "_correct", lambda self, node, carried, original=outer._Outer._correct: original(self, node, 1)),

@@ -106,13 +106,14 @@ class _Inputs(torch.autograd.Function):
         return (None, *(None if grad is None else times(grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
 
 
-class _Parameter(torch.autograd.Function):
-    """A parameter that is used outside of a call, in its own dtype. carries: a factor that its gradient has already."""
+class _Inner(torch.autograd.Function):
+    """A tensor of the inside that is used outside, in its own dtype: a parameter, or what a forward hook caught. carries: a
+    factor that its gradient has already."""
 
     @staticmethod
-    def forward(ctx, engine, parameter):
-        ctx.engine, ctx.carries = engine, 1
-        return parameter.detach()
+    def forward(ctx, engine, inner):
+        ctx.engine, ctx.entered, ctx.carries = engine, (), 1
+        return inner.detach()
 
     @staticmethod
     def backward(ctx, grad):
@@ -148,7 +149,7 @@ def _border(node, engine, value):
 
 
 def outputs(engine, value, entered=()):
-    """What a call returns, as the outside has it. entered: the nodes of inputs() of the call."""
+    """What a call returns, as the outside has it. entered: a list of the nodes of inputs() in the call."""
     value, node = _border(_Outputs, engine, value)
     if node is not None:
         node.entered = entered
@@ -156,16 +157,29 @@ def outputs(engine, value, entered=()):
 
 
 def inputs(engine, value):
-    """What a call takes, as the inside has it, and the border's node; a tuple of one or none."""
+    """What a call takes, as the inside has it, and a list of the border's node, or of none."""
     if not engine.scales:
-        return value, ()
+        return value, []
     value, node = _border(_Inputs, engine, value)
-    return value, () if node is None else (node,)
+    return value, [] if node is None else [node]
 
 
 def parameter(engine, value):
     """A parameter of the engine as the outside has it."""
-    return _Parameter.apply(engine, value)
+    return _Inner.apply(engine, value)
+
+
+@untraced
+def caught(engine, value, entered):
+    """What a forward hook sees of a module inside, as the outside has it. entered: as of the call's outputs()."""
+    def one(tensor):
+        if not tensor.requires_grad:
+            return tensor
+        outer = parameter(engine, tensor)
+        outer.grad_fn.entered = entered
+        return outer
+
+    return map_tensors(one, value)
 
 
 def leaves(engine, grad):
@@ -187,5 +201,5 @@ def is_derivative(node):
     return isinstance(node, (_Scale._backward_cls, _Same._backward_cls))
 
 
-def is_parameter(node):
-    return isinstance(node, _Parameter._backward_cls)
+def is_inner(node):
+    return isinstance(node, _Inner._backward_cls)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is inside of an engine that scales its loss: what this thread computes in its calls, and the nodes of autograd that they
 made."""
+import contextlib
 import threading
 import weakref
 
@@ -8,6 +9,8 @@ import torch
 
 from . import backward
 from .attributes import Attributes
+from .forward_hooks import ForwardHooks
+from .gathering import Gathering
 from .untraced import untraced
 
 _thread = threading.local()
@@ -40,27 +43,46 @@ def engine_of_node(node):
 
 class Calls:
     """Of one engine, entered around each call of its module. made: (first, last, thread) of the numbers that autograd gave
-    to the nodes of each call since the last step."""
+    to the nodes of each call since the last step. entered: the nodes by which gradients leave the call that is open."""
 
     def __init__(self, engine, module):
-        self.made = []
+        self.made, self.entered = [], []
         self._engine = weakref.ref(engine)
         self._attributes = Attributes(engine, module)
+        self._hooks = ForwardHooks(engine, module, self.outside, lambda hook: isinstance(getattr(hook, "__self__", None), Gathering))
         _scaling.add(engine)
 
     @untraced
     def __enter__(self):
+        self._hooks.wrap()
         self._attributes.take_in()
-        _open_calls().append(self._engine())
-        self._first = torch.autograd._get_sequence_nr()
+        self._begin()
 
     @untraced
     def __exit__(self, kind, value, traceback):
-        _open_calls().pop()
-        made = self._first, torch.autograd._get_sequence_nr(), threading.get_ident()
-        self.made.append(made)
+        self._end()
         if kind is None:
-            self._attributes.hand_out(lambda node: made[0] <= node._sequence_nr() < made[1])
+            self._attributes.hand_out(lambda node: engine_of_node(node) is self._engine())
+
+    def _begin(self):
+        _open_calls().append(self._engine())
+        self._first = torch.autograd._get_sequence_nr()
+
+    def _end(self):
+        _open_calls().pop()
+        self.made.append((self._first, torch.autograd._get_sequence_nr(), threading.get_ident()))
+
+    def is_open(self):
+        return self._engine() in _open_calls()
+
+    @contextlib.contextmanager
+    def outside(self):
+        """While it is entered, a call that is open does not count."""
+        self._end()
+        try:
+            yield
+        finally:
+            self._begin()
 
     def forget(self):
         """After a step: graphs from before it are stale."""

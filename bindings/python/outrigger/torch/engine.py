@@ -61,7 +61,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         # Whether gradients inside carry a factor: float16 is scaled, and all else divides at the step unless it is told not to.
         divides = self.effective("outrigger", "accumulation_divisor") == "configured" and self.gradient_accumulation_steps() > 1
         self.scales = divides or torch.float16 in (self.compute_dtype, settings.autocast)
-        self.calls = Calls(self, module) if self.scales else contextlib.nullcontext()
+        self.calls = Calls(self, module) if self.scales else None
         register(self, self.parameters_of.ids)
         self.gradients = Gradients(self)
         kind = HostOptimizer if self.optimizer_name() == "Host" else ZeroOptimizer
@@ -72,6 +72,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.global_steps = self.skipped_steps = 0
         self._micro_steps = self.backwards = 0
         self._entered: int | None = None  # the backward that has come to an output, and to no parameter yet
+        self._coalescing = False
         self._extra = 1  # a factor of the gradients of the backward that runs
         self._pass: lowlevel.Pass | None = None
         self._scale = 1.0
@@ -104,12 +105,18 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         (inputs, options), entered = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:
             inputs, options = map_tensors(lambda tensor: tensor.to(self.compute_dtype), (inputs, options))
-        with self._autocast(), self._gathered(), self.calls:
+        with self._autocast(), self._gathered(), self._called(entered):
             result = self.module(*inputs, **options)
         return backward.outputs(self, result, entered)
 
     def _gathered(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.gathering is None else self.gathering.forward()
+
+    def _called(self, entered: list[Any]) -> contextlib.AbstractContextManager[Any]:
+        if self.calls is None:
+            return contextlib.nullcontext()
+        self.calls.entered = entered
+        return self.calls
 
     def _loaded(self) -> None:
         self.take_weights()
@@ -140,6 +147,8 @@ class Engine(Names, Passes, Values, torch.nn.Module):
     @untraced
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
+        if self._coalescing:
+            raise RuntimeError("step() inside coalesce_grad_reduction(): end the block first")
         self.optimizer.send_hyperparameters()
         if self._reduced:
             self.gradients.write_back()
@@ -161,7 +170,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         if not is_boundary:
             return
         self._library.set_boundary(self._boundary)
-        if self.scales:
+        if self.calls is not None:
             self.calls.forget()
         self.global_steps += 1
         if self._step_applied:

@@ -113,6 +113,8 @@ class Gathering:
                 self._users[parameter] = self._users.get(parameter, 0) + 1
             if is_alias:  # autograd may keep it as a tensor of its own
                 self._kept.add(parameter)
+        elif torch.is_grad_enabled() and self._users.get(parameter):  # in a block, which ends before the backward
+            self._kept.add(parameter)
 
     def _name(self, parameter):
         return lowlevel.engine_parameter_name(self._handle, self._ids[parameter])

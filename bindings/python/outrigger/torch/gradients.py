@@ -128,8 +128,7 @@ class Gradients:
             raise RuntimeError(f"{self._name(parameter)!r}.grad was assigned inside an accumulation window, whose gradients are summed in the "
                                "engine; assign it before the window's first backward, or after its last one and before step()")
         else:
-            self._removed.discard(parameter)
-            self._shown.pop(parameter, None)
+            self.written(parameter)
             if value is None:
                 self._removed.add(parameter)
             else:
@@ -177,10 +176,15 @@ class Gradients:
         if self._removed:
             self.carry()
             self._engine.reduce()
-        for parameter, (tensor, version) in self._shown.items():
+        for parameter, (tensor, version) in list(self._shown.items()):
             if tensor._version != version:
                 self._engine.write(parameter, tensor, lowlevel.VALUE_GRAD)
-        self._shown.clear()
+                self._shown[parameter] = tensor, tensor._version
+
+    def written(self, parameter):
+        """The library has another gradient now than what is shown."""
+        self._removed.discard(parameter)
+        self._shown.pop(parameter, None)
 
     def carry(self):
         """After gradients were read another backward comes, or some were taken away: the library forgets the window, and what
@@ -188,6 +192,7 @@ class Gradients:
         engine, kept = self._engine, {}
         removed, self._removed = self._removed, set()
         self.write_back()
+        self._shown.clear()
         for parameter in self._readable:
             if parameter not in removed and engine._library.has_grad(engine.id_of(parameter)):
                 kept[parameter] = engine.read_local(parameter, lowlevel.VALUE_GRAD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .. import Comm
     from .optimizer import ZeroOptimizer
 
+log = logging.getLogger("outrigger.torch")
 Groups: TypeAlias = Iterable[torch.Tensor] | Iterable[dict[str, Any]]
 _VARIANTS = ("amsgrad", "maximize", "differentiable")  # that the library's update has not
 # Of the library's rules, by their types in lower case; each is what the library has for it.
@@ -76,7 +78,8 @@ def _groups(config: dict[str, Any], model: torch.nn.Module, optimizer: torch.opt
             model_parameters: Groups | None) -> tuple[list[dict[str, Any]], dict[str, Any], torch.optim.Optimizer | None]:
     """Parameter groups with all hyperparameters, the defaults and the optimizer of PyTorch; config gets its rule."""
     if optimizer is not None and config.get("optimizer"):
-        raise ValueError("both optimizer= and the configuration's \"optimizer\" are given; keep one")
+        log.warning("both optimizer= and the configuration's \"optimizer\" are given; optimizer= is used")
+        config["optimizer"] = None
     if optimizer is None:
         groups = groups_of(model, model_parameters)
         optimizer = from_config(config, groups)

@@ -29,31 +29,30 @@ def prepared(engine, root):
 
 class _Outer:
     def __init__(self, scale):
-        self._scale, self._hooks, self._parameters = scale, [], []
+        self._scale, self._hooks, self._inner = scale, [], []
 
     def walk(self, root):
-        seen, ahead = set(), [root]
+        seen, ahead = set(), [(root, False)]
         while ahead:
-            node = ahead.pop()
+            node, leaves = ahead.pop()
             if node is None or node in seen:
                 continue
             seen.add(node)
-            if backward.is_output(node) and node.engine.scales:
-                for entered in node.entered:
-                    self._correct(entered, 1)
-                    ahead.extend(child for child, _ in entered.next_functions)
-            elif not _ends_outside(node):
-                self._correct(node, self._factor_in(node))
-                ahead.extend(child for child, _ in node.next_functions)
+            if leaves or not _ends_outside(node):
+                # True gradients leave an engine.
+                self._correct(node, 1 if leaves else self._factor_in(node))
+                ahead.extend((child, False) for child, _ in node.next_functions)
+            elif backward.is_output(node) or backward.is_inner(node):
+                ahead.extend((entered, True) for entered in node.entered)
 
     def factor_of(self, node, index):
         """What the gradient carries that goes into the node's input of this index."""
         half = _dtypes(node)[index] == torch.float16
         if backward.is_output(node) or backward.is_derivative(node) or not node.next_functions:  # a border, a leaf
             return 1
-        if backward.is_parameter(node):
+        if backward.is_inner(node):
             node.carries = self._scale if half else 1
-            self._parameters.append(node)
+            self._inner.append(node)
             return node.carries
         engine = calls.engine_of_node(node)
         if engine is not None:
@@ -76,12 +75,13 @@ class _Outer:
     def restore(self):
         for hook in self._hooks:
             hook.remove()
-        for node in self._parameters:
+        for node in self._inner:
             node.carries = 1
 
 
 def _ends_outside(node):
-    return backward.is_parameter(node) or backward.is_derivative(node) or calls.engine_of_node(node) is not None
+    is_border = (backward.is_output(node) and node.engine.scales) or backward.is_inner(node) or backward.is_derivative(node)
+    return is_border or calls.engine_of_node(node) is not None
 
 
 def _dtypes(node):

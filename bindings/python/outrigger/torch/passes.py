@@ -46,6 +46,7 @@ class Passes:
     _window_steps: int
     _entered: int | None
     _extra: int
+    _coalescing: bool
     scales: bool
     backwards: int
     effective: Effective
@@ -179,3 +180,15 @@ class Passes:
         """Backward passes whose gradients join the window of the next step. Gradients are reduced as always: how often
         does not change what they are."""
         yield
+
+    @contextlib.contextmanager
+    def coalesce_grad_reduction(self) -> Iterator[None]:
+        """Several backward passes of one step, as DeepSpeed coalesces their reductions. As in no_sync nothing changes.
+        RuntimeError: step() inside, or one block in another."""
+        if self._coalescing:
+            raise RuntimeError("coalesce_grad_reduction: one block is inside another of this engine; one is enough")
+        self._coalescing = True
+        try:
+            yield
+        finally:
+            self._coalescing = False

@@ -20,16 +20,20 @@ from .registry import require_engine
 T = TypeVar("T")
 
 
-def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor:
-    return require_engine(param, "safe_get_full_fp32_param").read(param, lowlevel.VALUE_MASTER)
+def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
+    """None for a frozen parameter, which has no master."""
+    engine = require_engine(param, "safe_get_full_fp32_param")
+    return engine.read(param, lowlevel.VALUE_MASTER) if engine.parameters_of.learns(param) else None
 
 
 def safe_set_full_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     require_engine(param, "safe_set_full_fp32_param").write(param, value, lowlevel.VALUE_MASTER)
 
 
-def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor:
-    return require_engine(param, "safe_get_full_optimizer_state").optimizer.full_state(param, optim_state_key)
+def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
+    """None for a frozen parameter, which has no states."""
+    engine = require_engine(param, "safe_get_full_optimizer_state")
+    return engine.optimizer.full_state(param, optim_state_key) if engine.parameters_of.learns(param) else None
 
 
 def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
@@ -37,9 +41,9 @@ def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, opti
 
 
 def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
-    """None before the window's gradients are complete."""
+    """None before the window's gradients are complete, and for a frozen parameter."""
     engine = require_engine(param, "safe_get_full_grad")
-    return engine.read(param, lowlevel.VALUE_GRAD) if engine.reduce() else None
+    return engine.gradient(param, engine.read)
 
 
 def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
@@ -59,7 +63,7 @@ def safe_update_full_grad_vectorized(param_list: Iterable[torch.Tensor],
 
 def safe_get_local_grad(param: torch.Tensor) -> torch.Tensor | None:
     engine = require_engine(param, "safe_get_local_grad")
-    return engine.read_local(param, lowlevel.VALUE_GRAD) if engine.reduce() else None
+    return engine.gradient(param, engine.read_local)
 
 
 def safe_set_local_grad(param: torch.Tensor, value: torch.Tensor) -> None:
@@ -68,16 +72,18 @@ def safe_set_local_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     engine.write_local(param, value, lowlevel.VALUE_GRAD)
 
 
-def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor:
-    return require_engine(param, "safe_get_local_fp32_param").read_local(param, lowlevel.VALUE_MASTER)
+def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
+    engine = require_engine(param, "safe_get_local_fp32_param")
+    return engine.read_local(param, lowlevel.VALUE_MASTER) if engine.parameters_of.learns(param) else None
 
 
 def safe_set_local_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     require_engine(param, "safe_set_local_fp32_param").write_local(param, value, lowlevel.VALUE_MASTER)
 
 
-def safe_get_local_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor:
-    return require_engine(param, "safe_get_local_optimizer_state").optimizer.local_state(param, optim_state_key)
+def safe_get_local_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
+    engine = require_engine(param, "safe_get_local_optimizer_state")
+    return engine.optimizer.local_state(param, optim_state_key) if engine.parameters_of.learns(param) else None
 
 
 def safe_set_local_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:

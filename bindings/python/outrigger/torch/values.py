@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -71,7 +71,9 @@ class Values:
             source = source.float().contiguous().clone()
             self._comm.broadcast(source.view(-1).numpy(), rank)
         lowlevel.engine_parameter_write(self.handle, identity, value, source)
-        if value != lowlevel.VALUE_GRAD:
+        if value == lowlevel.VALUE_GRAD:
+            self.gradients.written(parameter)
+        else:
             torch.autograd.graph.increment_version(parameter)
             self.parameters_of.noted(parameter)
 
@@ -99,11 +101,13 @@ class Values:
         """Sets the elements that this rank updates: 1-D, local_count of them. Local."""
         self._require_writable(value)
         lowlevel.engine_local_write(self.handle, self.id_of(parameter), value, torch.as_tensor(source).detach())
+        if value == lowlevel.VALUE_GRAD:
+            self.gradients.written(parameter)
 
     def _require_writable(self, value: int) -> None:
-        if value == lowlevel.VALUE_MASTER and self._reduced:
-            raise RuntimeError("a weight was written between the end of a window's gradients, which have been read, and the step that uses "
-                               "them; write it after step()")
+        if value != lowlevel.VALUE_GRAD and not self.is_window_empty():
+            raise RuntimeError("a weight or a state was set between a backward and the step that uses its gradients, which were taken at the old "
+                               "values; set it before the window's first backward or after step()")
 
     def reduce(self) -> bool:
         """Makes the window's gradients readable and replaceable until step(): sums them over the ranks. False: they are not
@@ -114,6 +118,13 @@ class Values:
             return False
         self._reduce_now()
         return True
+
+    def gradient(self, parameter: torch.Tensor, how: Callable[[torch.Tensor, int], torch.Tensor]) -> torch.Tensor | None:
+        """how: read or read_local. None: it has none, or not yet."""
+        if not self.parameters_of.learns(parameter) or not self.reduce():
+            return None
+        self.gradients.write_back()  # what was changed in `.grad`
+        return how(parameter, lowlevel.VALUE_GRAD) if self._library.has_grad(self.id_of(parameter)) else None
 
     def _reduce_now(self) -> None:
         if not self._gave:  # in this micro-batch, of which the library wants to hear all the same

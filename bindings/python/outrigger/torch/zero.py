@@ -8,8 +8,10 @@ from types import TracebackType
 from typing import Any
 
 import torch
+import torch.distributed
 
 from .. import lowlevel
+from . import distributed
 from .registry import engine_of
 
 
@@ -41,28 +43,63 @@ class Init(contextlib.ContextDecorator):
 
 class GatheredParameters:
     """Parameters whole, for reading; with modifier_rank also for writing: what that rank leaves in them becomes the
-    weight, master included, on all ranks. Collective with modifier_rank. Parameters without an engine are left alone."""
+    weight, master included, on all ranks. Before initialize, too. Collective with modifier_rank. RuntimeError: a parameter was
+    written into without modifier_rank."""
 
     def __init__(self, params: torch.Tensor | Iterable[torch.Tensor], modifier_rank: int | None = None,
                  fwd_module: torch.nn.Module | None = None, enabled: bool = True) -> None:
         tensors = [params] if isinstance(params, torch.Tensor) else list(params)
-        self._params = [each for each in tensors if engine_of(each) is not None] if enabled else []
+        self._params = list(dict.fromkeys(tensors)) if enabled else []  # a tied one once
         self._modifier = modifier_rank
 
     def __enter__(self) -> None:
         self._whole = contextlib.ExitStack()
         for each in self._params:
-            self._whole.enter_context(engine_of(each).whole([each]))
+            engine = engine_of(each)
+            if engine is not None:
+                self._whole.enter_context(engine.whole([each]))
         self._views = [each.data for each in self._params]
+        self._before = [_content(each) for each in self._params] if self._modifier is None else []
         if self._modifier is not None:
             for parameter in self._params:
-                parameter.data = parameter.data.clone()
+                if engine_of(parameter) is not None:
+                    parameter.data = parameter.data.clone()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         with self._whole:
             if self._modifier is None:
+                if kind is None:
+                    self._require_unchanged()
                 return
             for parameter, view in zip(self._params, self._views):
-                written, parameter.data = parameter.data, view
-                if kind is None:
-                    engine_of(parameter).write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
+                engine = engine_of(parameter)
+                if engine is not None:
+                    written, parameter.data = parameter.data, view
+                    if kind is None:
+                        engine.write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
+                elif kind is None:
+                    _spread(parameter, self._modifier)
+
+    def _require_unchanged(self) -> None:
+        changed = [tuple(each.shape) for each, before in zip(self._params, self._before) if _content(each) != before]
+        if changed:
+            raise RuntimeError(f"parameters of shapes {', '.join(map(str, changed))} were written into inside zero.GatheredParameters without "
+                               "modifier_rank, so the ranks may differ now: give modifier_rank=0 and write on that rank, or on all alike")
+
+
+def _content(parameter: torch.Tensor) -> tuple[int, int]:
+    """Changes with what is written, through `.data` too: where it lies, and the sum of its bits."""
+    flat = parameter.detach().reshape(-1)
+    bits = flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
+    return parameter.data_ptr(), int(bits.sum(dtype=torch.int64))
+
+
+def _spread(parameter: torch.Tensor, rank: int) -> None:
+    """Gives a parameter without an engine that rank's values on all ranks."""
+    distributed.init_distributed()
+    if not 0 <= rank < torch.distributed.get_world_size():
+        raise ValueError(f"modifier_rank = {rank} is outside 0..{torch.distributed.get_world_size() - 1}")
+    with torch.no_grad():
+        whole = parameter.detach().contiguous()
+        torch.distributed.broadcast(whole, rank)
+        parameter.copy_(whole)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forward hooks on modules inside of an engine that scales its loss are outside: what they catch leaves the engine as its outputs
+do, and what they return enters again as its inputs do. Pre-hooks stay inside, where weight_norm makes weights."""
+import functools
+import weakref
+
+from . import backward
+from .untraced import untraced
+
+
+class ForwardHooks:
+    """outside: a context, entered while a hook runs. is_own: whether a hook is not the user's."""
+
+    def __init__(self, engine, module, outside, is_own):
+        self._engine, self._module, self._outside, self._is_own = weakref.ref(engine), module, outside, is_own
+
+    def wrap(self):
+        """Those that came since the last call."""
+        for module in self._module.modules():
+            for key, hook in module._forward_hooks.items():
+                if not isinstance(hook, _Wrapped) and not self._is_own(hook):
+                    module._forward_hooks[key] = _Wrapped(hook, self._engine, self._outside)
+
+
+class _Wrapped:
+    def __init__(self, hook, engine, outside):
+        self._hook, self._engine, self._outside = hook, engine, outside
+        functools.update_wrapper(self, hook, updated=())
+
+    @untraced
+    def __call__(self, module, *given):
+        engine = self._engine()
+        if engine is None or not engine.calls.is_open():
+            return self._hook(module, *given)
+        *before, output = given
+        with self._outside():
+            result = self._hook(module, *before, backward.caught(engine, output, engine.calls.entered))
+        if result is None:
+            return None
+        result, entered = backward.inputs(engine, result)
+        engine.calls.entered.extend(entered)
+        return result

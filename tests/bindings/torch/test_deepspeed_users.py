@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of DeepSpeed expect of names that they know; behaviour of DeepSpeed 0.19.8, tried beside.
+
+    outrigger run -n 2 -- python test_deepspeed_users.py     also where ranks differ
+"""
+import copy
+import os
+import unittest
+
+import torch
+import torch.distributed as dist
+from models import config, net, solo
+from test_gradients import engine_of
+
+import outrigger.torch
+from outrigger.torch import utils, zero
+
+
+def ranks():
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def loss_of(engine, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x, t = torch.randn(8, 6, generator=generator), torch.randn(8, 4, generator=generator)
+    return torch.nn.functional.mse_loss(engine(x), t)
+
+
+class Counts(unittest.TestCase):
+    def test_backwards_where_the_caller_counts(self):
+        engine = engine_of(net(), 2, 3, {"managed_gradient_accumulation": False, "train_micro_batch_size_per_gpu": 2})
+        samples = []
+        for step, backwards in enumerate((2, 5, 3)):
+            for each in range(backwards):
+                loss = loss_of(engine, each)
+                if each % 2:
+                    loss.backward()
+                else:
+                    engine.backward(loss)
+            torch.autograd.grad(loss_of(engine), engine.module.a.weight)  # is none
+            engine.step()
+            self.assertEqual(engine.global_steps, step + 1)
+            samples.append(engine.global_samples)
+        self.assertEqual((samples, engine.micro_steps), ([4 * ranks(), 14 * ranks(), 20 * ranks()], 10))
+
+    def test_steps_where_the_engine_counts(self):
+        engine = engine_of(net(), 2, 2, {"train_micro_batch_size_per_gpu": 2})
+        for each in range(4):
+            loss_of(engine, each).backward(retain_graph=True)
+            loss_of(engine, each).backward()
+            engine.step()
+        self.assertEqual((engine.micro_steps, engine.global_steps, engine.global_samples), (4, 2, 8 * ranks()))
+
+    def test_reductions_are_coalesced(self):
+        """As they are anyway: the sum is the same, and what would be lost is refused."""
+        engine, reference = engine_of(net(), 2, 1, {}), engine_of(net(), 2, 1, {})
+        with engine.coalesce_grad_reduction():
+            engine.backward(loss_of(engine, 1))
+            engine.backward(loss_of(engine, 2))
+            with self.assertRaisesRegex(RuntimeError, "end the block first"):
+                engine.step()
+            with self.assertRaisesRegex(RuntimeError, "inside another"), engine.coalesce_grad_reduction():
+                pass
+        (loss_of(reference, 1) + loss_of(reference, 2)).backward()
+        for each in (engine, reference):
+            each.step()
+        for one, other in zip(engine.module.parameters(), reference.module.parameters()):
+            self.assertLess((one - other).abs().max(), 1e-6)
+
+
+class Frozen(unittest.TestCase):
+    def test_has_no_gradient_master_or_states(self):
+        model = net()
+        model.b.requires_grad_(False)
+        engine = engine_of(model, 2, 1, {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
+        loss_of(engine).backward()
+        for get, *key in ((utils.safe_get_full_grad,), (utils.safe_get_full_fp32_param,), (utils.safe_get_full_optimizer_state, "exp_avg"),
+                          (utils.safe_get_local_grad,), (utils.safe_get_local_fp32_param,), (utils.safe_get_local_optimizer_state, "exp_avg")):
+            self.assertIsNone(get(engine.module.b.weight, *key), get.__name__)
+            self.assertIsNotNone(get(engine.module.a.weight, *key), get.__name__)
+
+    def test_gradient_that_no_rank_gave(self):
+        engine = engine_of(net(), 2, 1, {})
+        engine.module.a(torch.ones(2, 6)).sum().backward()
+        self.assertIsNotNone(utils.safe_get_full_grad(engine.module.a.weight))
+        self.assertIsNone(utils.safe_get_full_grad(engine.module.b.weight))
+
+    def test_gradient_edited_in_two_places(self):
+        engine = engine_of(net(), 2, 1, {})
+        loss_of(engine).backward()
+        weight = engine.module.a.weight
+        shown = weight.grad
+        shown.fill_(2)
+        self.assertEqual(utils.safe_get_full_grad(weight).mean(), 2)
+        shown.fill_(3)
+        self.assertEqual(utils.safe_get_full_grad(weight).mean(), 3)
+        utils.safe_set_full_grad(weight, torch.full_like(weight, 4))
+        self.assertEqual(weight.grad.mean(), 4)
+
+
+class Gathered(unittest.TestCase):
+    def test_written_before_initialize(self):
+        for writer in {0, ranks() - 1}:
+            torch.manual_seed(0)
+            model = torch.nn.Linear(6, 4)
+            with zero.GatheredParameters([model.weight, model.weight], modifier_rank=writer), torch.no_grad():
+                model.weight.fill_(7 + (dist.get_rank() if dist.is_initialized() else 0))
+            engine = engine_of(model, 3, 1, {})
+            with zero.GatheredParameters(engine.module.weight):
+                self.assertEqual(engine.module.weight.mean(), 7 + writer)
+            engine.destroy()
+        with self.assertRaisesRegex(ValueError, "outside 0.."), zero.GatheredParameters(model.weight, modifier_rank=9):
+            pass
+
+    def test_written_without_a_rank(self):
+        for write in (lambda each: each.data.add_(1), lambda each: torch.nn.init.ones_(each), lambda each: setattr(each, "data", each * 2)):
+            # Ranks would write into one memory.
+            makes = (copy.deepcopy, lambda model: engine_of(model, 3, 1, {}).module)[:1 if ranks() > 1 else 2]
+            for make in makes:
+                model = make(net())
+                with self.assertRaisesRegex(RuntimeError, "without modifier_rank"), zero.GatheredParameters(model.a.weight), torch.no_grad():
+                    write(model.a.weight)
+        with zero.GatheredParameters(net().parameters()):
+            pass
+
+
+class Weights(unittest.TestCase):
+    def test_set_between_a_backward_and_its_step(self):
+        engine = engine_of(net(), 2, 2, {})
+        loss_of(engine).backward()
+        weight = engine.module.a.weight
+        with self.assertRaisesRegex(RuntimeError, "before the window's first backward or after step"):
+            utils.safe_set_full_fp32_param(weight, torch.zeros_like(weight))
+
+
+class Arguments(unittest.TestCase):
+    def test_both_optimizers(self):
+        """The argument wins, with a warning."""
+        model = net()
+        with self.assertLogs("outrigger.torch", "WARNING") as logs:
+            engine, *_ = outrigger.torch.initialize(model=model, config=config(), optimizer=torch.optim.AdamW(model.parameters(), 0.125),
+                                                    **({} if dist.is_initialized() else {"comm": solo()}))
+        self.assertEqual(engine.get_lr(), [0.125])
+        self.assertIn("optimizer= is used", logs.output[0])
+
+
+if __name__ == "__main__":
+    if "WORLD_SIZE" in os.environ:
+        outrigger.torch.init_distributed()
+    unittest.main()
