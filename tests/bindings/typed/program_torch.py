@@ -16,7 +16,7 @@ def main(model: torch.nn.Module, x: torch.Tensor) -> None:
     assert_type(engine.train_batch_size(), int | None)
     engine.step()
     assert_type(utils.safe_get_full_grad(x), torch.Tensor | None)
-    assert_type(utils.safe_get_full_fp32_param(x), torch.Tensor)
+    assert_type(utils.safe_get_full_fp32_param(x), torch.Tensor | None)
     with zero.GatheredParameters(model.parameters(), modifier_rank=0):
         pass
     lr_schedules.WarmupLR(outrigger.torch.CPUAdam(model.parameters(), lr=1e-3), warmup_num_steps=10).step()

@@ -4,6 +4,7 @@ made."""
 import contextlib
 import threading
 import weakref
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from .gathering import Gathering
 from .untraced import untraced
 
 _thread = threading.local()
-_scaling = weakref.WeakSet()  # engines that are inside of themselves only
+_scaling: weakref.WeakSet[Any] = weakref.WeakSet()  # engines that are inside of themselves only
 
 
 def _open_calls():

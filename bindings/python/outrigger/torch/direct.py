@@ -24,6 +24,8 @@ _FRAMES = 30  # between a use and the checkpoint that it is in
 class Scaling:
     """A parameter's class has this beside the rest (gradients.py)."""
 
+    requires_grad: bool
+
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if torch.compiler.is_compiling():
@@ -34,7 +36,7 @@ class Scaling:
 
     def register_hook(self, hook):
         """hook sees the true gradient, in float32."""
-        return super().register_hook(true(self, hook))
+        return super().register_hook(true(self, hook))  # type: ignore[misc]
 
 
 def true(parameter, hook):
@@ -75,7 +77,7 @@ def _writes(function):
     return name in _AUGMENTED or (name.endswith("_") and not name.endswith("__"))
 
 
-def _outside(value):
+def _outside(value: Any) -> Any:
     if isinstance(value, Scaling):
         return backward.parameter(engine_of(value), value) if value.requires_grad and _is_outside(value) else value
     if type(value) in (tuple, list):
@@ -110,7 +112,7 @@ def _grad(outputs, inputs, *more, **options):
 
 def _guard_checkpoint():
     """A checkpoint of the reentrant kind computes again in the backward, where inside and outside look alike."""
-    frame = sys._getframe()
+    frame: Any = sys._getframe()
     for _ in range(_FRAMES):
         frame = frame.f_back
         if frame is None:

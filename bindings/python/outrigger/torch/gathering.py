@@ -34,7 +34,7 @@ class _Partitioned:
                 if function is _Tensor.__repr__ and not is_whole(parameter):
                     return f"<{tuple(parameter.shape)} of {parameter.dtype}, in slices on the ranks>"
                 _gathering_of(parameter).use(parameter, function in ALIASES)
-        return super().__torch_function__(function, (), args, kwargs or {})
+        return super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
 
 
 def _among(values):

@@ -42,7 +42,9 @@ class _Live:
     def register_post_accumulate_grad_hook(self, hook):
         """In the hook .grad is the true gradient of the backward that runs, this rank's; what it leaves there is used."""
         engine = engine_of(self)
-        return super().register_post_accumulate_grad_hook(hook) if engine is None else engine.gradients.add_hook(self, hook)
+        if engine is None:
+            return super().register_post_accumulate_grad_hook(hook)  # type: ignore[misc]
+        return engine.gradients.add_hook(self, hook)
 
 
 _classes: dict[tuple[type, bool], type] = {}

@@ -28,6 +28,7 @@ class Names:
     settings: Settings
     optimizer: ZeroOptimizer
     report: lowlevel.StepReport | None
+    micro_steps: Any  # a property of the engine
     world_size: int
     global_rank: int
     _library: LibraryEngine
