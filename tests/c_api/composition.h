@@ -3,9 +3,7 @@
 // and each way the header has to take gradients through them.
 #pragma once
 
-#include <atomic>
 #include <barrier>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <string>

@@ -131,7 +131,7 @@ class Engine:
         try:
             return list(expected.flatten_up_to(tree))
         except (ValueError, TypeError) as error:
-            found = jax.tree.structure(tree, is_leaf=lambda each: each is None)
+            found: Any = jax.tree.structure(tree, is_leaf=lambda each: each is None)
             raise ValueError(f"the gradients have {found.num_leaves} leaves, the parameters {expected.num_leaves}: they must have one form, "
                              f"{expected}, not {found}") from error
 
