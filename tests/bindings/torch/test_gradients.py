@@ -30,7 +30,7 @@ CONFIGURED = {"outrigger": {"accumulation_divisor": "configured"}}
 EXACT = {"float32": ({}, 2e-5, 1), "float32, scaled": (CONFIGURED, 2e-5, 1)}
 ROUNDED = {"bf16": ({"bf16": {"enabled": True}}, 0.1, 1), "bf16, scaled": ({"bf16": {"enabled": True}, **CONFIGURED}, 0.1, 1),
            "fp16, 2^8": ({"fp16": {"enabled": True, "loss_scale": 2**8}}, 0.05, 1),
-           "fp16, 2^16": ({"fp16": {"enabled": True, "loss_scale": 2**16}}, 0.05, 2**-6),
+           "fp16, 2^16": ({"fp16": {"enabled": True, "loss_scale": 2**16}}, 0.05, 2**-8),
            "autocast fp16": ({"torch_autocast": {"enabled": True, "dtype": "fp16"}}, 0.05, 2**-6)}
 FP16_KINDS = ("fp16, 2^8", "fp16, 2^16")
 

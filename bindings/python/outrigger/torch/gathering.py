@@ -29,12 +29,17 @@ _Tensor: Any = torch.Tensor
 class _Partitioned:
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if function not in METADATA:
-            for parameter in _among((args, kwargs.values() if kwargs else ())):
+        used = list(_among((args, kwargs.values() if kwargs else ()))) if function not in METADATA else ()
+        if used:
+            for parameter in used:
                 if function is _Tensor.__repr__ and not is_whole(parameter):
                     return f"<{tuple(parameter.shape)} of {parameter.dtype}, in slices on the ranks>"
                 _gathering_of(parameter).use(parameter, function in ALIASES)
-        return super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
+        result = super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
+        if used and isinstance(result, torch.Tensor) and result.grad_fn is not None:
+            for parameter in used:
+                _gathering_of(parameter).saved(parameter)
+        return result
 
 
 def _among(values):
@@ -113,7 +118,10 @@ class Gathering:
                 self._users[parameter] = self._users.get(parameter, 0) + 1
             if is_alias:  # autograd may keep it as a tensor of its own
                 self._kept.add(parameter)
-        elif torch.is_grad_enabled() and self._users.get(parameter):  # in a block, which ends before the backward
+
+    def saved(self, parameter):
+        """Autograd may need it. Outside of calls it was used in a block, which ends before the backward."""
+        if not self._calls and self._users.get(parameter):
             self._kept.add(parameter)
 
     def _name(self, parameter):
