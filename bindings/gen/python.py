@@ -83,6 +83,9 @@ def generate(header):
         if function.name in SKIPPED or function.name.endswith(("_destroy", "_init")):
             continue
         out.append(signature(function, handles, records))
+        if function.name == "otr_engine_add_parameter":
+            out.append("def engine_declare_parameter(engine: Engine, name: str, shape: Iterable[int], "
+                       "options: ParamOptions | None) -> int: ...")
         if function.name == "otr_comm_create_shm":
             out.append("def comm_create_custom(context: Context, channel: object) -> Comm: ...")
     return "\n".join(out + [""])
@@ -144,7 +147,7 @@ def kind_of(parameter, handles, records):
     if base == "char":
         return "str"
     if base == "otr_tensor":
-        return "_Tensor"
+        return "Iterable[_Tensor]" if parameter.name == "values" else "_Tensor"
     if base in handles | records:
         return class_name(base)
     if base == "void":

@@ -89,14 +89,27 @@ was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CON
 configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1";
 %feature("docstring") otr_param_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_engine_add_parameter "Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
-float16 or float64, any strides; data may be NULL: the value is then 0 until
-otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
-Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
-initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
-commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1";
+float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
+otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
+What it costs: values given here are 4 bytes an element on rank 0 until commit, which sends them
+all to the other ranks; rank 0's win. Data NULL and otr_engine_set_initial cost nothing beyond
+what the host holds itself, and where all ranks have the same values nothing is sent.
+Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
+the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
+OTR_E_DUPLICATE: the name is taken. Since: 0.1";
 %feature("docstring") otr_engine_commit "Compares configuration and declarations over the ranks, lays parameters out, allocates all big
 blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
 its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1";
+%feature("docstring") otr_engine_set_initial "Gives parameters their first values, between commit and the first pass, as often as need be: a
+module at a time, say, whose memory the host frees after each call. ids: count of them, the same
+on all ranks; values: a whole value for each, its shape, float32, bfloat16, float16 or float64,
+any strides, on the CPU or the engine's device; read during the call only. An alias sets what it
+shares. Each rank keeps its part of what it gave; where ranks gave different values (\"verify\":
+that is an error) rank 0's are sent to all, a piece at a time. A float32 or split master begins
+with the values as they are here, unless \"round_initial_values\" is set. When it returns, all
+ranks may read them. count may be 0, ids and values then NULL. Collective. OTR_E_STATE: a pass
+was begun already; OTR_E_SHAPE, OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH:
+ranks give other ids, or with \"initial_values\": \"verify\" other values. Since: 0.1";
 %feature("docstring") otr_engine_finalize "Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
 become invalid. Collective. Since: 0.1";
 %feature("docstring") otr_engine_abort "Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
@@ -167,15 +180,20 @@ buffer may be NULL with size 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too small. L
 %feature("docstring") otr_swig_config_check "Checks a configuration for a world size without creating anything; buffer receives what
 otr_engine_config would give. Any thread. Since: 0.1";
 %feature("docstring") otr_swig_engine_memory "The ledger: one entry for each purpose, then one with the purpose \"total\" (whose peak is the peak
-of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+of the sum); first of the CPU's memory, then, if the engine is on a device, of that. The total's
+peak follows what the system counts: private blocks that commit makes (moments, masters that are
+apart, summed gradients) are in it from their first value on, or from the first pass, although
+they are resident in the entries at once. entries:
 *inout_count entries, each with its struct_size set in the first; out, the number there are.
 entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1";
 %feature("docstring") otr_estimate_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_swig_engine_estimate "What one rank of world_size would hold for the parameters declared so far (their data may be
 NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
 ledger after commit, to the byte; peaks add what options say the host does, where gradients find
-their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
-formula. Local. Since: 0.1";
+their place free. With `start`, peaks are those from the declarations until before the first
+pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
+OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
+knows no start. Local. Since: 0.1";
 %feature("docstring") otr_pass_begin "Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
 the host's backward runs. output_grads: count tensors of any shape and strides, float32,
 bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
@@ -375,11 +393,15 @@ and trainable are then that parameter's and not read here";
 %feature("docstring") otr_param_options::contributions "gradients that one pass adds to this name; default 1. More are legal and
 cost a further reduction at the end of the pass";
 %feature("docstring") otr_param_options::replicated "reserved for tensor parallelism; must be 0";
+%feature("docstring") otr_param_options::held_bytes "with data NULL: bytes in which the host holds this value on this rank until
+otr_engine_set_initial (or a write of the weight) has taken it; they are
+in the ledger as \"initial values\" from now until then, and commit counts
+on them. Default 0: not counted";
 %feature("docstring") otr_memory_entry::device_type "whose memory: OTR_DEVICE_";
 %feature("docstring") otr_memory_entry::purpose "\"published parameters\", \"master weights\", …; static";
 %feature("docstring") otr_memory_entry::resident_bytes "now. A block that ranks of one host share is charged by slices, so the
 sum over ranks counts it once";
-%feature("docstring") otr_memory_entry::peak_bytes "the most there was since commit";
+%feature("docstring") otr_memory_entry::peak_bytes "the most there was so far, the start included";
 %feature("docstring") otr_estimate_options::world_size "default 1";
 %feature("docstring") otr_estimate_options::rank "default 0, which is charged for frozen parameters of a shared copy";
 %feature("docstring") otr_estimate_options::layout "OTR_LAYOUT_; default ours";
@@ -388,6 +410,9 @@ sum over ranks counts it once";
 %feature("docstring") otr_estimate_options::acquired_elements "of parameters that the host has acquired at a time; default 0";
 %feature("docstring") otr_estimate_options::widened_elements "of them as float32 copies; default 0";
 %feature("docstring") otr_estimate_options::output_elements "of output gradients at a time; default 0";
+%feature("docstring") otr_estimate_options::start "OTR_START_: peaks of the start instead of the training's; default
+OTR_START_NONE";
+%feature("docstring") otr_estimate_options::initial_element_bytes "of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4";
 %feature("docstring") otr_step_report::outcome "OTR_STEP_";
 %feature("docstring") otr_step_report::reason "OTR_SKIP_";
 %feature("docstring") otr_step_report::nonfinite_rank "rank whose contribution was not finite; -1: none, or only the sum was

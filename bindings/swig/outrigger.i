@@ -162,6 +162,7 @@ OTR_CALLBACKS
 %ignore otr_engine_memory;
 %ignore otr_engine_estimate;
 %rename(engine_estimate) otr_swig_engine_estimate;
+%rename(engine_declare_parameter) otr_swig_engine_declare_parameter;
 %rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
 %rename(config_check) otr_swig_config_check;
@@ -189,6 +190,15 @@ static int32_t otr_swig_config_check(const char *config_json, int32_t world_size
   if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
   *out_text = (char *)calloc(1, size + 1);
   return *out_text ? otr_config_check(config_json, world_size, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+/* A parameter without a value: a language's arrays always have data. */
+static int32_t otr_swig_engine_declare_parameter(otr_engine *engine, const char *name, const int64_t *shape,
+                                                 int64_t ndim, const otr_param_options *options,
+                                                 int64_t *out_id) {
+  otr_tensor nothing;
+  int32_t status = otr_tensor_init(NULL, "float32", ndim > 64 ? 65 : (int32_t)ndim, (int64_t *)shape, &nothing);
+  return status == OTR_OK ? otr_engine_add_parameter(engine, name, &nothing, options, out_id) : status;
 }
 
 static int32_t otr_swig_engine_estimate(const otr_engine *engine, const otr_estimate_options *options,

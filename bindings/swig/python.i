@@ -76,6 +76,8 @@ OTR_NUMBER(layout)
 OTR_NUMBER(separate_memory)
 OTR_NUMBER(grads_at_once)
 OTR_NUMBER(ranks)
+OTR_NUMBER(start)
+OTR_NUMBER(initial_element_bytes)
 
 // ---- Numbers and texts ----
 %define OTR_OUT_NUMBER(type, name, from)
@@ -239,9 +241,19 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
 %typemap(freearg) pattern { if ($1) otr_python_list_free(&list$argnum); }
 %enddef
 OTR_SEQUENCE((const int64_t *ids, int64_t count), otr_python_item_id)
+OTR_SEQUENCE((const int64_t *shape, int64_t ndim), otr_python_item_id)
 OTR_SEQUENCE((const otr_tensor *output_grads, int64_t count), otr_python_item_tensor)
 OTR_SEQUENCE((otr_shard *const *shards, int64_t count), otr_python_item_shard)
 OTR_SEQUENCE((otr_engine *const *engines, int64_t count), otr_python_item_engine)
+%typemap(in) const otr_tensor *values (otr_python_list list) {  /* otr_engine_set_initial: arg3 is the number of ids */
+  if (otr_python_list_of($input, &list, otr_python_item_tensor) != 0) SWIG_fail;
+  $1 = (otr_tensor *)list.items;
+  if ((int64_t)list.count != arg3) {
+    PyErr_Format(PyExc_ValueError, "%zd values for %lld ids: give one for each", list.count, (long long)arg3);
+    SWIG_fail;
+  }
+}
+%typemap(freearg) const otr_tensor *values { if ($1) otr_python_list_free(&list$argnum); }
 %{
 static int otr_python_item_handle(PyObject *item, otr_python_list *list, Py_ssize_t index, swig_type_info *type,
                                   const char *name) {

@@ -460,18 +460,25 @@ typedef struct otr_param_options {
   int32_t contributions; /* gradients that one pass adds to this name; default 1. More are legal and
                             cost a further reduction at the end of the pass */
   int32_t replicated;    /* reserved for tensor parallelism; must be 0 */
-  uint64_t reserved[6];
+  int64_t held_bytes; /* with data NULL: bytes in which the host holds this value on this rank until
+                         otr_engine_set_initial (or a write of the weight) has taken it; they are
+                         in the ledger as "initial values" from now until then, and commit counts
+                         on them. Default 0: not counted */
+  uint64_t reserved[5];
 } otr_param_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_param_options_init(otr_param_options *options, size_t size) OTR_NOEXCEPT;
 
 /* Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
- * float16 or float64, any strides; data may be NULL: the value is then 0 until
- * otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
- * Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
- * initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
- * commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
+ * float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
+ * otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
+ * What it costs: values given here are 4 bytes an element on rank 0 until commit, which sends them
+ * all to the other ranks; rank 0's win. Data NULL and otr_engine_set_initial cost nothing beyond
+ * what the host holds itself, and where all ranks have the same values nothing is sent.
+ * Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
+ * the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
+ * OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
 OTR_API int32_t otr_engine_add_parameter(otr_engine *engine, const char *name,
                                          const otr_tensor *initial,
                                          const otr_param_options *options,
@@ -481,6 +488,19 @@ OTR_API int32_t otr_engine_add_parameter(otr_engine *engine, const char *name,
  * blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
  * its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1 */
 OTR_API int32_t otr_engine_commit(otr_engine *engine) OTR_NOEXCEPT;
+
+/* Gives parameters their first values, between commit and the first pass, as often as need be: a
+ * module at a time, say, whose memory the host frees after each call. ids: count of them, the same
+ * on all ranks; values: a whole value for each, its shape, float32, bfloat16, float16 or float64,
+ * any strides, on the CPU or the engine's device; read during the call only. An alias sets what it
+ * shares. Each rank keeps its part of what it gave; where ranks gave different values ("verify":
+ * that is an error) rank 0's are sent to all, a piece at a time. A float32 or split master begins
+ * with the values as they are here, unless "round_initial_values" is set. When it returns, all
+ * ranks may read them. count may be 0, ids and values then NULL. Collective. OTR_E_STATE: a pass
+ * was begun already; OTR_E_SHAPE, OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH:
+ * ranks give other ids, or with "initial_values": "verify" other values. Since: 0.1 */
+OTR_API int32_t otr_engine_set_initial(otr_engine *engine, const int64_t *ids, int64_t count,
+                                       const otr_tensor *values) OTR_NOEXCEPT;
 
 /* Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
  * become invalid. Collective. Since: 0.1 */
@@ -635,11 +655,14 @@ typedef struct otr_memory_entry {
   const char *purpose;    /* "published parameters", "master weights", …; static */
   int64_t resident_bytes; /* now. A block that ranks of one host share is charged by slices, so the
                              sum over ranks counts it once */
-  int64_t peak_bytes;     /* the most there was since commit */
+  int64_t peak_bytes;     /* the most there was so far, the start included */
 } otr_memory_entry;
 
 /* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
- * of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+ * of the sum); first of the CPU's memory, then, if the engine is on a device, of that. The total's
+ * peak follows what the system counts: private blocks that commit makes (moments, masters that are
+ * apart, summed gradients) are in it from their first value on, or from the first pass, although
+ * they are resident in the entries at once. entries:
  * *inout_count entries, each with its struct_size set in the first; out, the number there are.
  * entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
  */
@@ -647,6 +670,15 @@ OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *en
                                   size_t *inout_count) OTR_NOEXCEPT;
 
 enum { OTR_LAYOUT_OUTRIGGER = 0, OTR_LAYOUT_DEEPSPEED = 1 };
+
+/* How the first values come. */
+enum {
+  OTR_START_NONE = 0,
+  OTR_START_GIVEN = 1,     /* given to otr_engine_add_parameter: rank 0 keeps them until commit */
+  OTR_START_HELD = 2,      /* every rank holds them whole until otr_engine_set_initial, called once
+                              for each parameter in the order of declaration */
+  OTR_START_SHARED_OUT = 3 /* the same, but of each value a rank holds one part in world_size */
+};
 
 typedef struct otr_estimate_options {
   uint32_t struct_size;
@@ -658,7 +690,10 @@ typedef struct otr_estimate_options {
   int64_t acquired_elements; /* of parameters that the host has acquired at a time; default 0 */
   int64_t widened_elements;  /* of them as float32 copies; default 0 */
   int64_t output_elements;   /* of output gradients at a time; default 0 */
-  uint64_t reserved[6];
+  int32_t start;             /* OTR_START_: peaks of the start instead of the training's; default
+                                OTR_START_NONE */
+  int32_t initial_element_bytes; /* of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4 */
+  uint64_t reserved[5];
 } otr_estimate_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
@@ -667,8 +702,10 @@ OTR_API int32_t otr_estimate_options_init(otr_estimate_options *options, size_t 
 /* What one rank of world_size would hold for the parameters declared so far (their data may be
  * NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
  * ledger after commit, to the byte; peaks add what options say the host does, where gradients find
- * their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
- * formula. Local. Since: 0.1 */
+ * their place free. With `start`, peaks are those from the declarations until before the first
+ * pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
+ * OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
+ * knows no start. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_estimate(const otr_engine *engine, const otr_estimate_options *options,
                                     otr_memory_entry *entries, size_t *inout_count) OTR_NOEXCEPT;
 

@@ -36,13 +36,18 @@ engine::ParameterOptions options_of(const otr_param_options& o) {
     fail(OTR_E_UNSUPPORTED,
          "replicated = {}: tensor-parallel replicas are not built yet; it must be 0", o.replicated);
   }
-  return {o.trainable != 0, o.alias_of, o.group == nullptr ? "default" : o.group, o.contributions};
+  if (o.held_bytes < 0 || o.held_bytes > layout::kMostElements) {
+    fail(OTR_E_ARGUMENT, "held_bytes = {}; legal is 0 to 2^56", o.held_bytes);
+  }
+  return {o.trainable != 0, o.alias_of, o.group == nullptr ? "default" : o.group, o.contributions,
+          o.held_bytes};
 }
 
 otr_estimate_options estimate_defaults() {
   otr_estimate_options o{};
   o.struct_size = sizeof o;
   o.world_size = 1;
+  o.initial_element_bytes = 4;
   return o;
 }
 
@@ -287,10 +292,25 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
            "options have {} acquired, {} widened and {} output elements; legal is 0 to 2^56",
            o.acquired_elements, o.widened_elements, o.output_elements);
     }
+    if (o.start < OTR_START_NONE || o.start > OTR_START_SHARED_OUT) {
+      fail(OTR_E_ARGUMENT, "start = {}; legal is OTR_START_NONE ({}) to OTR_START_SHARED_OUT ({})",
+           o.start, static_cast<int>(OTR_START_NONE), static_cast<int>(OTR_START_SHARED_OUT));
+    }
+    if (o.start != OTR_START_NONE && o.layout == OTR_LAYOUT_DEEPSPEED) {
+      fail(OTR_E_ARGUMENT,
+           "start = {} with OTR_LAYOUT_DEEPSPEED, whose formula knows no start: leave it "
+           "OTR_START_NONE",
+           o.start);
+    }
+    if (o.initial_element_bytes < 1 || o.initial_element_bytes > 8) {
+      fail(OTR_E_ARGUMENT, "initial_element_bytes = {}; legal is 1 to 8", o.initial_element_bytes);
+    }
     const auto lock = e.lock_model();
-    write_entries(e.estimate({o.world_size, o.rank, o.separate_memory == 0,
-                              o.layout == OTR_LAYOUT_DEEPSPEED, o.acquired_elements,
-                              o.widened_elements, o.output_elements, o.grads_at_once != 0}),
-                  e.device(), entries, inout_count);
+    write_entries(
+        e.estimate({o.world_size, o.rank, o.separate_memory == 0, o.layout == OTR_LAYOUT_DEEPSPEED,
+                    o.acquired_elements, o.widened_elements, o.output_elements,
+                    o.grads_at_once != 0, static_cast<engine::Estimate::Start>(o.start),
+                    o.initial_element_bytes}),
+        e.device(), entries, inout_count);
   });
 }

@@ -80,6 +80,15 @@ int32_t otr_engine_prefetch(otr_engine* engine, const int64_t* ids, int64_t coun
   });
 }
 
+int32_t otr_engine_set_initial(otr_engine* engine, const int64_t* ids, int64_t count,
+                               const otr_tensor* values) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    required_count(count, ids, "ids");
+    required_count(count, values, "values");
+    e.set_initial(ids, count, values);
+  });
+}
+
 int32_t otr_engine_parameter_read(otr_engine* engine, int64_t id, int32_t value,
                                   const otr_tensor* out) noexcept {
   return waiting(engine, [&](engine::Engine& e) { e.read_value(id, value, required(out, "out")); });

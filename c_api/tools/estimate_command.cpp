@@ -22,6 +22,7 @@ struct Request {
   std::string machine;  // file, see machine.h
   std::string write;    // file; empty: none
   std::optional<int> world, hosts, ranks_per_host;
+  std::string start = "shared-out", dtype = "float32";
   double host_gib = 0;  // 0: of the machine
   bool force = false;
 };
@@ -34,6 +35,26 @@ struct Host {
 struct Written {
   std::string file, change, reason;
 };
+
+struct Way {
+  const char* name;
+  int32_t way;
+  const char* text;
+};
+constexpr Way kWays[] = {
+    {"given", OTR_START_GIVEN, "given to otr_engine_add_parameter"},
+    {"held", OTR_START_HELD, "held whole by every rank"},
+    {"shared-out", OTR_START_SHARED_OUT, "one part of them held by each rank"},
+};
+
+Start start_of(const Request& request) {
+  Start start;
+  for (const Way& way : kWays) {
+    if (request.start == way.name) start.way = way.way;
+  }
+  start.element_bytes = request.dtype == "float32" ? 4 : 2;
+  return start;
+}
 
 constexpr uint64_t kMostHostBytes = uint64_t{1} << 60;
 
@@ -105,7 +126,9 @@ struct Answer {
   Placement placement;
   Host host;
   std::vector<otr_memory_entry> ours, theirs;
-  int64_t needed;  // bytes of a host
+  std::vector<Model::Peaks> starts;  // of kWays
+  std::string start, dtype;          // that counts
+  int64_t needed;                    // bytes of a host
   bool fits;
   std::vector<Change> changes;
   std::optional<Written> written;
@@ -122,6 +145,12 @@ void print_json(const Answer& a) {
       out["rank"][name][e.purpose] = {{"resident_bytes", e.resident_bytes},
                                       {"peak_bytes", e.peak_bytes}};
     }
+  }
+  out["start"] = {{"counted", a.start}, {"dtype", a.dtype}};
+  for (size_t i = 0; i < a.starts.size(); ++i) {
+    const Model::Peaks& peaks = a.starts[i];
+    out["start"][kWays[i].name] = {{"rank_peak_bytes", peaks.rank},
+                                   {"host_peak_bytes", peaks.host}};
   }
   out["would_fit"] = Json::array();
   for (const Change& c : a.changes) {
@@ -147,6 +176,12 @@ void print_text(const Answer& a) {
     write_text("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours.purpose,
                gib(ours.resident_bytes), gib(ours.peak_bytes), gib(theirs.resident_bytes),
                gib(theirs.peak_bytes));
+  }
+  write_text("\nGiB at start, first values          rank 0       a host\n");
+  for (size_t i = 0; i < a.starts.size(); ++i) {
+    write_text("{:<34} {:>7.3f}     {:>8.3f}{}{}\n", kWays[i].text, gib(a.starts[i].rank),
+               gib(a.starts[i].host), a.start == kWays[i].name ? "  counted" : "",
+               a.starts[i].host > a.host.bytes ? "  does not fit" : "");
   }
   write_text("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n",
              a.placement.ranks_per_host, gib(a.needed), gib(a.host.bytes), a.host.source,
@@ -191,7 +226,8 @@ int estimate(const Request& request, bool json) {
   const Placement placement = placement_of(request);
   const std::string text = request.config.empty() ? "{}" : read_file(request.config);
   const std::vector<NamedShape> shapes = read_shapes(request.model);
-  const Model model(text, shapes, placement);
+  const Start start = start_of(request);
+  const Model model(text, shapes, placement, start);
   const Host host = host_of(request);
   Answer a{count_parameters(shapes),
            shapes.size(),
@@ -199,10 +235,14 @@ int estimate(const Request& request, bool json) {
            host,
            model.estimate(OTR_LAYOUT_OUTRIGGER),
            model.estimate(OTR_LAYOUT_DEEPSPEED),
+           {},
+           request.start,
+           request.dtype,
            model.host_bytes(),
            model.host_bytes() <= host.bytes,
-           changes_that_fit(Json::parse(text), shapes, placement, model, host.bytes),
+           changes_that_fit(Json::parse(text), shapes, placement, start, model, host.bytes),
            {}};
+  for (const Way& way : kWays) a.starts.push_back(model.start_peaks(way.way));
   if (!request.write.empty()) a.written = write_config(request, text, a);
   json ? print_json(a) : print_text(a);
   return a.fits || a.written ? 0 : 1;
@@ -235,6 +275,15 @@ Command add_estimate(CLI::App& app, bool& json) {
       ->add_option("--machine", request->machine,
                    "A host's memory as outrigger doctor --json wrote it there")
       ->excludes(given);
+  command
+      ->add_option("--start", request->start,
+                   "How the first values come, which counts, too (default: shared-out, the least): "
+                   "given, held, shared-out")
+      ->check(CLI::IsMember({"given", "held", "shared-out"}));
+  command
+      ->add_option("--initial-dtype", request->dtype,
+                   "In what they are held (default: float32): float32, bfloat16, float16")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
   CLI::Option* write = command->add_option(
       "--write-config", request->write,
       "Write the configuration, with the first change that fits if it does not fit itself");

@@ -10,8 +10,8 @@
 namespace outrigger::tools {
 
 Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
-             const Placement& placement)
-    : placement_(placement) {
+             const Placement& placement, const Start& start)
+    : placement_(placement), start_(start) {
   // The engine below has one rank: a batch size for all ranks is checked here, and left out there.
   const Json effective = Json::parse(effective_config(config, placement.world));
   Json alone = Json::parse(config);
@@ -38,12 +38,15 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
   }
 }
 
-std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
+otr_estimate_options Model::options() const {
   otr_estimate_options options;
   check(otr_estimate_options_init(&options, sizeof options));
   options.world_size = placement_.world;
-  options.layout = layout;
   options.separate_memory = placement_.hosts > 1 ? 1 : 0;  // over a communicator of the caller's
+  return options;
+}
+
+std::vector<otr_memory_entry> Model::estimate(otr_estimate_options options) const {
   size_t count = 0;
   check(otr_engine_estimate(engine_.get(), &options, nullptr, &count));
   std::vector<otr_memory_entry> entries(count);
@@ -52,16 +55,42 @@ std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
   return entries;
 }
 
-int64_t Model::host_bytes() const {
-  const int64_t of_rank = estimate(OTR_LAYOUT_OUTRIGGER).back().peak_bytes;
+std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
+  otr_estimate_options wanted = options();
+  wanted.layout = layout;
+  return estimate(wanted);
+}
+
+namespace {
+
+// The first rank of a host, and others with so much each.
+int64_t host_of(int64_t first, int64_t other, int ranks) {
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(of_rank, int64_t{placement_.ranks_per_host}, &bytes)) {
+  if (__builtin_mul_overflow(other, int64_t{ranks} - 1, &bytes) ||
+      __builtin_add_overflow(bytes, first, &bytes)) {
     fail(OTR_E_ARGUMENT,
          "{} ranks of {} bytes each need more than 2^63 bytes of a host: place fewer ranks on one "
          "with --hosts",
-         placement_.ranks_per_host, of_rank);
+         ranks, other);
   }
   return bytes;
+}
+
+}  // namespace
+
+Model::Peaks Model::start_peaks(int32_t way) const {
+  otr_estimate_options wanted = options();
+  wanted.start = way;
+  wanted.initial_element_bytes = start_.element_bytes;
+  const int64_t first = estimate(wanted).back().peak_bytes;
+  if (way == OTR_START_GIVEN && placement_.world > 1) wanted.rank = 1;  // which holds no values
+  return {first, host_of(first, estimate(wanted).back().peak_bytes, placement_.ranks_per_host)};
+}
+
+int64_t Model::host_bytes() const {
+  const int64_t of_rank = estimate(OTR_LAYOUT_OUTRIGGER).back().peak_bytes;
+  return std::max(host_of(of_rank, of_rank, placement_.ranks_per_host),
+                  start_peaks(start_.way).host);
 }
 
 namespace {
@@ -92,15 +121,15 @@ std::vector<Way> ways(int64_t stage) {
 }  // namespace
 
 std::vector<Change> changes_that_fit(const Json& config, const std::vector<NamedShape>& shapes,
-                                     const Placement& placement, const Model& given,
-                                     int64_t available) {
+                                     const Placement& placement, const Start& start,
+                                     const Model& given, int64_t available) {
   std::vector<Change> fitting;
   const int64_t needed = given.host_bytes();
   for (const Way& way : ways(given.stage())) {
     Json changed = config;
     changed.merge_patch(way.patch);
     try {
-      const int64_t bytes = Model(changed.dump(), shapes, placement).host_bytes();
+      const int64_t bytes = Model(changed.dump(), shapes, placement, start).host_bytes();
       if (bytes > available || bytes >= needed) continue;
       fitting.push_back({way.name, way.patch, std::move(changed), bytes});
     } catch (const Fault&) {  // not legal beside the rest of the configuration

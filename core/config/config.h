@@ -100,6 +100,7 @@ struct EngineConfig {
   int32_t workers = 0;  // 0: the context's
   Unused unused = Unused::skip;
   Initial initial = Initial::rank0;
+  bool round_initial = false;         // to the compute dtype
   bool share_parameters = true;       // by ranks that share memory
   bool check_overflow = true;         // skip the step on Inf/NaN
   bool offload_optimizer = false;     // accumulators, master and moments in host memory

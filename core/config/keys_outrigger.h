@@ -75,7 +75,11 @@ inline constexpr Key kOutrigger[] = {
            "a parameter without a gradient on any rank: left alone, or updated with zero",
            "skip is PyTorch's meaning, zero is DeepSpeed's: the moments decay"),
     choice("outrigger.initial_values", "\"rank0\"", "rank0|verify", "", Status::supported,
-           "at commit rank 0's values win, or must equal everyone's"),
+           "rank 0's initial values win, or must equal everyone's"),
+    flag("outrigger.round_initial_values", "false", Status::supported,
+         "initial values are rounded to the compute dtype before the master weights take them",
+         "false: a float32 or split master begins with the float32 values given; true is "
+         "DeepSpeed's way, whose masters begin with those of a 16-bit module"),
     real("outrigger.max_loss_scale", "null", 1, 0x1p126, Status::supported,
          "largest dynamic loss scale", "default: 2^126; matters where the loss is scaled"),
     flag("outrigger.share_parameters", "true", Status::supported,

@@ -125,6 +125,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
       values.text("outrigger.unused_parameters") == "zero" ? Unused::zero : Unused::skip;
   config.initial =
       values.text("outrigger.initial_values") == "verify" ? Initial::verify : Initial::rank0;
+  config.round_initial = values.flag("outrigger.round_initial_values");
   config.share_parameters = values.flag("outrigger.share_parameters");
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;

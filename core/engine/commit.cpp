@@ -83,6 +83,7 @@ void Engine::commit() {
     if (plan_->matrices.elements > 0) {
       matrices_ = std::make_unique<Matrices>(*control_, *host_, model_, *layout_, *plan_, ledger_);
     }
+    touched_.assign(static_cast<size_t>(model_.size()), 0);
     require_memory();
     if (config_.initial == config::Initial::verify) compare_initial_values();
     distribute_initial_values();
@@ -91,8 +92,6 @@ void Engine::commit() {
     streams_.push_back(optimizer::random_stream(config_.optimizer.seed, model_.at(id).name));
   }
   updates_.assign(static_cast<size_t>(model_.size()), 0);
-  initial_.clear();
-  ledger_.reset_peaks();
   const std::unique_lock lock(life_mutex_);
   comm_.reset();  // whoever destroys the communicator leaves its group
   state_ = State::committed;
@@ -131,33 +130,45 @@ void Engine::compare_over_ranks() {
        text_of(0), found.rank, text_of(found.rank));
 }
 
-// Shared windows are touched when they are made; private blocks only by the first steps, when a
-// shortage would be the kernel's to settle. So what all ranks of the host will touch has to be
-// there now; ranks that share no memory may be on hosts of their own, and each looks after itself.
-// Every rank decides alike.
+// Shared windows are touched when they are made; private blocks only by first values and steps,
+// when a shortage would be the kernel's to settle. So what all ranks of the host will touch has to
+// be there now, or to come back before: what holds first values goes as they are taken. Ranks that
+// share no memory may be on hosts of their own, and each looks after itself. Every rank decides
+// alike.
+StartPeaks Engine::expected_start() const {
+  Start start;
+  for (const Initial& initial : initial_) {
+    start.in_commit = start.in_commit || initial.values;
+    start.held.push_back(initial.held.bytes(memory::Place::host) + initial.values.bytes());
+  }
+  return peaks_of_start(model_, *layout_, *plan_, comm_->rank(), start);
+}
+
 void Engine::require_memory() {
   constexpr int64_t kLeaveFree = int64_t{64} << 20;  // for everybody else
   struct Need {
-    int64_t touch, given_back, free;
+    int64_t start, touch, given_back, free;  // start: at most at a time until all values are taken
+    [[nodiscard]] int64_t most() const { return std::max(start, touch - given_back); }
   };
   const topology::FreeMemory free = topology::free_memory();
   const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   const int64_t initial =  // given back before the first step
       ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
+  const StartPeaks start = expected_start();
   const std::vector<Need> all =
       gather_values(*control_,
-                    std::vector<Need>{{ledger_.on_touch() - initial, initial,
+                    std::vector<Need>{{start.total - start.at_commit, ledger_.untouched(), initial,
                                        static_cast<int64_t>(std::min(free.bytes, most))}},
                     "compare memory");
   const bool one_host = control_->shares_memory();
-  Need worst{0, 0, std::numeric_limits<int64_t>::max()};
+  Need worst{0, 0, 0, std::numeric_limits<int64_t>::max()};
   for (const Need& need : all) {
-    const Need sum{worst.touch + need.touch, worst.given_back + need.given_back,
-                   std::min(worst.free, need.free)};
-    const auto missing = [](const Need& n) { return n.touch - n.given_back - n.free; };
+    const Need sum{worst.start + need.start, worst.touch + need.touch,
+                   worst.given_back + need.given_back, std::min(worst.free, need.free)};
+    const auto missing = [](const Need& n) { return n.most() - n.free; };
     worst = one_host || &need == all.data() ? sum : missing(need) > missing(worst) ? need : worst;
   }
-  const int64_t needed = worst.touch - worst.given_back + kLeaveFree;
+  const int64_t needed = worst.most() + kLeaveFree;
   if (needed <= worst.free) return;
   std::string parts;
   const auto entries = ledger_.entries();
@@ -181,12 +192,14 @@ void Engine::compare_initial_values() {
   const Difference found =
       first_difference(gather_values(*control_, hashes, "compare initial values"),
                        std::max<size_t>(1, hashes.size()));
-  if (found.rank < 0) return;
+  if (found.rank >= 0) refuse_differing(static_cast<int64_t>(found.index), found.rank);
+}
+
+void Engine::refuse_differing(int64_t id, int32_t rank) const {
   fail(OTR_E_MISMATCH,
        "initial values of parameter \"{}\" differ between rank 0 and rank {}: seed all ranks "
-       "alike, or "
-       "leave \"initial_values\" at \"rank0\"",
-       model_.at(static_cast<int64_t>(found.index)).name, found.rank);
+       "alike, or leave \"initial_values\" at \"rank0\"",
+       model_.at(id).name, rank);
 }
 
 void Engine::distribute_initial_values() {
@@ -195,14 +208,22 @@ void Engine::distribute_initial_values() {
   control_->broadcast(std::as_writable_bytes(std::span(given)), 0, "initial values");
   for (int64_t id = 0; id < model_.size(); ++id) {
     if (given[static_cast<size_t>(id)] == 0) continue;  // zeros, as the memory is
-    Initial& initial = initial_[static_cast<size_t>(id)];
-    const int64_t bytes = model_.at(id).count * 4;
-    if (!initial.values) initial.values = memory::Block(ledger_, memory::Purpose::initial, bytes);
-    control_->broadcast({initial.values.data(), static_cast<size_t>(bytes)}, 0, "initial values");
-    store(id, reinterpret_cast<const float*>(initial.values.data()));
-    initial.values = {};
+    memory::Block& given_values = initial_[static_cast<size_t>(id)].values;
+    const int64_t count = model_.at(id).count;
+    const bool has_all = control_->rank() == 0;
+    const memory::Block part(ledger_, memory::Purpose::initial,
+                             has_all ? 0 : std::min(count, kInitialElements) * 4);
+    touch(id, OTR_VALUE_MASTER);
+    for (int64_t first = 0; first < count; first += kInitialElements) {
+      const int64_t n = std::min(kInitialElements, count - first);
+      auto* values = reinterpret_cast<float*>(has_all ? given_values.data() : part.data());
+      if (has_all) values += first;
+      control_->broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
+                          "initial values");
+      store(id, first, n, values);
+    }
+    given_values = {};
   }
-  storage_->publish();
   control_->barrier("initial values");
 }
 

@@ -96,12 +96,24 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   parameter.trainable = options.trainable;
   parameter.matrix = config_.optimizer.is_matrix(name, view.shape.size()) && view.count > 0;
   parameter.declared = parameter.contributions = options.contributions;
+  if (options.held_bytes > 0 && (options.alias_of >= 0 || view.data != nullptr)) {
+    fail(
+        OTR_E_ARGUMENT,
+        "parameter \"{}\" has held_bytes = {} {}: it is for a value that otr_engine_set_initial is "
+        "still to take; leave it 0",
+        name, options.held_bytes,
+        options.alias_of >= 0 ? "as an alias, which has no value of its own"
+                              : "beside a value, which is copied now");
+  }
   // Everything that can fail comes before the declaration: a failure declares nothing.
   Initial initial_values;
+  initial_values.held = memory::Charge(ledger_, memory::Purpose::initial, options.held_bytes,
+                                       view.on_host ? memory::Place::host : memory::Place::device);
   const bool verify = config_.initial == config::Initial::verify;
   if (options.alias_of < 0 && view.data != nullptr && (comm_->rank() == 0 || verify)) {
     memory::Block values(ledger_, memory::Purpose::initial, view.count * 4);
     read_tensor(view, reinterpret_cast<float*>(values.data()));
+    round_initial(reinterpret_cast<float*>(values.data()), view.count);
     initial_values.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
     if (comm_->rank() == 0) initial_values.values = std::move(values);
   } else if (options.alias_of < 0 && verify) {
@@ -134,9 +146,10 @@ void Engine::finalize() {
   let_go();
 }
 
-// What commit made; under life_mutex_.
+// What commit made, and what the host held for it; under life_mutex_.
 void Engine::let_go() noexcept {
   drain();
+  initial_.clear();
   gather_.reset();
   reducer_.reset();
   storage_.reset();

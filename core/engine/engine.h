@@ -2,6 +2,7 @@
 // One model's training state on this rank. Follow one gradient through the files of this folder:
 //   plan.h       how many bytes each block has; estimate.cpp: the same without an engine's memory
 //   commit.cpp   declarations → layout, storage, rank 0's values
+//   initial.cpp  first values after commit; start.h: what memory comes to until then
 //   gather.cpp   parameters for the host: acquire, release; prefetch.h: ahead of that
 //   pass.h       backward: scaled output gradients out, parameter gradients in
 //   reduce*.cpp  sum over ranks and passes
@@ -35,6 +36,7 @@
 #include "core/engine/pending.h"
 #include "core/engine/plan.h"
 #include "core/engine/reduce.h"
+#include "core/engine/start.h"
 #include "core/engine/storage.h"
 #include "core/layout/layout.h"
 #include "core/layout/model.h"
@@ -53,6 +55,7 @@ struct ParameterOptions {
   int64_t alias_of = -1;
   std::string group = "default";
   int32_t contributions = 1;
+  int64_t held_bytes = 0;
 };
 
 // By purpose, and the total; of the host, and of the device where the engine is on one.
@@ -69,6 +72,11 @@ struct Estimate {
   // output gradients; and whether it gives all gradients at once.
   int64_t acquired = 0, widened = 0, outputs = 0;
   bool grads_at_once = false;
+  // Not the training's peaks, but those of the start, with first values that are given before
+  // commit, or that the host holds whole, or a rank's share of them, in so many bytes an element.
+  enum class Start : uint8_t { none, given, held, share };
+  Start start = Start::none;
+  int64_t initial_element_bytes = 4;
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -102,6 +110,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
                otr_tensor* out);
   void release(const int64_t* ids, int64_t count, device::Stream stream);
   void prefetch(const int64_t* ids, int64_t count);
+  void set_initial(const int64_t* ids, int64_t count, const otr_tensor* values);
   void read_value(int64_t id, int32_t value, const otr_tensor& out);
   void write_value(int64_t id, int32_t value, const otr_tensor& source);
   // The elements of a parameter whose states lie on this rank, and their values.
@@ -150,9 +159,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   friend class Pass;
   enum class State : uint8_t { declared, committed, finalized };
 
-  struct Initial {         // what commit distributes
-    memory::Block values;  // float32; on rank 0 only, empty if none were given
+  struct Initial {
+    memory::Block values;  // commit distributes them; float32, on rank 0 only, empty if none given
     uint64_t hash = 0;     // of the values, for initial_values: verify
+    memory::Charge held;   // what the host holds until the value is taken
   };
 
   // When a call that the host interrupted can be made again: never, while no operation of it was
@@ -178,11 +188,28 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // commit.cpp
   void compare_over_ranks();
+  [[nodiscard]] StartPeaks expected_start() const;
   void require_memory();
   void compare_initial_values();
   void distribute_initial_values();
+  // initial.cpp
+  struct First;
+  void round_initial(float* values, int64_t count) const;
+  void read_initial(const tensor::View& view, int64_t first, int64_t count, float* values);
+  [[nodiscard]] const float* initial_part(const tensor::View& view, int64_t first, int64_t count,
+                                          float* scratch);
+  [[nodiscard]] uint64_t hash_initial(const tensor::View& view, float* scratch);
+  [[nodiscard]] std::vector<bool> compare_firsts(const std::vector<First>& firsts);
+  [[noreturn]] void refuse_differing(int64_t id, int32_t rank) const;
+  void take(const First& first, bool from_rank0, float* scratch);
+  void taken(int64_t root);
+  void touch(int64_t root, int32_t value);
+  void begin_training();
   // place.cpp, values.cpp
   struct Place;
+  // A tensor for the whole parameter; what: for texts.
+  [[nodiscard]] tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t,
+                                      const char* what) const;
   [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
   [[nodiscard]] Place opened(const Place& place, const std::optional<layout::Piece>& piece,
                              memory::Block& values);
@@ -198,10 +225,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // And back: into a tensor of the host or of the device.
   void write_tensor(const tensor::View& to, const void* values, kernels::Format format);
   void write_weight(const layout::Piece& piece, const float* values);
+  void publish_local_writes();
+  void read_part(const tensor::View& view, int64_t first, int64_t count, float* values);
   void replaced_gradient(const layout::Parameter& root);
-  // From `values` (all of root's elements, float32) to the master and published
-  // elements here.
-  void store(int64_t root, const float* values);
+  // From elements [first, first + count) of a root, float32, to all that this rank has of them:
+  // the master and the published value.
+  void store(int64_t root, int64_t first, int64_t count, const float* values);
+  void store_published(int64_t root, int64_t first, int64_t count, const float* values);
 
   // The next step comes after what was given to this stream before it. Any thread.
   void note_stream(device::Stream stream);
@@ -251,7 +281,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::vector<config::OptimizerConfig> groups_;  // by group index
   memory::Ledger ledger_;
   layout::Model model_;
-  std::vector<Initial> initial_;
+  std::vector<Initial> initial_;  // by id
   std::atomic<State> state_{State::declared};
   // What a query from any thread reads while add_parameter, commit or finalize change it.
   mutable std::shared_mutex life_mutex_;
@@ -273,6 +303,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   device::Pinned update_pinned_;
   std::vector<kernels::RandomStream> streams_;  // by root
   std::vector<int64_t> updates_;                // updates of each root so far
+  std::vector<uint8_t> touched_;                // by root, a bit for each value: see touch
+  bool in_training_ = false;                    // a pass was begun: initial values are closed
+  bool wrote_locally_ = false;                  // a weight that replicas elsewhere do not have yet
 
   bool hyperparameters_set_ = false;
   std::mutex stream_mutex_;

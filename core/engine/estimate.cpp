@@ -19,6 +19,22 @@ void add(MemoryEntries& all, memory::Place place, Purpose purpose, int64_t resid
   }
 }
 
+// Of each parameter, what this rank holds of its first value.
+Start start_of(const layout::Model& model, const Estimate& e) {
+  Start start;
+  start.in_commit = e.start == Estimate::Start::given;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    const layout::Parameter& p = model.at(id);
+    const int64_t share = (p.count + e.world - 1) / e.world;
+    start.held.push_back(p.root != id ? 0
+                         : start.in_commit
+                             ? (e.rank == 0 ? p.count * 4 : 0)
+                             : e.initial_element_bytes *
+                                   (e.start == Estimate::Start::held ? p.count : share));
+  }
+  return start;
+}
+
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
   const layout::Layout layout(model, e.world, config.bucket_elements);
@@ -29,6 +45,12 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     for (const memory::Place place : {memory::Place::host, memory::Place::device}) {
       add(entries, place, purpose, plan.bytes_of(purpose, place), 0);
     }
+  }
+  if (e.start != Estimate::Start::none) {
+    const StartPeaks peaks = peaks_of_start(model, layout, plan, e.rank, start_of(model, e));
+    entries.host.at(static_cast<size_t>(Purpose::initial)).peak = peaks.initial;
+    entries.host.back().peak = peaks.total;
+    return entries;
   }
   int64_t windows = 0;
   if (plan.home == Home::slices) windows += bytes_of(e.acquired, config.compute);

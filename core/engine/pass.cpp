@@ -43,6 +43,7 @@ Pass::Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64
           engine_->mean_ranks()};
   for (int64_t i = 0; i < count; ++i) add_output(output_grads[i], keep_dtype);
   sink_ = engine_->reducer_->begin_pass();
+  engine_->begin_training();
   if (seed_overflow_ >= 0) engine_->seed_overflow_ = true;
   ++engine_->open_passes_;
   ++engine_->passes_in_micro_step_;

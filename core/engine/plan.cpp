@@ -25,7 +25,9 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       home(home_of(config, machine)),
       bucket_buffers(
           std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(config.bucket_buffers),
-                                                   layout.buckets().size()))) {
+                                                   layout.buckets().size()))),
+      compute_(config.compute),
+      master_format_(config.optimizer.master.format) {
   const int64_t all = layout.flat_elements(), trainable = layout.trainable_elements();
   const int64_t shard = layout.shard_elements(), frozen = all - trainable;
   const int64_t elements = home == Home::shared   ? shard + (machine.rank == 0 ? frozen : 0)
@@ -68,6 +70,11 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     update_elements = std::min(kUpdateElements, shard);
     update_staging = engine::bytes_of(update_elements, config.compute);
   }
+  // Windows are touched when they are made, private blocks later.
+  if (front == Place::host && !windowed()) untouched += published;
+  if (back == Place::host) untouched += master + exp_avg + exp_avg_sq;
+  if (back == Place::host && !boundary && config.stage > 0) untouched += accumulators;
+  untouched += received + update_staging + matrices.bytes();
 }
 
 int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
@@ -84,6 +91,25 @@ int64_t Plan::place_second_moments(const layout::Model& model, const layout::Lay
     if (p.root == id && p.trainable && p.matrix) matrices.include(rows_of(p), columns_of(p));
   }
   return elements;
+}
+
+int64_t Plan::host_bytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < memory::kPurposes; ++i) {
+    bytes += bytes_of(static_cast<memory::Purpose>(i), Place::host);
+  }
+  return bytes;
+}
+
+int64_t Plan::touched_by(const layout::Model& model, int64_t root,
+                         const layout::Piece* piece) const {
+  const bool publishes = front == Place::host && !windowed();
+  const layout::Parameter& p = model.at(root);
+  if (!p.trainable) return publishes ? engine::bytes_of(p.count, compute_) : 0;
+  if (piece == nullptr) return 0;
+  return (publishes ? engine::bytes_of(piece->count, compute_) : 0) +
+         (separate_master && back == Place::host ? engine::bytes_of(piece->count, master_format_)
+                                                 : 0);
 }
 
 int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {

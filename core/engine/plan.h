@@ -41,6 +41,8 @@ struct Plan {
   bool separate_master;
 
   Home home;
+  // The published parameters lie in a window, not in a private block.
+  [[nodiscard]] bool windowed() const { return home == Home::shared || home == Home::replica; }
   uint64_t bucket_buffers;  // of the ring of the micro-step order
   // Charged to this rank. Windows that ranks share are larger: `shared_published`.
   int64_t published = 0, shared_published = 0;
@@ -57,7 +59,14 @@ struct Plan {
   optimizer::NewtonSchulz::Room matrices;
   std::vector<int64_t> second_moments;
 
+  // Of these, host memory that nobody touches in commit: memory::Touch.
+  int64_t untouched = 0;
+
   [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Place place) const;
+  [[nodiscard]] int64_t host_bytes() const;  // of all purposes
+  // So much of `untouched` a root's weight is; piece: this rank's of a trainable one, or null.
+  [[nodiscard]] int64_t touched_by(const layout::Model& model, int64_t root,
+                                   const layout::Piece* piece) const;
   // What a rank keeps states of.
   [[nodiscard]] std::vector<layout::Piece> pieces(const layout::Model& model,
                                                   const layout::Layout& layout,
@@ -66,6 +75,7 @@ struct Plan {
   }
 
  private:
+  kernels::Format compute_, master_format_;
   // Elements of second moments.
   int64_t place_second_moments(const layout::Model& model, const layout::Layout& layout,
                                int32_t rank);

@@ -16,8 +16,9 @@ using memory::Purpose;
 
 Reducer::Reducer(const ReduceContext& context)
     : context_(context),
-      received_charge_(*context.ledger, Purpose::buckets,
-                       context.plan->received + context.plan->gradient_staging),
+      staging_charge_(*context.ledger, Purpose::buckets, context.plan->gradient_staging),
+      received_charge_(*context.ledger, Purpose::buckets, context.plan->received,
+                       memory::Place::host, memory::Touch::later),
       device_charge_(*context.ledger, Purpose::buckets, context.plan->received_on_device,
                      memory::Place::device),
       present_(static_cast<size_t>(context.model->size()), 0) {}

@@ -128,7 +128,7 @@ class Reducer {
 
  private:
   [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
-  memory::Charge received_charge_, device_charge_;
+  memory::Charge staging_charge_, received_charge_, device_charge_;
   std::vector<uint8_t> present_;
 };
 

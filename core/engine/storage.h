@@ -45,6 +45,8 @@ class Storage {
   [[nodiscard]] bool sharded() const { return home_ != Home::copy; }
   // True if this rank writes frozen parameters' published values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
+  // True if it has a copy of what other ranks update, too, to which their slices are gathered.
+  [[nodiscard]] bool replicates() const { return home_ == Home::replica; }
 
   // A piece of this rank's, in front.
   [[nodiscard]] std::byte* published(const layout::Piece& piece) const;

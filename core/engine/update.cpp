@@ -189,6 +189,7 @@ kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
   control_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
                        "publish parameters");
   storage_->publish();
+  wrote_locally_ = false;
   if (!storage_->sharded()) return mine;  // every rank counted everything
   kernels::UpdateCount sum;
   for (const kernels::UpdateCount& c : all) kernels::add(sum, c);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole parameters and states, in and out: for checks, exports and piecewise initialisation.
-#include <functional>
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 
+#include "core/comm/gather_values.h"
 #include "core/context/text.h"
 #include "core/engine/place.h"
 #include "core/engine/step.h"
@@ -16,18 +19,30 @@ using memory::Purpose;
 
 namespace {
 
-tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t, const char* what,
-                      const otr_device& device) {
+// Of a piece, its part in elements [first, first + count) of the parameter.
+std::optional<layout::Piece> part_of(const std::optional<layout::Piece>& piece, int64_t first,
+                                     int64_t count) {
+  if (!piece) return {};
+  const int64_t begin = std::max(first, piece->first);
+  const int64_t end = std::min(first + count, piece->first + piece->count);
+  if (begin >= end) return {};
+  const int64_t skipped = begin - piece->first;
+  return layout::Piece{piece->parameter, begin, end - begin, piece->flat + skipped,
+                       piece->shard + skipped};
+}
+
+}  // namespace
+
+tensor::View Engine::view_for(const layout::Parameter& parameter, const otr_tensor& t,
+                              const char* what) const {
   tensor::View view =
-      tensor::check(t, format_text("the {} of \"{}\"", what, parameter.name), true, device);
+      tensor::check(t, format_text("the {} of \"{}\"", what, parameter.name), true, device());
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the {} of \"{}\" has shape {}; the parameter has {}", what, parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
   return view;
 }
-
-}  // namespace
 
 void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   on_device([&] { copy_value(id, value, out); });
@@ -36,7 +51,7 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
 void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_parameter_read");
   const layout::Parameter& root = model_.root(id);
-  const tensor::View view = view_for(model_.at(id), out, "output tensor", device());
+  const tensor::View view = view_for(model_.at(id), out, "output tensor");
   const Place stored = place_of(root, value);
   if (root.count == 0) return;
   Block piece;
@@ -99,26 +114,45 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   const bool weight = value == OTR_VALUE_MASTER;
   if (!weight) static_cast<void>(place_of(root, value));
   require_writable(value, kCall);
-  const tensor::View view = view_for(model_.at(id), source, "new value", device());
+  const tensor::View view = view_for(model_.at(id), source, "new value");
   if (root.count == 0) return;
-  const Block values(ledger_, Purpose::windows, root.count * 4);
-  if (control_->rank() == 0) {
-    on_device([&] { read_tensor(view, reinterpret_cast<float*>(values.data())); });
-  }
+  const Block scratch(ledger_, Purpose::windows, std::min(root.count, kInitialElements) * 4);
+  auto* const values = reinterpret_cast<float*>(scratch.data());
   collective(kCall, Again::at_first, [&] {
     if (weight) gather_->settle();  // what is prefetched is about to change
-    control_->broadcast({values.data(), static_cast<size_t>(root.count) * 4}, 0,
-                        "write a parameter");
-    const auto* floats = reinterpret_cast<const float*>(values.data());
-    if (weight) {
-      store(root.root, floats);
-      storage_->publish();
-    } else if (const auto piece = local_piece(root.root)) {
-      write_piece(place_of(root, value), *piece, floats + piece->first);
+    if (value != OTR_VALUE_GRAD) touch(root.root, value);
+    for (int64_t first = 0; first < root.count; first += kInitialElements) {
+      const int64_t n = std::min(kInitialElements, root.count - first);
+      if (control_->rank() == 0) read_part(view, first, n, values);
+      control_->broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
+                          "write a parameter");
+      if (weight) {
+        store(root.root, first, n, values);
+      } else if (const auto part = part_of(local_piece(root.root), first, n)) {
+        write_piece(place_of(root, value), *part, values + (part->first - first));
+      }
     }
     if (value == OTR_VALUE_GRAD) replaced_gradient(root);
+    if (weight) publish_local_writes();
     control_->barrier("write a parameter");
     if (weight) gather_->refresh(root.root);
+  });
+  if (weight) taken(root.root);
+}
+
+// With the weight that was written, others get what ranks wrote into their own parts before.
+void Engine::publish_local_writes() {
+  if (!storage_->replicates()) return;
+  const std::vector<uint8_t> wrote = comm::gather_values(
+      *control_, std::vector<uint8_t>{static_cast<uint8_t>(wrote_locally_)}, "write a parameter");
+  if (std::ranges::find(wrote, 1) != wrote.end()) storage_->publish();
+  wrote_locally_ = false;
+}
+
+// As float32, on the host.
+void Engine::read_part(const tensor::View& view, int64_t first, int64_t count, float* values) {
+  tensor::for_each_part(view, first, count, [&](const tensor::View& part, int64_t offset) {
+    read_tensor(part, values + offset);
   });
 }
 
@@ -147,12 +181,14 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   if (write) require_writable(value, call);
   const auto piece = local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
+  const bool weight = write && value == OTR_VALUE_MASTER;
   const tensor::View view =
       tensor::check(t, format_text("the local part of \"{}\"", model_.at(id).name), true, device());
   if (view.shape.size() != 1 || view.count != count) {
     fail(OTR_E_SHAPE, "the local part of \"{}\" has shape {}; here it is [{}]", model_.at(id).name,
          tensor::text_of(view.shape), count);
   }
+  if (weight) taken(root.root);
   if (count == 0) return;
   const Block values(ledger_, Purpose::windows, count * 4);
   if (!write) {
@@ -173,21 +209,37 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   }
   read_tensor(view, reinterpret_cast<float*>(values.data()));
   const auto* floats = reinterpret_cast<const float*>(values.data());
-  if (value == OTR_VALUE_MASTER) {
+  if (value != OTR_VALUE_GRAD) touch(root.root, value);
+  if (weight) {
     gather_->settle();
     write_weight(*piece, floats);
+    wrote_locally_ = true;
   } else {
     write_piece(place, *piece, floats);
   }
   if (value == OTR_VALUE_GRAD) replaced_gradient(root);
 }
 
-void Engine::store(int64_t root, const float* values) {
-  const layout::Parameter& parameter = model_.at(root);
-  if (const auto piece = local_piece(root)) {
-    write_weight(*piece, values + piece->first);
-  } else if (!parameter.trainable && storage_->writes_frozen()) {
-    put(*devices_.front, storage_->whole(root), storage_->compute(), values, parameter.count, 1);
+void Engine::store(int64_t root, int64_t first, int64_t count, const float* values) {
+  const auto part = part_of(local_piece(root), first, count);
+  if (part) write_weight(*part, values + (part->first - first));
+  if (model_.at(root).trainable ? !storage_->replicates() : !storage_->writes_frozen()) return;
+  const int64_t mine = part ? part->first : first + count, end = part ? mine + part->count : mine;
+  store_published(root, first, mine - first, values);
+  store_published(root, end, first + count - end, values + (end - first));
+}
+
+// Elements that this rank shows and does not update, as whoever does publishes them.
+void Engine::store_published(int64_t root, int64_t first, int64_t count, const float* values) {
+  std::byte* to = storage_->whole(root) + bytes_of(first, storage_->compute());
+  if (!model_.at(root).trainable || storage_->master_format() != Format::split) {
+    if (count > 0) put(*devices_.front, to, storage_->compute(), values, count, 1);
+    return;
+  }
+  std::array<uint16_t, 1024> lower{};
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(lower.size())) {
+    kernels::split(reinterpret_cast<uint16_t*>(to) + i, lower.data(), values + i,
+                   std::min<int64_t>(count - i, lower.size()));
   }
 }
 

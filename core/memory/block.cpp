@@ -46,11 +46,11 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     memory_ = host_memory(purpose, bytes_,
                           of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
     data_ = memory_.get();
-    ledger.charge_on_touch(bytes);
     if (of_updates) ledger.add_neighbour({data_, bytes_});
   }
   ledger_ = &ledger;
-  charge_ = Charge(ledger, purpose, bytes, on_device ? Place::device : Place::host);
+  charge_ = Charge(ledger, purpose, bytes, on_device ? Place::device : Place::host,
+                   !on_device && is_touched_later(purpose) ? Touch::later : Touch::now);
 }
 
 Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
@@ -60,8 +60,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
   data_ = memory_.get() + pool.used_;
   pool.used_ += static_cast<size_t>(Pool::room_of(bytes));
   ledger_ = &ledger;
-  ledger.charge_on_touch(bytes);
-  charge_ = Charge(ledger, purpose, bytes, Place::host);
+  charge_ = Charge(ledger, purpose, bytes, Place::host, Touch::later);
 }
 
 Block& Block::operator=(Block&& other) noexcept {
@@ -82,7 +81,6 @@ void Block::release() noexcept {
   if (device_ != nullptr) {
     device_->release(data_, bytes_);
   } else {
-    ledger_->charge_on_touch(-static_cast<int64_t>(bytes_));
     ledger_->remove_neighbour(data_);
     memory_.reset();
   }

@@ -49,6 +49,7 @@ class Block {
   ~Block() { release(); }
 
   [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(bytes_); }
   explicit operator bool() const { return data_ != nullptr; }
 
  private:

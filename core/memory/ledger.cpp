@@ -22,13 +22,21 @@ const char* name_of(Purpose purpose) {
   return kNames.at(static_cast<size_t>(purpose));
 }
 
-void Ledger::charge(Purpose purpose, int64_t bytes, Place place) {
+void Ledger::charge(Purpose purpose, int64_t bytes, Place place, Touch touch) {
   const std::lock_guard lock(mutex_);
   auto& entries = entries_.at(static_cast<size_t>(place));
-  for (Entry* entry : {&entries.at(static_cast<size_t>(purpose)), &entries.back()}) {
-    entry->resident += bytes;
-    entry->peak = std::max(entry->peak, entry->resident);
-  }
+  Entry &own = entries.at(static_cast<size_t>(purpose)), &total = entries.back();
+  own.resident += bytes;
+  own.peak = std::max(own.peak, own.resident);
+  total.resident += bytes;
+  if (touch == Touch::later && !all_touched_) untouched_ = std::max<int64_t>(0, untouched_ + bytes);
+  if (bytes > 0) note_total(place);
+}
+
+void Ledger::note_total(Place place) {
+  Entry& total = entries_.at(static_cast<size_t>(place)).back();
+  const int64_t there = total.resident - (place == Place::host ? untouched_ : 0);
+  total.peak = std::max(total.peak, there);
 }
 
 std::array<Entry, kPurposes + 1> Ledger::entries(Place place) const {
@@ -36,14 +44,22 @@ std::array<Entry, kPurposes + 1> Ledger::entries(Place place) const {
   return entries_.at(static_cast<size_t>(place));
 }
 
-void Ledger::charge_on_touch(int64_t bytes) {
+void Ledger::touch(int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  on_touch_ += bytes;
+  untouched_ -= std::min(untouched_, bytes);
+  note_total(Place::host);
 }
 
-int64_t Ledger::on_touch() const {
+void Ledger::touch_all() {
   const std::lock_guard lock(mutex_);
-  return on_touch_;
+  untouched_ = 0;
+  all_touched_ = true;
+  note_total(Place::host);
+}
+
+int64_t Ledger::untouched() const {
+  const std::lock_guard lock(mutex_);
+  return untouched_;
 }
 
 void Ledger::add_neighbour(const device::Neighbour& neighbour) {
@@ -65,16 +81,9 @@ std::vector<device::Neighbour> Ledger::neighbours() const {
   return neighbours_;
 }
 
-void Ledger::reset_peaks() {
-  const std::lock_guard lock(mutex_);
-  for (auto& entries : entries_) {
-    for (Entry& entry : entries) entry.peak = entry.resident;
-  }
-}
-
-Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place)
-    : ledger_(&ledger), purpose_(purpose), place_(place), bytes_(bytes) {
-  ledger.charge(purpose, bytes, place);
+Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place, Touch touch)
+    : ledger_(&ledger), purpose_(purpose), place_(place), touch_(touch), bytes_(bytes) {
+  ledger.charge(purpose, bytes, place, touch);
 }
 
 Charge& Charge::operator=(Charge&& other) noexcept {
@@ -83,13 +92,14 @@ Charge& Charge::operator=(Charge&& other) noexcept {
     ledger_ = std::exchange(other.ledger_, nullptr);
     purpose_ = other.purpose_;
     place_ = other.place_;
+    touch_ = other.touch_;
     bytes_ = other.bytes_;
   }
   return *this;
 }
 
 void Charge::release() {
-  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_, place_);
+  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_, place_, touch_);
   ledger_ = nullptr;
 }
 

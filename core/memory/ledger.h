@@ -33,6 +33,11 @@ inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
   return purpose <= Purpose::accumulators;
 }
 
+// Of blocks that are made long before the first value is written into them.
+[[nodiscard]] constexpr bool is_touched_later(Purpose purpose) {
+  return purpose <= Purpose::scratch;
+}
+
 // Whose memory it is: the host's, or that of the device that an engine is on.
 enum class Place : uint8_t { host, device };
 
@@ -41,17 +46,23 @@ struct Entry {
   int64_t peak = 0;
 };
 
+// Of private memory the system hands pages out at their first touch. later: a block that lies
+// untouched until its first value or the first pass; it is in its purpose's entry at once, and in
+// the peak of the total from its touch on.
+enum class Touch : uint8_t { now, later };
+
 class Ledger {
  public:
   // Negative: give back.
-  void charge(Purpose purpose, int64_t bytes, Place place = Place::host);
+  void charge(Purpose purpose, int64_t bytes, Place place = Place::host, Touch touch = Touch::now);
   // The last is the total.
   [[nodiscard]] std::array<Entry, kPurposes + 1> entries(Place place = Place::host) const;
-  void reset_peaks();
 
-  // The part of the total in private blocks, whose pages the system hands out at first touch.
-  void charge_on_touch(int64_t bytes);
-  [[nodiscard]] int64_t on_touch() const;
+  // So many bytes of what was charged for later are touched now.
+  void touch(int64_t bytes);
+  // All of it is, and whatever is charged from now on.
+  void touch_all();
+  [[nodiscard]] int64_t untouched() const;
 
   // The large arrays that updates walk through, among them the caller's: blocks keep apart from
   // them. Others are not kept.
@@ -60,28 +71,36 @@ class Ledger {
   [[nodiscard]] std::vector<device::Neighbour> neighbours() const;
 
  private:
+  void note_total(Place place);  // with the mutex
+
   mutable std::mutex mutex_;
   std::vector<device::Neighbour> neighbours_;
   std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
-  int64_t on_touch_ = 0;
+  int64_t untouched_ = 0;                                      // of the host's
+  bool all_touched_ = false;
 };
 
 // A charge that is given back on destruction.
 class Charge {
  public:
   Charge() = default;
-  Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place = Place::host);
+  Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place = Place::host,
+         Touch touch = Touch::now);
   Charge(Charge&& other) noexcept { *this = static_cast<Charge&&>(other); }
   Charge& operator=(Charge&& other) noexcept;
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
   ~Charge() { release(); }
+  [[nodiscard]] int64_t bytes(Place place) const {
+    return ledger_ != nullptr && place == place_ ? bytes_ : 0;
+  }
 
  private:
   void release();
   Ledger* ledger_ = nullptr;
   Purpose purpose_ = Purpose::published;
   Place place_ = Place::host;
+  Touch touch_ = Touch::now;
   int64_t bytes_ = 0;
 };
 

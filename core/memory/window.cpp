@@ -57,7 +57,6 @@ void Window::fill() {
       charge_ = {};
       fail(OTR_E_OUT_OF_MEMORY, "{} bytes of {} are not to be had", bytes_, name_of(purpose_));
     }
-    ledger_->charge_on_touch(bytes_);
   } else {
     block_ = Block(*ledger_, purpose_, bytes_, device_);
   }
@@ -69,7 +68,6 @@ void Window::drop() noexcept {
   if (is_host()) {
     madvise(address_, static_cast<size_t>(bytes_), MADV_DONTNEED);
     if (kGuarded) mprotect(address_, static_cast<size_t>(bytes_), PROT_NONE);
-    ledger_->charge_on_touch(-bytes_);
     charge_ = {};
   } else {
     block_ = {};

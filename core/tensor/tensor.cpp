@@ -98,6 +98,67 @@ void require_device(const otr_tensor& t, std::string_view what, const otr_device
        device.device_type == OTR_DEVICE_CPU ? " (CPU)" : "");
 }
 
+namespace {
+
+bool is_row_major(const View& view) {
+  int64_t expected = 1;
+  for (size_t d = view.shape.size(); view.count > 0 && d-- > 0;) {
+    if (view.shape[d] != 1 && view.strides[d] != expected) return false;
+    expected *= view.shape[d];
+  }
+  return true;
+}
+
+// Indices [begin, begin + rows) of the first dimension.
+View rows_of(const View& whole, int64_t begin, int64_t rows) {
+  View part = whole;
+  part.data += begin * whole.strides[0] * static_cast<int64_t>(kernels::size_of(whole.format));
+  part.count = whole.count / whole.shape[0] * rows;
+  part.shape[0] = rows;
+  part.contiguous = is_row_major(part);
+  return part;
+}
+
+View row_of(const View& whole, int64_t index) {
+  View row = rows_of(whole, index, 1);
+  row.shape.erase(row.shape.begin());
+  row.strides.erase(row.strides.begin());
+  row.contiguous = is_row_major(row);
+  return row;
+}
+
+void parts_of(const View& whole, int64_t first, int64_t count, int64_t offset,
+              const std::function<void(const View&, int64_t)>& body) {
+  if (count == 0) return;
+  if (whole.contiguous) {
+    View part = whole;
+    part.data += first * static_cast<int64_t>(kernels::size_of(whole.format));
+    part.count = count;
+    part.shape = {count};
+    part.strides = {1};
+    body(part, offset);
+    return;
+  }
+  const int64_t row = whole.count / whole.shape[0];
+  const int64_t index = first / row;
+  if (const int64_t begin = first % row; begin > 0 || count < row) {  // the end of a row
+    const int64_t n = std::min(count, row - begin);
+    parts_of(row_of(whole, index), begin, n, offset, body);
+    parts_of(whole, first + n, count - n, offset + n, body);
+    return;
+  }
+  const int64_t rows = count / row;
+  body(rows_of(whole, index, rows), offset);
+  parts_of(whole, first + rows * row, count - rows * row, offset + rows * row, body);
+}
+
+}  // namespace
+
+void for_each_part(const View& whole, int64_t first, int64_t count,
+                   const std::function<void(const View& part, int64_t offset)>& body) {
+  parts_of(whole, first, count, 0, body);
+}
+
 View check(const otr_tensor& t, std::string_view what, bool data_required,
            const otr_device& device) {
   const bool on_host = t.device.device_type == OTR_DEVICE_CPU;
@@ -117,10 +178,9 @@ View check(const otr_tensor& t, std::string_view what, bool data_required,
   int64_t expected = 1;
   for (size_t d = view.shape.size(); d-- > 0;) {
     view.strides[d] = t.strides == nullptr ? expected : t.strides[d];
-    if (view.shape[d] != 1 && view.strides[d] != expected) view.contiguous = false;
     if (view.count > 0) expected *= view.shape[d];
   }
-  if (view.count == 0) view.contiguous = true;
+  view.contiguous = is_row_major(view);
   if (t.data == nullptr) {
     if (data_required && view.count > 0) {
       fail(OTR_E_ARGUMENT, "{} has {} elements but its data is NULL", what, view.count);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,11 @@ struct View {
                          const otr_device& device = kHost);
 // Throws OTR_E_DEVICE unless the tensor is on `device`.
 void require_device(const otr_tensor& t, std::string_view what, const otr_device& device);
+
+// Calls body with views that together are elements [first, first + count) of `whole`, in row-major
+// order; offset: where the part begins, from `first` on.
+void for_each_part(const View& whole, int64_t first, int64_t count,
+                   const std::function<void(const View& part, int64_t offset)>& body);
 
 // Both on the host. Row-major contiguous destination ← view × factor, rounded to nearest even.
 void read(void* destination, Format to, const View& from, float factor = 1.0F);

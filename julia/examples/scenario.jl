@@ -148,8 +148,9 @@ const CHAIN = [
 
 function make_engine(comm, config, name)
     engine = Engine(comm, config)
-    add_parameter!(engine, name, Float32[0.5 -1; 1 0.25])
+    declare_parameter!(engine, name, (2, 2))
     commit!(engine)
+    set_initial!(engine, [0], [Float32[0.5 -1; 1 0.25]])
     engine
 end
 

@@ -44,7 +44,36 @@ function add_parameter!(engine::Engine, name::AbstractString, initial = nothing;
     out(reference -> otr_engine_add_parameter(engine, name, values, wanted, reference), Int64)
 end
 
+"""
+    declare_parameter!(engine, name, shape; options…)
+
+Like add_parameter!, without a value: it is 0 until set_initial!, which costs nothing beside the caller's own memory.
+"""
+function declare_parameter!(engine::Engine, name::AbstractString, shape; options...)
+    wanted = Options(otr_param_options, otr_param_options_init; options...)
+    extents = collect(Int64, shape)
+    nothing_yet = Ref{otr_tensor}()
+    GC.@preserve extents begin
+        check(otr_tensor_init(C_NULL, "float32", length(extents), extents, nothing_yet))
+        out(reference -> otr_engine_add_parameter(engine, name, nothing_yet, wanted, reference), Int64)
+    end
+end
+
 commit!(engine::Engine) = check(otr_engine_commit(engine))
+
+"""
+First values of these parameters, one array for each id, between commit! and the first pass; equal on all ranks, else
+rank 0's win. Collective.
+"""
+function set_initial!(engine::Engine, ids, values)
+    arguments = [Base.cconvert(Ptr{otr_tensor}, value) for value in values]
+    tensors = otr_tensor[argument.tensor[] for argument in arguments]
+    length(ids) == length(tensors) || throw(ArgumentError("$(length(tensors)) values for $(length(ids)) ids"))
+    GC.@preserve arguments begin
+        check(otr_engine_set_initial(engine, collect(Int64, ids), length(tensors), tensors))
+    end
+end
+
 finalize!(engine::Engine) = check(otr_engine_finalize(engine))
 live_children(engine::Engine) = out(reference -> otr_engine_live_children(engine, reference), Int64)
 parameter_id(engine::Engine, name) = out(reference -> otr_engine_parameter_id(engine, name, reference), Int64)

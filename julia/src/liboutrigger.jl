@@ -51,6 +51,10 @@ const OTR_VALUE_EXP_AVG_SQ = Int32(3)
 const OTR_VALUE_GRAD = Int32(4)
 const OTR_LAYOUT_OUTRIGGER = Int32(0)
 const OTR_LAYOUT_DEEPSPEED = Int32(1)
+const OTR_START_NONE = Int32(0)
+const OTR_START_GIVEN = Int32(1)
+const OTR_START_HELD = Int32(2)
+const OTR_START_SHARED_OUT = Int32(3)
 const OTR_STEP_ACCUMULATED = Int32(1)
 const OTR_STEP_APPLIED = Int32(2)
 const OTR_STEP_SKIPPED = Int32(3)
@@ -153,7 +157,8 @@ struct otr_param_options
     group::Cstring
     contributions::Int32
     replicated::Int32
-    reserved::NTuple{6, UInt64}
+    held_bytes::Int64
+    reserved::NTuple{5, UInt64}
 end
 
 struct otr_memory_entry
@@ -174,7 +179,9 @@ struct otr_estimate_options
     acquired_elements::Int64
     widened_elements::Int64
     output_elements::Int64
-    reserved::NTuple{6, UInt64}
+    start::Int32
+    initial_element_bytes::Int32
+    reserved::NTuple{5, UInt64}
 end
 
 struct otr_step_report
@@ -388,6 +395,11 @@ otr_engine_commit(engine) =
     @gcsafe ccall((:otr_engine_commit, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
+
+otr_engine_set_initial(engine, ids, count, values) =
+    @gcsafe ccall((:otr_engine_set_initial, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_tensor}),
+        engine, ids, count, values)
 
 otr_engine_finalize(engine) =
     @gcsafe ccall((:otr_engine_finalize, liboutrigger), Int32,

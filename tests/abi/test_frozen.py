@@ -79,7 +79,7 @@ class Frozen(unittest.TestCase):
                 self.assertIn(before, old)
                 new = old.replace(before, after)
                 if expected == "shrank":
-                    new = re.sub(r"(int8_t  replicated;.*?)uint64_t reserved\[6\]", r"\1uint64_t reserved[5]", new,
+                    new = re.sub(r"(int8_t  replicated;.*?)uint64_t reserved\[5\]", r"\1uint64_t reserved[4]", new,
                                  count=1, flags=re.DOTALL)
                 self.assertIn(expected, "; ".join(breaks(old, new)))
         self.assertEqual(breaks(old, old), [])

@@ -23,6 +23,34 @@ def engine_with(*arrays, config=None, comm=None):
     return engine, ids
 
 
+class InitialValues(unittest.TestCase):
+    def test_given_after_commit(self):
+        engine = Engine(Comm.self_group(Context(workers=1)), STAGE_2)
+        a = engine.add_parameter("a", shape=(3, 4), held_bytes=48)
+        b = engine.add_parameter("b", shape=[])
+        self.assertEqual(engine.parameter_shape(a), (3, 4))
+        engine.commit()
+        self.assertEqual({p: r for p, r, _ in engine.memory}["initial values"], 48)
+        values = np.arange(12, dtype=np.float64).reshape(4, 3).T
+        engine.set_initial([a, b], iter([values, np.float32(0.5)]))
+        np.testing.assert_array_equal(engine.read(a), values)
+        np.testing.assert_array_equal(engine.read(b), np.float32(0.5))
+        self.assertEqual({p: r for p, r, _ in engine.memory}["initial values"], 0)
+        with self.assertRaisesRegex(ValueError, "1 values for 2 ids"):
+            engine.set_initial([a, b], [values])
+        with self.assertRaises(TypeError):
+            engine.set_initial([a], [None])
+        engine.begin_pass().end()
+        with self.assertRaises(OutriggerError) as caught:
+            engine.set_initial([a], [values])
+        self.assertEqual(caught.exception.code, lowlevel.E_STATE)
+
+    def test_a_value_and_a_shape_are_refused(self):
+        engine = Engine(Comm.self_group(Context(workers=1)))
+        with self.assertRaisesRegex(ValueError, "\"a\" has both"):
+            engine.add_parameter("a", np.ones(3, np.float32), shape=(3,))
+
+
 class Errors(unittest.TestCase):
     def test_code_name_and_text(self):
         with self.assertRaises(OutriggerError) as caught:

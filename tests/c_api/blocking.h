@@ -126,6 +126,12 @@ inline const std::vector<Call>& blocking_calls() {
          }
          return status;
        }},
+      {"engine_set_initial", Call::committed,
+       [](const Scene& s) {
+         const Tensor value = Tensor::filled({kElements}, 3);
+         const int64_t id = 0;
+         return otr_engine_set_initial(s.handle(), &id, 1, &value);
+       }},
       {"engine_parameter_write", Call::committed,
        [](const Scene& s) {
          const Tensor source = Tensor::filled({kElements}, 3);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator of the caller's functions: what is asked of them, and what their failures become.
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <optional>
 
@@ -120,6 +123,82 @@ TEST_P(Custom, TrainsLikeThreads) {
     });
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+// Where all ranks have the values, neither they nor the model go over the ranks; nor does a write
+// of one parameter send the others.
+TEST(CustomInitialValues, AreNotSentWhereTheyAreEqual) {
+  for (const int32_t stage : {0, 1, 2, 3}) {
+    for (const bool differ : {false, true}) {
+      run_ranks(3, [&](int32_t rank, otr_comm* base) {
+        Counts counts;
+        Group group(base, counts);
+        Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": )" +
+                                            std::to_string(stage) +
+                                            R"(, "reduce_bucket_size": 512}})");
+        constexpr int64_t kParameters = 40;
+        int64_t shape[1] = {500};
+        otr_tensor nothing;
+        ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &nothing));
+        std::vector<int64_t> ids(kParameters);
+        for (int64_t& id : ids) {
+          ASSERT_OK(otr_engine_add_parameter(engine.get(), std::to_string(&id - ids.data()).c_str(),
+                                             &nothing, nullptr, &id));
+        }
+        engine.commit();
+        Tensor value({500}, dyadic(500, differ ? rank : 0));
+        // Memory that nobody may write, such as a file's.
+        const size_t bytes = 500 * sizeof(float);
+        void* pages =
+            mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(pages, MAP_FAILED);
+        std::memcpy(pages, value.get().data, bytes);
+        ASSERT_EQ(mprotect(pages, bytes, PROT_READ), 0);
+        value.get().data = pages;
+        const std::vector<otr_tensor> values(kParameters, value.get());
+        int before = counts.calls;
+        EXPECT_OK(otr_engine_set_initial(engine.get(), ids.data(), kParameters, values.data()));
+        if (!differ) {
+          EXPECT_LE(counts.calls - before, 4) << "hashes, and all are done: nothing for each of 40";
+        }
+        before = counts.calls;
+        EXPECT_OK(otr_engine_parameter_write(engine.get(), 39, OTR_VALUE_MASTER, &value));
+        EXPECT_LE(counts.calls - before, 6) << "one of 40 buckets";
+        for (const int64_t id : ids) {
+          otr_tensor weight;
+          ASSERT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &weight));
+          EXPECT_EQ(values_of(weight), dyadic(500, 0)) << id << " on stage " << stage;
+          ASSERT_OK(otr_engine_release(engine.get(), &id, 1, nullptr));
+          EXPECT_EQ(engine.read(id), dyadic(500, 0));
+        }
+        munmap(pages, bytes);
+        EXPECT_OK(otr_engine_finalize(engine.get()));
+      });
+    }
+  }
+}
+
+// A write of one weight shows what ranks wrote into their own parts of others, as the header says.
+TEST(CustomLocalWrites, AreSeenFromTheNextWriteOn) {
+  run_ranks(2, [&](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": 1}})");
+    engine.add("a", {1000}, Values(1000, 1));
+    engine.add("b", {2}, {1, 1});
+    engine.commit();
+    int64_t first = 0, count = 0;
+    ASSERT_OK(otr_engine_local_range(engine.get(), 0, &first, &count));
+    const Tensor mine = Tensor::filled({count}, 5);
+    EXPECT_OK(otr_engine_local_write(engine.get(), 0, OTR_VALUE_MASTER, &mine));
+    const Tensor b = Tensor::filled({2}, 3);
+    EXPECT_OK(otr_engine_parameter_write(engine.get(), 1, OTR_VALUE_MASTER, &b));
+    const int64_t id = 0;
+    otr_tensor weight;
+    ASSERT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &weight));
+    EXPECT_EQ(values_of(weight), Values(1000, 5));
+    EXPECT_OK(otr_engine_finalize(engine.get()));
+  });
 }
 
 TEST(CustomMemory, FollowsTheStageWithoutSharedMemory) {

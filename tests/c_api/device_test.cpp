@@ -354,4 +354,41 @@ TEST(DeviceEngine, LedgerIsTheEstimateInBothMemories) {
   }
 }
 
+// ---- First values ----
+
+// From the host's memory and the device's, with strides; masters there or offloaded.
+TEST(DeviceInitialValues, AreThoseOfADeclarationWithThem) {
+  for (const char* extra : {"", R"(, "offload_optimizer": {"device": "cpu"})"}) {
+    for (const int32_t stage : {1, 3}) {
+      DeviceSolo given(on_stage(stage, extra)), later(on_stage(stage, extra));
+      const Values values = dyadic(600, 3);
+      given.engine.add("a", {20, 30}, values);
+      given.engine.add("b", {600}, values);
+      Shape shapes[2] = {{20, 30}, {600}};
+      for (Shape& shape : shapes) {
+        otr_tensor nothing;
+        int64_t id = -1;
+        ASSERT_OK(otr_tensor_init(nullptr, "float32", static_cast<int32_t>(shape.size()),
+                                  shape.data(), &nothing));
+        ASSERT_OK(otr_engine_add_parameter(later.engine.get(), shape.size() == 2 ? "a" : "b",
+                                           &nothing, nullptr, &id));
+      }
+      given.engine.commit();
+      later.engine.commit();
+      const Tensor transposed({20, 30}, values, "float32", {1, 20});
+      DeviceTensor there(later.context.get(), simulated(), Tensor({600}, values));
+      const int64_t ids[2] = {0, 1};
+      const otr_tensor tensors[2] = {transposed.get(), there.get()};
+      EXPECT_OK(otr_engine_set_initial(later.engine.get(), ids, 2, tensors));
+      EXPECT_EQ(later.engine.everything(), given.engine.everything());
+      EXPECT_EQ(later.engine.read(0), values);
+      for (const DeviceSolo* solo : {&given, &later}) {
+        solo->pass({{0, dyadic(600, 1)}, {1, dyadic(600, 2)}});
+        solo->engine.step();
+      }
+      EXPECT_EQ(later.engine.everything(), given.engine.everything());
+    }
+  }
+}
+
 }  // namespace

@@ -20,6 +20,7 @@ std::vector<std::pair<const char*, std::function<int32_t()>>> committed_calls(ot
       {"prefetch", [=] { return otr_engine_prefetch(engine, &id, 1, nullptr); }},
       {"read", [=] { return otr_engine_parameter_read(engine, 0, OTR_VALUE_MASTER, &value); }},
       {"write", [=] { return otr_engine_parameter_write(engine, 0, OTR_VALUE_MASTER, &value); }},
+      {"set_initial", [=] { return otr_engine_set_initial(engine, &id, 1, &value); }},
       {"pass_begin",
        [=] {
          otr_pass* pass = nullptr;

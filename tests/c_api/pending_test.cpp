@@ -101,6 +101,7 @@ TEST_P(Pending, ReturnsAtOnceAndAnswersWhatItMay) {
     EXPECT_FAILS(OTR_E_STATE, otr_engine_prefetch(e, &id, 1, nullptr), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_read(e, 0, 0, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_write(e, 0, 0, &value), "pending");
+    EXPECT_FAILS(OTR_E_STATE, otr_engine_set_initial(e, &id, 1, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_local_read(e, 0, 0, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_local_write(e, 0, 0, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_set_trainable(e, 0, 0), "pending");

@@ -197,7 +197,9 @@ TEST(Memory, EndsWithTheTotal) {
     }
     EXPECT_STREQ(entries.back().purpose, "total");
     EXPECT_EQ(entries.back().resident_bytes, sum);
-    EXPECT_GE(entries.back().peak_bytes, sum);
+    EXPECT_GT(entries.back().peak_bytes, 0);
+    Engine::end(solo.engine.begin());
+    EXPECT_GE(ledger(solo.engine).back().peak_bytes, sum) << "from the first pass on";
   }
 }
 
@@ -230,11 +232,11 @@ TEST(Memory, ChargesWhatTheFormatsNeed) {
   }
 }
 
-TEST(Memory, PeaksBeginAtCommitAndStay) {
+TEST(Memory, PeaksStay) {
   Solo solo("");
   solo.engine.add("w", {1000}, Values(1000, 1));
   solo.engine.commit();
-  const int64_t before = entry(solo.engine, "total").peak_bytes;
+  const int64_t before = entry(solo.engine, "total").resident_bytes;
   {
     const Tensor big = Tensor::filled({5000}, 1);
     otr_pass* pass = nullptr;

@@ -66,6 +66,12 @@ const std::vector<Refusal>& refusals() {
          const Tensor source = Tensor::filled({kElements}, 3);
          return otr_engine_parameter_write(s.handle(), 0, OTR_VALUE_PUBLISHED, &source);
        }},
+      {"engine_set_initial", "another shape", OTR_E_SHAPE,
+       [](const Scene& s) {
+         const Tensor value = Tensor::filled({kElements + 1}, 3);
+         const int64_t id = 0;
+         return otr_engine_set_initial(s.handle(), &id, 1, &value);
+       }},
       {"engine_parameter_write", "no tensor", OTR_E_ARGUMENT,
        [](const Scene& s) {
          return otr_engine_parameter_write(s.handle(), 0, OTR_VALUE_MASTER, nullptr);

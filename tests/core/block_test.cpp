@@ -93,7 +93,7 @@ TEST(BlockTest, EverySizeIsZeroToItsEndAndMoves) {
       EXPECT_EQ(second.data(), data);
       EXPECT_EQ(second.data()[bytes - 1], std::byte{1});
     }
-    EXPECT_EQ(ledger.on_touch(), 0);
+    EXPECT_EQ(ledger.untouched(), 0);
     EXPECT_TRUE(ledger.neighbours().empty());
   }
 }
@@ -112,7 +112,7 @@ TEST(PoolTest, BlocksFollowOneAnotherAndTheLastFreesThem) {
     EXPECT_FALSE(Block(one, Purpose::exp_avg, 0, pool));
   }
   EXPECT_EQ(one.entries().back().resident, kMany / 2 * kBytes);
-  EXPECT_EQ(one.on_touch(), kMany / 2 * kBytes);
+  EXPECT_EQ(one.untouched(), kMany / 2 * kBytes);
   for (size_t i = 0; i < blocks.size(); ++i) {
     std::byte* data = blocks[i].data();
     EXPECT_EQ(data, blocks[0].data() + 1024 * i);

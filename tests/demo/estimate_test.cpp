@@ -105,6 +105,41 @@ TEST_F(Estimate, PlacesRanksOnHosts) {
   EXPECT_EQ(rank_bytes("2"), 4 * rank_bytes("1"));
 }
 
+// 2^30 elements on four ranks: 4 GiB on rank 0, or on each, or 1 GiB on each; half in bfloat16.
+TEST_F(Estimate, ShowsTheStartAndCountsTheWayGiven) {
+  const std::string config = folder_.write("stage3.json", R"({"bf16": {"enabled": true,
+      "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},
+      "zero_optimization": {"stage": 3, "reduce_bucket_size": 50000000}})");
+  const std::vector<std::string> four{shapes(), "--config",   config, "--world",
+                                      "4",      "--host-gib", "12"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), four.begin(), four.end());
+    return more;
+  };
+  const Json json = json_of(four);
+  const auto host = [](const Json& of, const char* way) {
+    return of["start"][way]["host_peak_bytes"].get<int64_t>();
+  };
+  constexpr int64_t kGib = int64_t{1} << 30;
+  EXPECT_EQ(host(json, "held") - host(json, "shared-out"), (16 - 4) * kGib);
+  EXPECT_NEAR(static_cast<double>(host(json, "shared-out") - host(json, "given")), 0, 1 << 24)
+      << "4 GiB in all";
+  EXPECT_GT(json["start"]["given"]["rank_peak_bytes"], 4 * kGib);
+  EXPECT_EQ(json["start"]["counted"], "shared-out");
+  EXPECT_EQ(json["fits"], true) << json["host_bytes_needed"];
+  const Json low = json_of(with({"--initial-dtype", "bfloat16"}));
+  EXPECT_EQ(host(json, "held") - host(low, "held"), 8 * kGib);
+  EXPECT_EQ(host(json, "given"), host(low, "given")) << "a float32 copy whatever it was";
+  const Json held = json_of(with({"--start", "held"}));
+  EXPECT_EQ(held["fits"], false);
+  EXPECT_EQ(held["host_bytes_needed"], host(held, "held"));
+  const Result text = estimate(with({"--start", "held"}));
+  EXPECT_EQ(text.code, 1);
+  EXPECT_NE(text.out.find("counted  does not fit"), std::string::npos) << text.out;
+  expect_fault(with({"--start", "late"}), {"--start", "late"});
+  expect_fault(with({"--initial-dtype", "int8"}), {"--initial-dtype", "int8"});
+}
+
 TEST_F(Estimate, TakesAnotherMachinesMemory) {
   const std::string machine = folder_.write(
       "cluster.json", R"({"well": true, "machine": {"memory": {"usable_bytes": 5368709120}}})");
@@ -130,7 +165,7 @@ TEST_F(Estimate, WritesTheFirstConfigurationThatFits) {
       R"({"gradient_clipping": 0.5, "zero_optimization": {"stage": 1, "reduce_bucket_size": 50000000}})");
   const std::string out = folder_.file("out.json");
   const std::vector<std::string> words{shapes(),     "--config", config,           "--world", "4",
-                                       "--host-gib", "14",       "--write-config", out};
+                                       "--host-gib", "14.5",     "--write-config", out};
   const Result first = estimate(words);
   EXPECT_EQ(first.code, 0) << first.out << first.err;
   EXPECT_NE(first.out.find("out.json has stage 1, bf16 with bf16 master and states: a host needs"),
@@ -141,7 +176,8 @@ TEST_F(Estimate, WritesTheFirstConfigurationThatFits) {
   EXPECT_EQ(written["zero_optimization"]["reduce_bucket_size"], 50000000);
   EXPECT_EQ(written["bf16"]["bf16_optimizer_states"], true);
   EXPECT_EQ(run({kTool, "config", out, "--world", "4"}).code, 0);
-  EXPECT_EQ(json_of({shapes(), "--config", out, "--world", "4", "--host-gib", "14"})["fits"], true);
+  EXPECT_EQ(json_of({shapes(), "--config", out, "--world", "4", "--host-gib", "14.5"})["fits"],
+            true);
 
   // What exists stays, unless one insists.
   const std::string before = read_text(out);

@@ -62,6 +62,12 @@ Bytes run_until_failure(const Case& c, int32_t rank, otr_comm* comm, const char*
   begin = Clock::now();
   at("commit");
   bool alive = attempt(otr_engine_commit(engine));
+  for (int i = 0; alive && i < 4; ++i) {
+    if (i == 2) at("initial");
+    otr_tensor value;
+    NEED(otr_tensor_init(values.data(), "float32", 1, shape.data(), &value));
+    alive = attempt(otr_engine_set_initial(engine, &ids[i], 1, &value));
+  }
   for (int window = 0; alive && window < 1000; ++window) {
     otr_pass* pass = nullptr;
     float one = 1;
@@ -128,10 +134,10 @@ TEST_P(Fault, KilledRankIsNamedWithinASecond) {
   EXPECT_EQ(listing("/dev/shm"), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, Fault,
-                         testing::Combine(testing::Values("commit", "pass", "step", "between"),
-                                          testing::Values("boundary", "micro_step"),
-                                          testing::Values(0, 2)));
+INSTANTIATE_TEST_SUITE_P(
+    Places, Fault,
+    testing::Combine(testing::Values("commit", "initial", "pass", "step", "between"),
+                     testing::Values("boundary", "micro_step"), testing::Values(0, 2)));
 
 TEST(Silence, StoppedRankIsNamedAtTheDeadline) {
   const Case c{Provider::shm, 2, 3, "float32", "micro_step", 1, 0.0};

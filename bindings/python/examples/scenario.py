@@ -159,8 +159,9 @@ def chain(comm, out):
     engines = {}
     for name, config in CHAIN.items():
         engines[name] = outrigger.Engine(comm, config)
-        engines[name].add_parameter(name, np.array([[0.5, -1], [1, 0.25]], np.float32))
+        engines[name].add_parameter(name, shape=(2, 2))
         engines[name].commit()
+        engines[name].set_initial([0], [np.array([[0.5, -1], [1, 0.25]], np.float32)])
     for window in range(2):
         dy = np.array([[1, -0.5], [0.25, 2]], np.float32)
         if window == 1 and comm.rank == comm.size - 1:

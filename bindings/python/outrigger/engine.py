@@ -50,16 +50,31 @@ class Engine(Handle[lowlevel.Engine]):
 
     # ---- Life ----
 
-    def add_parameter(self, name: str, initial: Tensor | None = None, **options: Unpack[lowlevel._ParamOptions]) -> int:
+    def add_parameter(self, name: str, initial: Tensor | None = None, shape: Iterable[int] | None = None,
+                      **options: Unpack[lowlevel._ParamOptions]) -> int:
         """Declares a parameter and returns its id, before commit; the same ones in the same order on every rank. initial:
-        any shape; copied, and rank 0's values win. Options: trainable (0: frozen), alias_of (the id whose memory this name
-        shares), group, contributions. Local. E_DUPLICATE: the name is taken."""
-        return lowlevel.engine_add_parameter(self.handle, name, initial, options_of(lowlevel.ParamOptions, options))
+        any shape; copied, and rank 0's values win, which costs 4 bytes an element there until commit. Instead of it,
+        shape: the value is 0 until set_initial, which costs nothing. Options: trainable (0: frozen), alias_of (the id
+        whose memory this name shares), group, contributions, held_bytes (of a value that is to come: what the caller
+        holds until then). Local. E_DUPLICATE: the name is taken."""
+        given = options_of(lowlevel.ParamOptions, options)
+        if shape is None:
+            return lowlevel.engine_add_parameter(self.handle, name, initial, given)
+        if initial is not None:
+            raise ValueError(f'parameter "{name}" has both an initial value and a shape: give one of them')
+        return lowlevel.engine_declare_parameter(self.handle, name, shape, given)
 
     def commit(self) -> None:
         """Compares the declarations over the ranks, allocates, distributes rank 0's values. Collective. E_MISMATCH names the
         first difference; E_OUT_OF_MEMORY says what was needed for what."""
         lowlevel.engine_commit(self.handle)
+
+    def set_initial(self, ids: Iterable[int], values: Iterable[Tensor]) -> None:
+        """Gives parameters their first values, between commit and the first pass, as often as need be: a module's at a time,
+        whose memory the caller then frees. values: a whole array for each id, the same on every rank (else rank 0's win), any
+        floating dtype and strides. Each rank keeps its part; equal values are not sent. Collective. E_STATE: a pass was
+        begun already; E_MISMATCH: other ids, or with "initial_values": "verify" other values."""
+        lowlevel.engine_set_initial(self.handle, ids, values)
 
     def finalize(self) -> None:
         """Waits for the background work of all ranks and ends the engine. Collective."""
@@ -173,7 +188,8 @@ class Engine(Handle[lowlevel.Engine]):
 
     def estimate(self, **options: Unpack[lowlevel._EstimateOptions]) -> list[tuple[str, int, int]]:
         """What one rank would hold for the parameters declared so far, as in memory. Options: world_size, rank,
-        layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements."""
+        layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements; start (lowlevel.START_…:
+        peaks of the start) with initial_element_bytes."""
         return lowlevel.engine_estimate(self.handle, options_of(lowlevel.EstimateOptions, options))
 
     # ---- Backward and step ----

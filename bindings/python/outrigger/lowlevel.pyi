@@ -100,6 +100,10 @@ VALUE_EXP_AVG_SQ: Final = 3
 VALUE_GRAD: Final = 4
 LAYOUT_OUTRIGGER: Final = 0
 LAYOUT_DEEPSPEED: Final = 1
+START_NONE: Final = 0
+START_GIVEN: Final = 1
+START_HELD: Final = 2
+START_SHARED_OUT: Final = 3
 STEP_ACCUMULATED: Final = 1
 STEP_APPLIED: Final = 2
 STEP_SKIPPED: Final = 3
@@ -162,6 +166,7 @@ class ParamOptions(_Proxy):
     group: str | None
     contributions: int
     replicated: int
+    held_bytes: int
     def __init__(self) -> None: ...
 
 class _ParamOptions(TypedDict, total=False):
@@ -170,6 +175,7 @@ class _ParamOptions(TypedDict, total=False):
     group: str
     contributions: int
     replicated: int
+    held_bytes: int
 
 @final
 class EstimateOptions(_Proxy):
@@ -181,6 +187,8 @@ class EstimateOptions(_Proxy):
     acquired_elements: int
     widened_elements: int
     output_elements: int
+    start: int
+    initial_element_bytes: int
     def __init__(self) -> None: ...
 
 class _EstimateOptions(TypedDict, total=False):
@@ -192,6 +200,8 @@ class _EstimateOptions(TypedDict, total=False):
     acquired_elements: int
     widened_elements: int
     output_elements: int
+    start: int
+    initial_element_bytes: int
 
 @final
 class StepReport(_Handle):
@@ -253,7 +263,9 @@ def comm_abort(comm: Comm, reason: str | None) -> None: ...
 def engine_create(comm: Comm, config_json: str | None) -> Engine: ...
 def engine_set_device(engine: Engine, device_type: int, device_id: int) -> None: ...
 def engine_add_parameter(engine: Engine, name: str, initial: _Tensor | None, options: ParamOptions | None) -> int: ...
+def engine_declare_parameter(engine: Engine, name: str, shape: Iterable[int], options: ParamOptions | None) -> int: ...
 def engine_commit(engine: Engine) -> None: ...
+def engine_set_initial(engine: Engine, ids: Iterable[int], values: Iterable[_Tensor]) -> None: ...
 def engine_finalize(engine: Engine) -> None: ...
 def engine_abort(engine: Engine, reason: str | None) -> None: ...
 def engine_check(engine: Engine) -> None: ...

@@ -86,6 +86,14 @@ pub const OTR_VALUE_EXP_AVG_SQ: i32 = 3;
 pub const OTR_VALUE_GRAD: i32 = 4;
 pub const OTR_LAYOUT_OUTRIGGER: i32 = 0;
 pub const OTR_LAYOUT_DEEPSPEED: i32 = 1;
+pub const OTR_START_NONE: i32 = 0;
+/// given to otr_engine_add_parameter: rank 0 keeps them until commit
+pub const OTR_START_GIVEN: i32 = 1;
+/// every rank holds them whole until otr_engine_set_initial, called once
+/// for each parameter in the order of declaration
+pub const OTR_START_HELD: i32 = 2;
+/// the same, but of each value a rank holds one part in world_size
+pub const OTR_START_SHARED_OUT: i32 = 3;
 /// not a boundary: gradients are kept, nothing was updated
 pub const OTR_STEP_ACCUMULATED: i32 = 1;
 /// parameters were updated and published
@@ -340,7 +348,12 @@ pub struct otr_param_options {
     pub contributions: i32,
     /// reserved for tensor parallelism; must be 0
     pub replicated: i32,
-    pub reserved: [u64; 6],
+    /// with data NULL: bytes in which the host holds this value on this rank until
+    /// otr_engine_set_initial (or a write of the weight) has taken it; they are
+    /// in the ledger as "initial values" from now until then, and commit counts
+    /// on them. Default 0: not counted
+    pub held_bytes: i64,
+    pub reserved: [u64; 5],
 }
 
 #[repr(C)]
@@ -354,7 +367,7 @@ pub struct otr_memory_entry {
     /// now. A block that ranks of one host share is charged by slices, so the
     /// sum over ranks counts it once
     pub resident_bytes: i64,
-    /// the most there was since commit
+    /// the most there was so far, the start included
     pub peak_bytes: i64,
 }
 
@@ -378,7 +391,12 @@ pub struct otr_estimate_options {
     pub widened_elements: i64,
     /// of output gradients at a time; default 0
     pub output_elements: i64,
-    pub reserved: [u64; 6],
+    /// OTR_START_: peaks of the start instead of the training's; default
+    /// OTR_START_NONE
+    pub start: i32,
+    /// of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4
+    pub initial_element_bytes: i32,
+    pub reserved: [u64; 5],
 }
 
 #[repr(C)]
@@ -566,16 +584,30 @@ extern "C" {
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_param_options_init(options: *mut otr_param_options, size: usize) -> i32;
     /// Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
-    /// float16 or float64, any strides; data may be NULL: the value is then 0 until
-    /// otr_engine_parameter_write. Any shape, empty ones included. The values are copied now.
-    /// Every rank declares the same parameters in the same order; rank 0's values win. For an alias,
-    /// initial is NULL or has the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after
-    /// commit; OTR_E_DUPLICATE: the name is taken. Since: 0.1
+    /// float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
+    /// otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
+    /// What it costs: values given here are 4 bytes an element on rank 0 until commit, which sends them
+    /// all to the other ranks; rank 0's win. Data NULL and otr_engine_set_initial cost nothing beyond
+    /// what the host holds itself, and where all ranks have the same values nothing is sent.
+    /// Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
+    /// the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
+    /// OTR_E_DUPLICATE: the name is taken. Since: 0.1
     pub fn otr_engine_add_parameter(engine: *mut otr_engine, name: *const c_char, initial: *const otr_tensor, options: *const otr_param_options, out_id: *mut i64) -> i32;
     /// Compares configuration and declarations over the ranks, lays parameters out, allocates all big
     /// blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
     /// its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1
     pub fn otr_engine_commit(engine: *mut otr_engine) -> i32;
+    /// Gives parameters their first values, between commit and the first pass, as often as need be: a
+    /// module at a time, say, whose memory the host frees after each call. ids: count of them, the same
+    /// on all ranks; values: a whole value for each, its shape, float32, bfloat16, float16 or float64,
+    /// any strides, on the CPU or the engine's device; read during the call only. An alias sets what it
+    /// shares. Each rank keeps its part of what it gave; where ranks gave different values ("verify":
+    /// that is an error) rank 0's are sent to all, a piece at a time. A float32 or split master begins
+    /// with the values as they are here, unless "round_initial_values" is set. When it returns, all
+    /// ranks may read them. count may be 0, ids and values then NULL. Collective. OTR_E_STATE: a pass
+    /// was begun already; OTR_E_SHAPE, OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH:
+    /// ranks give other ids, or with "initial_values": "verify" other values. Since: 0.1
+    pub fn otr_engine_set_initial(engine: *mut otr_engine, ids: *const i64, count: i64, values: *const otr_tensor) -> i32;
     /// Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
     /// become invalid. Collective. Since: 0.1
     pub fn otr_engine_finalize(engine: *mut otr_engine) -> i32;
@@ -668,7 +700,10 @@ extern "C" {
     /// otr_engine_config would give. Any thread. Since: 0.1
     pub fn otr_config_check(config_json: *const c_char, world_size: i32, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
-    /// of the sum); first of the CPU's memory, then, if the engine is on a device, of that. entries:
+    /// of the sum); first of the CPU's memory, then, if the engine is on a device, of that. The total's
+    /// peak follows what the system counts: private blocks that commit makes (moments, masters that are
+    /// apart, summed gradients) are in it from their first value on, or from the first pass, although
+    /// they are resident in the entries at once. entries:
     /// *inout_count entries, each with its struct_size set in the first; out, the number there are.
     /// entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
@@ -677,8 +712,10 @@ extern "C" {
     /// What one rank of world_size would hold for the parameters declared so far (their data may be
     /// NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
     /// ledger after commit, to the byte; peaks add what options say the host does, where gradients find
-    /// their place free. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by
-    /// formula. Local. Since: 0.1
+    /// their place free. With `start`, peaks are those from the declarations until before the first
+    /// pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
+    /// OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
+    /// knows no start. Local. Since: 0.1
     pub fn otr_engine_estimate(engine: *const otr_engine, options: *const otr_estimate_options, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
     /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
     /// the host's backward runs. output_grads: count tensors of any shape and strides, float32,

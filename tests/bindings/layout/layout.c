@@ -42,6 +42,7 @@ static int32_t (*const is_otr_engine_set_device)(otr_engine *, int32_t, int32_t)
 static int32_t (*const is_otr_param_options_init)(otr_param_options *, size_t) = otr_param_options_init;
 static int32_t (*const is_otr_engine_add_parameter)(otr_engine *, const char *, const otr_tensor *, const otr_param_options *, int64_t *) = otr_engine_add_parameter;
 static int32_t (*const is_otr_engine_commit)(otr_engine *) = otr_engine_commit;
+static int32_t (*const is_otr_engine_set_initial)(otr_engine *, const int64_t *, int64_t, const otr_tensor *) = otr_engine_set_initial;
 static int32_t (*const is_otr_engine_finalize)(otr_engine *) = otr_engine_finalize;
 static int32_t (*const is_otr_engine_abort)(otr_engine *, const char *) = otr_engine_abort;
 static int32_t (*const is_otr_engine_check)(otr_engine *) = otr_engine_check;
@@ -154,6 +155,10 @@ void layout_print(FILE *out) {
   CONSTANT(OTR_VALUE_GRAD);
   CONSTANT(OTR_LAYOUT_OUTRIGGER);
   CONSTANT(OTR_LAYOUT_DEEPSPEED);
+  CONSTANT(OTR_START_NONE);
+  CONSTANT(OTR_START_GIVEN);
+  CONSTANT(OTR_START_HELD);
+  CONSTANT(OTR_START_SHARED_OUT);
   CONSTANT(OTR_STEP_ACCUMULATED);
   CONSTANT(OTR_STEP_APPLIED);
   CONSTANT(OTR_STEP_SKIPPED);
@@ -229,6 +234,7 @@ void layout_print(FILE *out) {
   OFFSET(otr_param_options, group);
   OFFSET(otr_param_options, contributions);
   OFFSET(otr_param_options, replicated);
+  OFFSET(otr_param_options, held_bytes);
   OFFSET(otr_param_options, reserved);
   SIZE(otr_memory_entry);
   OFFSET(otr_memory_entry, struct_size);
@@ -246,6 +252,8 @@ void layout_print(FILE *out) {
   OFFSET(otr_estimate_options, acquired_elements);
   OFFSET(otr_estimate_options, widened_elements);
   OFFSET(otr_estimate_options, output_elements);
+  OFFSET(otr_estimate_options, start);
+  OFFSET(otr_estimate_options, initial_element_bytes);
   OFFSET(otr_estimate_options, reserved);
   SIZE(otr_step_report);
   OFFSET(otr_step_report, struct_size);
@@ -444,6 +452,12 @@ void layout_print(FILE *out) {
   END(int32_t);
   BEGIN(otr_engine_commit);
   KIND(otr_engine *);
+  END(int32_t);
+  BEGIN(otr_engine_set_initial);
+  KIND(otr_engine *);
+  KIND(const int64_t *);
+  KIND(int64_t);
+  KIND(const otr_tensor *);
   END(int32_t);
   BEGIN(otr_engine_finalize);
   KIND(otr_engine *);

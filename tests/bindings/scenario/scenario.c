@@ -358,12 +358,14 @@ static const char* const back_config =
 static otr_engine* make_engine(otr_comm* comm, const char* config, const char* name) {
   int64_t shape[2] = {2, 2}, id;
   float values[4] = {0.5f, -1, 1, 0.25f};
-  otr_tensor initial = tensor_of(values, "float32", 2, shape);
+  otr_tensor initial = tensor_of(values, "float32", 2, shape), nothing = initial;
+  nothing.data = NULL;
   otr_engine* engine;
   TRY(otr_engine_create(comm, config, &engine));
   TRY(otr_engine_set_device(engine, device.device_type, device.device_id));
-  TRY(otr_engine_add_parameter(engine, name, &initial, NULL, &id));
+  TRY(otr_engine_add_parameter(engine, name, &nothing, NULL, &id));
   TRY(otr_engine_commit(engine));
+  TRY(otr_engine_set_initial(engine, &id, 1, &initial));
   return engine;
 }
 

@@ -31,6 +31,20 @@ void write(Rank& rank, Bytes& bytes) {
        bytes.one_in(64) ? nullptr : &source.tensor);
 }
 
+// One or two first values, or an id and a place that do not fit.
+void set_initial(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  const DrawnParameter a = draw_parameter(bytes, *place.model);
+  const DrawnParameter b = draw_parameter(bytes, *place.model);
+  const Sample first = draw_doubtful(bytes, draw_where(bytes, *place.model), a.shape, Use::source);
+  const Sample second = draw_doubtful(bytes, draw_where(bytes, *place.model), b.shape, Use::source);
+  const int64_t ids[] = {a.id, b.id};
+  const otr_tensor values[] = {first.tensor, second.tensor};
+  const auto count = static_cast<int64_t>(bytes.below(3));
+  CALL(rank, otr_engine_set_initial, place.handle, bytes.one_in(64) ? nullptr : ids,
+       bytes.one_in(64) ? -1 : count, bytes.one_in(64) ? nullptr : values);
+}
+
 // What was written is read back as it is: float32 values that every format holds.
 void write_and_read(Rank& rank, Bytes& bytes) {
   EnginePlace& place = rank.engines.pick(bytes);
@@ -79,6 +93,7 @@ void local_write(Rank& rank, Bytes& bytes) { local(rank, bytes, true); }
 
 constexpr Call kCalls[] = {{"read", Scope::collective, 5, read},
                            {"write", Scope::collective, 4, write},
+                           {"set initial", Scope::collective, 3, set_initial},
                            {"write and read", Scope::collective, 3, write_and_read},
                            {"local read", Scope::local, 3, local_read},
                            {"local write", Scope::local, 3, local_write}};

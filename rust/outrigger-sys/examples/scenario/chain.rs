@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two engines in a chain: h = front(x), y = back(h).
 use super::safe::*;
-use super::tensor::{view, view_mut};
+use super::tensor::{nothing, view, view_mut};
 use super::{double, Rank};
 use outrigger_sys::*;
 
@@ -15,8 +15,9 @@ const SHAPE: &[i64] = &[2, 2];
 fn make_engine(comm: &Comm, config: &str, name: &str) -> Result<Engine> {
     let engine = Engine::new(comm, config)?;
     let values = [0.5f32, -1.0, 1.0, 0.25];
-    engine.add_parameter(name, Some(&view(&values, SHAPE)), &options(otr_param_options_init)?)?;
+    let id = engine.add_parameter(name, Some(&nothing(SHAPE)), &options(otr_param_options_init)?)?;
     engine.commit()?;
+    engine.set_initial(&[id], &[view(&values, SHAPE)])?;
     Ok(engine)
 }
 

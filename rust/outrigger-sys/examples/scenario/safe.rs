@@ -159,6 +159,14 @@ impl Engine {
         check(unsafe { otr_engine_parameter_shape(self.0, id, &mut ndim, &mut shape) })?;
         Ok(unsafe { slice(shape, ndim as usize) }.to_vec())
     }
+    /// First values, one for each id, between commit and the first pass.
+    pub fn set_initial(&self, ids: &[i64], values: &[Tensor]) -> Result<()> {
+        assert_eq!(ids.len(), values.len(), "one value for each id");
+        let raw: Vec<otr_tensor> = values.iter().map(|t| t.raw).collect();
+        check(unsafe {
+            otr_engine_set_initial(self.0, ids.as_ptr(), ids.len() as i64, raw.as_ptr())
+        })
+    }
     pub fn prefetch(&self, ids: &[i64], info: &otr_call_info) -> Result<()> {
         check(unsafe { otr_engine_prefetch(self.0, ids.as_ptr(), ids.len() as i64, info) })
     }

@@ -89,6 +89,11 @@ fn tensor<'a>(
 pub fn view<'a, T: Element>(data: &'a [T], shape: &'a [i64]) -> Tensor<'a> {
     tensor(data.as_ptr() as *mut _, T::DTYPE, data.len(), shape)
 }
+/// A shape without values.
+pub fn nothing(shape: &[i64]) -> Tensor<'_> {
+    let count = shape.iter().product::<i64>() as usize;
+    tensor(std::ptr::null_mut(), f32::DTYPE, count, shape)
+}
 pub fn view_mut<'a, T: Element>(data: &'a mut [T], shape: &'a [i64]) -> Tensor<'a> {
     tensor(data.as_mut_ptr().cast(), T::DTYPE, data.len(), shape)
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank's memory comes to while the parameters get their first values: commit's check of the
+// free memory and the estimate follow it, and the ledger counts the same.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/engine/plan.h"
+#include "core/layout/layout.h"
+
+namespace outrigger::engine {
+
+// Elements of first values that are on their way at a time: as float32 they stay in a core's cache,
+// and are many enough for a broadcast.
+inline constexpr int64_t kInitialElements = int64_t{1} << 18;
+
+// First values in this rank's host memory, which go as they are taken: parameter by parameter, in
+// the order of declaration.
+struct Start {
+  std::vector<int64_t> held;  // bytes, by id
+  // Taken by commit, which sends rank 0's copy to the others; else by otr_engine_set_initial.
+  bool in_commit = false;
+};
+
+struct StartPeaks {
+  int64_t initial = 0;  // of the purpose "initial values"
+  int64_t total = 0;
+  int64_t at_commit = 0;  // of this, when commit has made its blocks and nothing is taken yet
+};
+
+// Of a rank's host memory.
+[[nodiscard]] StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layout,
+                                        const Plan& plan, int32_t rank, const Start& start);
+
+}  // namespace outrigger::engine
