@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of DeepSpeed that training scripts use beside backward and step."""
 import copy
+import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -139,6 +141,41 @@ class EndOfAScript(unittest.TestCase):
         done = self.run_script(GROUP_AT_EXIT.replace("outrigger.torch.init", """torch.distributed.init_process_group(
             "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)\noutrigger.torch.init"""))
         self.assertEqual(done.stdout, "group at exit: True\n", done.stderr)
+
+
+IN_A_LAUNCHER = """
+import os, torch, outrigger.torch
+outrigger.torch.init_distributed(dist_backend="nccl")
+dist = torch.distributed
+assert dist.get_backend() == "gloo"
+model = torch.nn.Linear(1, 1, bias=False)
+torch.nn.init.zeros_(model.weight)
+engine, *_ = outrigger.torch.initialize(model=model, config={"gradient_clipping": 0, "optimizer": {"type": "SGD", "params": {"lr": 1.0}}})
+engine(torch.full((1, 1), 1.0 + dist.get_rank())).sum().backward()
+engine.step()
+print(dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"], engine.global_rank, model.weight.item())
+"""
+
+
+class Launchers(unittest.TestCase):
+    def run_ranks(self, variables):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        clean = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+        ranks = [subprocess.Popen([sys.executable, "-c", IN_A_LAUNCHER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**clean, "MASTER_PORT": port, **{name: str(values[rank]) for name, values in variables.items()}})
+                 for rank in range(2)]
+        done = [each.communicate(timeout=120) for each in ranks]
+        self.assertEqual([each.returncode for each in ranks], [0, 0], done)
+        return [out for out, _ in done]
+
+    def test_mpirun_is_understood(self):
+        expected = ["0 2 0 0 -1.5\n", "1 2 1 1 -1.5\n"]  # minus the mean of 1 and 2
+        self.assertEqual(self.run_ranks({"OMPI_COMM_WORLD_RANK": (0, 1), "OMPI_COMM_WORLD_SIZE": (2, 2), "OMPI_COMM_WORLD_LOCAL_RANK": (0, 1),
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE": (2, 2)}), expected)
+        self.assertEqual(self.run_ranks({"PMI_RANK": (0, 1), "PMI_SIZE": (2, 2), "MPI_LOCALRANKID": (0, 1), "MPI_LOCALNRANKS": (2, 2)}),
+                         expected)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,10 @@ class Names(Questions):
 
     seq_data_parallel_group = data_parallel_group
 
+    @property
+    def basic_optimizer(self) -> torch.optim.Optimizer:
+        return self.optimizer.optimizer
+
     def get_data_parallel_rank(self) -> int:
         return self.global_rank
 
