@@ -58,9 +58,11 @@ class Finder(importlib.abc.MetaPathFinder):
             return spec_of(name)
         if not name.startswith("deepspeed.") or _is_a_question():
             return None
+        parent = name.rpartition(".")[0]
         why = reason(name)
-        raise ModuleNotFoundError(f"{name}: Outrigger, which stands in for DeepSpeed in this process, does not have this module"
-                                  + (f": {why}" if why else f"; it has {', '.join(sorted(self._modules))}"), name=name)
+        # The parent's name, because `from parent import name` swallows an error about the name itself, and this text with it.
+        raise ModuleNotFoundError(f"{name}: Outrigger, which stands in for DeepSpeed in this process, does not have it"
+                                  + (f": {why}" if why else f"; it has the modules {', '.join(sorted(self._modules))}"), name=parent)
 
     def find_distributions(self, context=None):
         if context is None or context.name is None or context.name.lower() == "deepspeed":

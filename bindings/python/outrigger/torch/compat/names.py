@@ -39,9 +39,12 @@ def configure(*arguments, **options):
     """Activation checkpointing is PyTorch's here: nothing to configure."""
 
 
-def checkpoint(function, *arguments):
-    """PyTorch's, of the kind that DeepSpeed's is."""
-    return torch.utils.checkpoint.checkpoint(function, *arguments, use_reentrant=True)
+def checkpoint(function, *arguments, **named):
+    """PyTorch's, of the kind that DeepSpeed's is. Named tensors take part in autograd, too."""
+    def run(*values):
+        return function(*values[:len(arguments)], **dict(zip(named, values[len(arguments):])))
+
+    return torch.utils.checkpoint.checkpoint(run, *arguments, *named.values(), use_reentrant=True)
 
 
 def non_reentrant_checkpoint(function, *arguments):
