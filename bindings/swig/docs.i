@@ -192,9 +192,10 @@ computation of its own. Any thread. Since: 0.1";
 included: given with them to otr_pass_begin of the engine (or process, or cluster) that made the
 inputs, the chain goes on as if all were one engine. info: struct_size set; the rest of it is
 left alone. Any thread. Since: 0.1";
-%feature("docstring") otr_pass_unscale "out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
-host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
-Any thread. Since: 0.1";
+%feature("docstring") otr_pass_unscale "out = grad without the factors it carries: a gradient of this pass, such as an input's, for a
+host that knows nothing of scales. Behind a tag that is all that the tag says and this pass
+applied, so that out is the loss's gradient, of which the mean over this engine's ranks counts.
+Equal shapes, any dtypes and strides; out may be grad. Local. Any thread. Since: 0.1";
 %feature("docstring") otr_pass_get_seed_overflow "The first output whose gradient was finite and is not after scaling, -1 for none: the step will
 be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
 backward. Any thread. Since: 0.1";

@@ -706,9 +706,10 @@ OTR_API int32_t otr_pass_get_scale(const otr_pass *pass, double *out_scale) OTR_
  * left alone. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_tag(const otr_pass *pass, otr_call_info *info) OTR_NOEXCEPT;
 
-/* out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
- * host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
- * Any thread. Since: 0.1 */
+/* out = grad without the factors it carries: a gradient of this pass, such as an input's, for a
+ * host that knows nothing of scales. Behind a tag that is all that the tag says and this pass
+ * applied, so that out is the loss's gradient, of which the mean over this engine's ranks counts.
+ * Equal shapes, any dtypes and strides; out may be grad. Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_unscale(const otr_pass *pass, const otr_tensor *grad,
                                  const otr_tensor *out) OTR_NOEXCEPT;
 

@@ -7,7 +7,9 @@
 namespace outrigger::config::rows {
 
 inline constexpr Words kSums =
-    "sums over ranks are float32 and not divided, so nothing overflows; leave the key out";
+    "the mean is the same: the sum over ranks is float32 and divided once, after it; not beside "
+    "reduce_scatter true and the mean at stages 2 and 3, as in DeepSpeed; a float16 accumulator "
+    "holds the undivided sum: data_types.grad_accum_dtype fp32 gives it room";
 
 inline constexpr Key kTraining[] = {
     count("train_batch_size", "null", 1, kInt32, Status::supported,
@@ -23,16 +25,16 @@ inline constexpr Key kTraining[] = {
     real("gradient_clipping", "1.0", 0, kFloat, Status::supported,
          "largest L2 norm of the mean gradient; 0: no clipping",
          "without any configuration the default is 0"),
-    flag("prescale_gradients", "false", Status::not_built, "divide gradients before the sum",
+    flag("prescale_gradients", "false", Status::supported, "divide gradients before the sum",
          kSums),
-    real("gradient_predivide_factor", "1.0", 1e-30, kFloat, Status::not_built,
+    real("gradient_predivide_factor", "1.0", 1e-30, kFloat, Status::supported,
          "divide gradients by this before the sum and by the rest after it", kSums),
     choice("gradient_allreduce_op", "\"mean\"", "mean|sum", "", Status::supported,
            "how gradients of ranks combine", "sum: not with stage 3"),
-    dtype("communication_data_type", "null", Status::supported,
+    dtype("communication_data_type", "null", Status::hint,
           "dtype in which gradients are summed over ranks",
-          "gradients travel in the compute dtype and are summed in float32; null, fp32 and the "
-          "compute dtype all give that"),
+          "gradients travel as they were given, in the compute dtype, and are summed in float32, "
+          "which is at least as exact as any choice: all give the same bits"),
     dtype("seq_parallel_communication_data_type", "\"fp32\"", Status::host,
           "dtype of the host's sequence-parallel collectives"),
     alias("seq_parallel_comm_data_type", "seq_parallel_communication_data_type", Type::dtype,

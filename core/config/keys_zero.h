@@ -9,6 +9,10 @@ namespace outrigger::config::rows {
 inline constexpr Words kNoTrace = "acquire and release need no module trace";
 inline constexpr Words kShared =
     "acquiring a parameter on one host is a pointer, nothing is copied";
+// DeepSpeed also takes these keys by the names of its fields.
+constexpr Key field(Words path, Words of, Type type) {
+  return alias(path, of, type, "the key with stage3_ in front, by the name of DeepSpeed's field");
+}
 inline constexpr Words kNvme = "matters with device nvme only, which is not built yet";
 
 inline constexpr Key kZero[] = {
@@ -63,6 +67,24 @@ inline constexpr Key kZero[] = {
     count("zero_optimization.stage3_partition_stream_chunk_size", "0", 0, kAnyCount, Status::hint,
           "partition large parameters in pieces",
           "declare parameters without values and write them after commit"),
+    field("zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size",
+          Type::integer),
+    field("zero_optimization.param_persistence_threshold",
+          "zero_optimization.stage3_param_persistence_threshold", Type::integer),
+    field("zero_optimization.model_persistence_threshold",
+          "zero_optimization.stage3_model_persistence_threshold", Type::integer),
+    field("zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters",
+          Type::integer),
+    field("zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance",
+          Type::integer),
+    field("zero_optimization.module_granularity_threshold",
+          "zero_optimization.stage3_module_granularity_threshold", Type::integer),
+    field("zero_optimization.gather_16bit_weights_on_model_save",
+          "zero_optimization.stage3_gather_16bit_weights_on_model_save", Type::boolean),
+    field("zero_optimization.use_all_reduce_for_fetch_params",
+          "zero_optimization.stage3_use_all_reduce_for_fetch_params", Type::boolean),
+    field("zero_optimization.allgather_sequential", "zero_optimization.stage3_allgather_sequential",
+          Type::boolean),
     flag("zero_optimization.load_from_fp32_weights", "true", Status::not_built,
          "start the master from float32 weights", "leave it true"),
     flag("zero_optimization.elastic_checkpoint", "false", Status::not_built,
@@ -108,7 +130,8 @@ inline constexpr Key kZero[] = {
 
     section("zero_optimization.offload_param", "where parameters live"),
     choice("zero_optimization.offload_param.device", "\"none\"", "none|cpu|nvme", "",
-           Status::judged, "memory of the parameters"),
+           Status::judged, "memory of the parameters",
+           "with stage 3 only; on a CPU engine none and cpu are the same memory"),
     flag("zero_optimization.offload_param.pin_memory", "true", Status::hint, "page-locked memory"),
     word("zero_optimization.offload_param.nvme_path", "null", Status::judged,
          "directory for device nvme", "required there"),

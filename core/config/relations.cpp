@@ -33,7 +33,7 @@ void check_sums(const Values& values, int64_t stage) {
          "{} is not legal with zero_optimization.stage 3; use \"mean\", or stage 0 to 2",
          values.lead(kOp));
   }
-  // The same keys are not built at other stages, which the check has noted.
+  // DeepSpeed refuses them there, too.
   constexpr std::string_view kScatter = "zero_optimization.reduce_scatter";
   if (stage < 2 || !values.flag(kScatter) || values.text(kOp) != "mean") return;
   for (const std::string_view key : {"prescale_gradients", "gradient_predivide_factor"}) {
@@ -41,9 +41,8 @@ void check_sums(const Values& values, int64_t stage) {
     if (asks) {
       fail(
           OTR_E_CONFIG,
-          "{} contradicts {} at zero_optimization.stage {}; leave it out (sums are float32 and not "
-          "divided, so nothing overflows); beside reduce_scatter false it is legal but not built "
-          "yet",
+          "{} contradicts {} at zero_optimization.stage {}; leave it out, or set reduce_scatter to "
+          "false: the mean is the same either way",
           values.lead(key), values.name(kScatter), stage);
     }
   }
@@ -75,10 +74,6 @@ void check_dtypes(Values& values) {
   constexpr std::string_view kSum = "communication_data_type";
   if (values.is_null(kSum)) {
     values.set(kSum, std::string(compute), Origin::derived);
-  } else if (const std::string word = values.text(kSum); word != "fp32" && word != compute) {
-    values.not_built.push_back(format_text(
-        "{} is recognised but not built yet beside {} gradients: leave it out, or use \"fp32\"",
-        values.lead(kSum), compute));
   }
 }
 

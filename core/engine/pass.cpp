@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/pass.h"
 
+#include <algorithm>
+
 #include "core/context/error.h"
 
 namespace outrigger::engine {
@@ -114,7 +116,8 @@ void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
   engine_->on_device([&] {
     const memory::Block values(engine_->ledger_, memory::Purpose::scratch, source.count * 4,
                                &front());
-    front().read(values.data(), kernels::Format::float32, source, static_cast<float>(1 / scale_),
+    const double factor = std::max(1, tag_.accumulation) / tag_.loss_scale;
+    front().read(values.data(), kernels::Format::float32, source, static_cast<float>(factor),
                  stream_);
     front().write(target, values.data(), kernels::Format::float32, stream_);
   });

@@ -38,7 +38,7 @@ class Pass {
   [[nodiscard]] const Tag& tag() const { return tag_; }
   // The first output whose finite gradient is not finite any more once scaled; −1: none.
   [[nodiscard]] int64_t seed_overflow() const { return seed_overflow_; }
-  // to = from / scale().
+  // to = from without all that it carries, also what a tag brought along.
   void unscale(const otr_tensor& from, const otr_tensor& to) const;
   otr_tensor slot(int64_t id);  // any thread
   void add_grad(int64_t id, const otr_tensor& grad, const Tag& tag,

@@ -314,7 +314,7 @@ TEST(EngineCreate, RefusesBadConfigurations) {
   EXPECT_FAILS(OTR_E_UNSUPPORTED,
                otr_engine_create(comm.get(),
                                  R"({"zero_optimization": {"stage": 3,
-                                     "offload_param": {"device": "cpu"}}})",
+                                     "offload_param": {"device": "nvme", "nvme_path": "/n"}}})",
                                  &engine),
                "offload_param");
   EXPECT_EQ(engine, nullptr);

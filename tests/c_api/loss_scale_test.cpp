@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss scaling: what the scale multiplies, when it moves, and gradients that carry it elsewhere.
+#include <algorithm>
 #include <cmath>
 
 #include "support.h"
@@ -241,6 +242,36 @@ TEST(Unscale, GivesBackWhatBeginMultiplied) {
   EXPECT_EQ(values_of(scaled), seed.values());
   Tensor other({2}, {9, 9});
   EXPECT_FAILS(OTR_E_SHAPE, otr_pass_unscale(pass, &scaled, &other), "[3]", "[2]");
+}
+
+// What a tag brought along goes, too.
+TEST(Unscale, TakesOutWhatCameWithATag) {
+  Solo solo(fp16("2", R"("loss_scale": 1024)", R"("gradient_accumulation_steps": 4)"));
+  solo.engine.add("w", {300}, Values(300, 1));
+  solo.engine.commit();
+  const struct {
+    double loss_scale;
+    int32_t accumulation, ranks;
+  } tags[] = {{64, 2, 1}, {64, 0, 0}, {1, 3, 0}, {2048, 1, 2}};
+  for (const auto& [scale, accumulation, ranks] : tags) {
+    otr_call_info tag = info_with(0);
+    tag.loss_scale = scale;
+    tag.accumulation = accumulation;
+    tag.ranks = ranks;
+    const double carried = scale / std::max(1, accumulation);
+    const Tensor seed({2}, {3 * carried, -6 * carried});
+    otr_pass* pass = nullptr;
+    ASSERT_OK(otr_pass_begin(solo.engine.get(), &seed, 1, &tag, &pass));
+    const Owned<otr_pass> owned(pass);
+    otr_tensor scaled;
+    ASSERT_OK(otr_pass_get_output_grad(pass, 0, &scaled));
+    Tensor out({2}, {9, 9});
+    EXPECT_OK(otr_pass_unscale(pass, &scaled, &out));
+    // Two ranks' mean over there, one rank here: half of each rank's gradient.
+    const double mean = ranks == 2 ? 0.5 : 1;
+    EXPECT_NEAR(out.values()[0], 3 * mean, 1e-6);
+    EXPECT_NEAR(out.values()[1], -6 * mean, 1e-6);
+  }
 }
 
 TEST(Tag, SaysWhatThePassAppliedAndIsHonouredOnce) {

@@ -145,7 +145,7 @@ TEST(Configuration, CheckFindsFaults) {
   EXPECT_FAILS(OTR_E_CONFIG, otr_config_check("{\"zero\": 1}", 1, nullptr, &size), "zero");
   EXPECT_FAILS(OTR_E_UNSUPPORTED,
                otr_config_check(R"({"zero_optimization": {"stage": 3,
-                                    "offload_param": {"device": "cpu"}}})",
+                                    "offload_param": {"device": "nvme", "nvme_path": "/n"}}})",
                                 1, nullptr, &size),
                "offload_param");
   EXPECT_FAILS(OTR_E_CONFIG,

@@ -45,6 +45,54 @@ TEST(Engine, ClippingIsOneOnceAnythingIsConfigured) {
   EXPECT_EQ(parse_engine("{\"gradient_clipping\": 0.5}", 1).optimizer.gradient_clipping, 0.5);
 }
 
+// As pydantic reads them: a field of the ZeRO section by its alias or by its name.
+TEST(Engine, TakesKeysByTheNamesOfDeepSpeedsFields) {
+  const std::pair<std::string_view, std::string_view> kFields[] = {
+      {"prefetch_bucket_size", "7"},
+      {"param_persistence_threshold", "8"},
+      {"model_persistence_threshold", "9"},
+      {"max_live_parameters", "10"},
+      {"max_reuse_distance", "11"},
+      {"module_granularity_threshold", "12"},
+      {"gather_16bit_weights_on_model_save", "true"},
+      {"use_all_reduce_for_fetch_params", "true"},
+      {"allgather_sequential", "true"}};
+  for (const auto& [name, value] : kFields) {
+    const auto given = [&, name = name, value = value](std::string_view more) {
+      const std::string text = outrigger::format_text(
+          R"({{"zero_optimization": {{"stage": 3, "{}": {}{}}}}})", name, value, more);
+      return nlohmann::json::parse(parse_engine(text, 1).effective_json)["zero_optimization"];
+    };
+    const std::string key = outrigger::format_text("stage3_{}", name);
+    const auto section = given("");
+    EXPECT_EQ(section[key]["value"].dump(), value) << name;
+    EXPECT_EQ(section[key]["origin"], "user") << name;
+    EXPECT_FALSE(section.contains(name)) << name;
+    EXPECT_EQ(given(outrigger::format_text(R"(, "{}": {})", key, value)), section)
+        << name << " and " << key << " with one value";
+    const std::string other =
+        outrigger::format_text(R"({{"zero_optimization": {{"{}": {}, "{}": {}}}}})", name, value,
+                               key, value == "true" ? "false" : "1");
+    expect_fault_with(engine_fault(other), OTR_E_CONFIG, {name, key, "two spellings of one key"});
+  }
+}
+
+TEST(Engine, ParametersOnTheCpuAreWhereTheyAreAnyway) {
+  const std::string with =
+      R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})";
+  EXPECT_EQ(engine_fault(with).text, "");
+  EXPECT_FALSE(parse_engine(with, 2).offload_optimizer);
+  expect_fault_with(
+      fault_of([&] { (void)parse_engine(with, 2, EngineKind::device); }), OTR_E_UNSUPPORTED,
+      {"offload_param.device = \"cpu\"", "on a device", "use offload_param.device \"none\""});
+  expect_fault_with(
+      engine_fault(R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})"),
+      OTR_E_CONFIG, {"offload_param needs sharded parameters", "stage 3"});
+  expect_fault_with(
+      engine_fault(R"({"zero_optimization": {"stage": 2, "cpu_offload_param": true}})"),
+      OTR_E_CONFIG, {"offload_param needs sharded parameters", "stage 3"});
+}
+
 TEST(Engine, ReadsEveryField) {
   const EngineConfig config = parse_engine(R"({
     "gradient_accumulation_steps": 3, "gradient_clipping": 2, "gradient_allreduce_op": "SUM",

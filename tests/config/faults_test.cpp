@@ -112,8 +112,16 @@ TEST(Faults, ContradictionsShowBothWaysOut) {
        "zero_optimization.stage 3; use \"mean\", or stage 0 to 2"},
       {"{\"zero_optimization\": {\"stage\": 2}, \"prescale_gradients\": true}",
        "line 1, column 59: prescale_gradients = true contradicts zero_optimization.reduce_scatter "
-       "= true (default) at zero_optimization.stage 2; leave it out (sums are float32 and not "
-       "divided, so nothing overflows); beside reduce_scatter false it is legal but not built yet"},
+       "= true (default) at zero_optimization.stage 2; leave it out, or set reduce_scatter to "
+       "false: the mean is the same either way"},
+      {"{\"zero_optimization\": {\"stage\": 3}, \"gradient_predivide_factor\": 2}",
+       "line 1, column 66: gradient_predivide_factor = 2 contradicts "
+       "zero_optimization.reduce_scatter = true (default) at zero_optimization.stage 3; leave it "
+       "out, or set reduce_scatter to false: the mean is the same either way"},
+      {"{\"zero_optimization\": {\"stage3_max_live_parameters\": 5, \"max_live_parameters\": 6}}",
+       "line 1, column 80: zero_optimization.max_live_parameters = 6 contradicts "
+       "zero_optimization.stage3_max_live_parameters = 5 (line 1, column 54): two spellings of one "
+       "key; keep one, or give both the same value"},
       {"{\"data_types\": {\"param_dtype\": \"bf16\"}}",
        "line 1, column 32: data_types.param_dtype = \"bf16\" contradicts bf16.enabled = false "
        "(default) and fp16.enabled = false (default), which choose fp32; leave it out, or enable "
@@ -169,12 +177,12 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "zero_quantized_weights = true"},
       {"{\"zero_optimization\": {\"mics_shard_size\": 2}}", "mics_shard_size = 2"},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},
-      {"{\"prescale_gradients\": true}", "prescale_gradients = true"},
-      {"{\"gradient_predivide_factor\": 2}", "gradient_predivide_factor = 2"},
       {"{\"compile\": {\"deepcompile\": true}}", "compile = an object"},
       {"{\"flops_profiler\": {\"enabled\": true}, \"tensor_parallel\": {\"autotp_size\": 2}}",
        "tensor_parallel"},
-      {"{\"communication_data_type\": \"bf16\"}", "communication_data_type = \"bf16\""},
+      {"{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", "
+       "\"nvme_path\": \"/n\"}}}",
+       "parameters on nvme; use offload_param.device \"cpu\" or \"none\""},
       {"{\"data_types\": {\"grad_accum_dtype\": \"fp16\"}}", "grad_accum_dtype = \"fp16\""},
   };
   for (const auto& c : kAsking)

@@ -11,7 +11,8 @@ Parameters are copies, as JAX's arrays are immutable; gradients come all at once
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from . import Engine as _Engine
 from . import lowlevel
+from . import step_many as _step_many
 from .process import process_comm
 
 if TYPE_CHECKING:
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
 
 Tree: TypeAlias = Any  # a pytree; jax has no type for its form
 
-__all__ = ["Engine", "Pass"]
+__all__ = ["Engine", "Pass", "step_many"]
+
+
+def _is_integer(cotangent: Any) -> bool:
+    """The cotangent of an integer output, which JAX gives no numbers."""
+    return getattr(cotangent, "dtype", None) == jax.dtypes.float0
 
 
 class Pass:
@@ -39,13 +46,21 @@ class Pass:
 
     def __init__(self, engine: Engine, a_pass: _Pass, tree: jax.tree_util.PyTreeDef, leaves: list[jax.Array]) -> None:
         self._engine, self._pass = engine, a_pass
-        scaled = [jnp.array(a_pass.output_grad(index), dtype=leaf.dtype, copy=True) for index, leaf in enumerate(leaves)]
+        index = itertools.count()
+        scaled = [leaf if _is_integer(leaf) else jnp.array(a_pass.output_grad(next(index)), dtype=leaf.dtype, copy=True)
+                  for leaf in leaves]
         self.cotangents: Tree = jax.tree.unflatten(tree, scaled)
 
     @property
     def scale(self) -> float:
-        """The factor that cotangents carry: loss scale / accumulation steps."""
+        """The factor that begin_pass applied to the cotangents: loss scale / accumulation steps, or what a tag left to apply."""
         return self._pass.scale
+
+    @property
+    def tag(self) -> lowlevel.CallInfo:
+        """What the gradients of this pass carry, those of inputs included: for begin_pass or backward of the engine that made
+        the inputs, which applies what they lack."""
+        return self._pass.tag
 
     def add(self, grads: Tree, block: int | None = None) -> None:
         """Adds gradients computed from the cotangents: a tree like the parameters, or like one block of them, of their shapes
@@ -59,8 +74,16 @@ class Pass:
             self._pass.add_grad(identity, np.asarray(grad))
 
     def unscale(self, tree: Tree) -> Tree:
-        """The gradients of inputs without the factor, in their dtypes."""
-        return jax.tree.map(lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else (leaf / self.scale).astype(leaf.dtype), tree)
+        """The gradients of inputs without the factors they carry, in their dtypes."""
+        tag = self.tag
+        carried = tag.loss_scale / max(1, tag.accumulation)
+
+        def unscaled(leaf: jax.Array) -> jax.Array:
+            if leaf.dtype == jax.dtypes.float0:
+                return leaf
+            wide = jnp.promote_types(leaf.dtype, jnp.float32)  # a scale may be beyond float16
+            return (leaf.astype(wide) / carried).astype(leaf.dtype)
+        return jax.tree.map(unscaled, tree)
 
 
 class Engine:
@@ -104,12 +127,13 @@ class Engine:
 
     def matching(self, tree: Tree, block: int | None = None) -> list[Any]:
         """The leaves of a tree that has the parameters' form (ValueError else); None is a leaf."""
-        found: Any  # a PyTreeDef, of which jaxlib's types say nothing
         expected: Any = self._tree if block is None else jax.tree.structure(self._require_blocks()[block])
-        leaves, found = jax.tree.flatten(tree, is_leaf=lambda each: each is None)
-        if found.num_leaves != expected.num_leaves:
-            raise ValueError(f"the gradients have {found.num_leaves} leaves, the parameters {expected.num_leaves}: they must have one form")
-        return leaves
+        try:
+            return list(expected.flatten_up_to(tree))
+        except (ValueError, TypeError) as error:
+            found: Any = jax.tree.structure(tree, is_leaf=lambda each: each is None)
+            raise ValueError(f"the gradients have {found.num_leaves} leaves, the parameters {expected.num_leaves}: they must have one form, "
+                             f"{expected}, not {found}") from error
 
     def is_trainable(self, identity: int) -> bool:
         return identity not in self._frozen
@@ -134,33 +158,37 @@ class Engine:
         return shown
 
     @contextlib.contextmanager
-    def begin_pass(self, cotangents: Tree) -> Iterator[Pass]:
+    def begin_pass(self, cotangents: Tree, tag: lowlevel.CallInfo | None = None) -> Iterator[Pass]:
         """A Pass, ended with the block and given up by an exception. cotangents: a tree of arrays of any shapes and floating
-        dtypes."""
+        dtypes; float0 ones, of outputs that are integers, stay as they are. tag: of the other engine's Pass that they come from."""
         leaves, tree = jax.tree.flatten(cotangents)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
-        with self.library.begin_pass([np.asarray(leaf) for leaf in leaves], flags=lowlevel.PASS_KEEP_DTYPE) as a_pass:
+        leaves = [leaf if _is_integer(leaf) else jnp.asarray(leaf) for leaf in leaves]
+        given = [np.asarray(leaf) for leaf in leaves if not _is_integer(leaf)]
+        with self.library.begin_pass(given, tag=tag, flags=lowlevel.PASS_KEEP_DTYPE) as a_pass:
             yield Pass(self, a_pass, tree, leaves)
 
-    def backward(self, vjp: Callable[..., Any], cotangents: Tree) -> tuple[Tree, ...]:
+    def backward(self, vjp: Callable[..., Any], cotangents: Tree, tag: lowlevel.CallInfo | None = None) -> tuple[Tree, ...]:
         """Pulls cotangents back through vjp, a function of jax.vjp whose first argument were the parameters, and hands their
-        gradients over. Returns the gradients of the other arguments, unscaled: a tuple."""
-        with self.begin_pass(cotangents) as a_pass:
+        gradients over. Returns the gradients of the other arguments, unscaled: a tuple. tag: as in begin_pass."""
+        with self.begin_pass(cotangents, tag) as a_pass:
             grads, *others = vjp(a_pass.cotangents)
             a_pass.add(grads)
             return tuple(a_pass.unscale(each) for each in others)
 
     def step(self) -> lowlevel.StepReport:
         """Ends a micro-batch; the report says what happened (outrigger.Engine.step). Collective."""
-        report = self.library.step()
-        if report.outcome == lowlevel.STEP_APPLIED:
-            self._shown.clear()
-        return report
+        return self.note_step(self.library.step())
 
     @property
     def loss_scale(self) -> float:
         """Of this window's passes; 1 without loss scaling."""
         return self.library.loss_scale
+
+    def note_step(self, report: lowlevel.StepReport) -> lowlevel.StepReport:
+        """To be told of a step that was not made by step(): of `library`, for example. parameters() are new after it."""
+        if report.outcome == lowlevel.STEP_APPLIED:
+            self._shown.clear()
+        return report
 
     def masters(self) -> Tree:
         """The master weights as a tree of float32 NumPy arrays, whole. Collective."""
@@ -175,3 +203,10 @@ class Engine:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  traceback: TracebackType | None) -> None:
         self.library.__exit__(kind, value, traceback)
+
+
+def step_many(engines: Iterable[Engine], joint: Comm | None = None) -> list[lowlevel.StepReport]:
+    """One step of several engines, all or none (outrigger.step_many). Collective over all of them."""
+    engines = list(engines)
+    reports = _step_many([engine.library for engine in engines], joint)
+    return [engine.note_step(report) for engine, report in zip(engines, reports, strict=True)]

@@ -70,8 +70,13 @@ class Gradients:
 
     @property
     def scale(self) -> float:
-        """The factor that outputs carry: loss scale / accumulation steps."""
+        """The factor that backward applied to the outputs: loss scale / accumulation steps, or what a tag left to apply."""
         return self._pass.scale
+
+    @property
+    def tag(self) -> lowlevel.CallInfo:
+        """What the gradients of this pass carry, those of inputs included: for backward of the engine that made the inputs."""
+        return self._pass.tag
 
     def __setitem__(self, name: str, grad: ArrayLike) -> None:
         self._pass.add_grad(self._engine.id_of(name), numpy.asarray(grad))
@@ -85,7 +90,7 @@ class Gradients:
         self._pass.add_grad(identity, array)
 
     def unscale(self, grad: ArrayLike) -> numpy.typing.NDArray[numpy.float32]:
-        """An input's gradient without the factor, as a new float32 array of its shape."""
+        """An input's gradient without the factors it carries, as a new float32 array of its shape."""
         return self._pass.unscale(numpy.asarray(grad))
 
 
@@ -123,9 +128,10 @@ class Engine:
             yield dict(zip(names, arrays))
 
     @contextlib.contextmanager
-    def backward(self, *output_grads: ArrayLike) -> Iterator[Gradients]:
-        """One pass, from the gradients of the outputs, of any shapes and floating dtypes. An exception gives it up."""
-        with self.library.begin_pass([numpy.asarray(each) for each in output_grads]) as a_pass:
+    def backward(self, *output_grads: ArrayLike, tag: lowlevel.CallInfo | None = None) -> Iterator[Gradients]:
+        """One pass, from the gradients of the outputs, of any shapes and floating dtypes. An exception gives it up. tag: of the
+        other engine's Gradients that they come from."""
+        with self.library.begin_pass([numpy.asarray(each) for each in output_grads], tag=tag) as a_pass:
             yield Gradients(self, a_pass, len(output_grads))
 
     @property

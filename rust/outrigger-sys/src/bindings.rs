@@ -700,9 +700,10 @@ extern "C" {
     /// inputs, the chain goes on as if all were one engine. info: struct_size set; the rest of it is
     /// left alone. Any thread. Since: 0.1
     pub fn otr_pass_get_tag(pass: *const otr_pass, info: *mut otr_call_info) -> i32;
-    /// out = grad / the factor that begin applied: a gradient of this pass, such as an input's, for a
-    /// host that knows nothing of scales. Equal shapes, any dtypes and strides; out may be grad. Local.
-    /// Any thread. Since: 0.1
+    /// out = grad without the factors it carries: a gradient of this pass, such as an input's, for a
+    /// host that knows nothing of scales. Behind a tag that is all that the tag says and this pass
+    /// applied, so that out is the loss's gradient, of which the mean over this engine's ranks counts.
+    /// Equal shapes, any dtypes and strides; out may be grad. Local. Any thread. Since: 0.1
     pub fn otr_pass_unscale(pass: *const otr_pass, grad: *const otr_tensor, out: *const otr_tensor) -> i32;
     /// The first output whose gradient was finite and is not after scaling, -1 for none: the step will
     /// be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
