@@ -43,7 +43,7 @@ class Libraries(unittest.TestCase):
                 self.assertEqual(engines, {"outrigger.torch.engine"})
                 expected = {int(step): loss for step, loss in record[script][str(ranks)].items()}
                 self.assertEqual(set(found), set(expected))
-                self.assertGreater(len(found), 20)
+                self.assertGreater(len(found), 10)
                 differences = {step: abs(found[step] - loss) / abs(loss) for step, loss in expected.items() if found[step] != loss}
                 print(f"{script} on {ranks}: {len(found)} values, furthest from DeepSpeed by {max(differences.values()):.2g}", flush=True)
                 self.assertFalse({step: each for step, each in differences.items() if each > bound(script, step)})
