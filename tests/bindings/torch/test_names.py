@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of DeepSpeed that training scripts use beside backward and step."""
+import copy
+import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +24,33 @@ class Names(unittest.TestCase):
         self.assertFalse(engine.zero_optimization_partition_weights())
         engine.allreduce_gradients()
         engine.empty_partition_cache()
+
+    def test_questions_about_the_configuration(self):
+        given = {"gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, "bf16": {"enabled": True},
+                 "zero_optimization": {"stage": 3, "reduce_bucket_size": 1024, "stage3_param_persistence_threshold": 7,
+                                       "offload_optimizer": {"device": "cpu"}},
+                 "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4}}, "steps_per_print": float("inf")}
+        before = copy.deepcopy(given)
+        engine, *_ = outrigger.torch.initialize(model=net(), config=given, comm=solo())
+        self.assertEqual(given, before)
+        self.assertEqual(engine.config, before)
+        self.assertEqual((engine.zero_reduce_bucket_size(), engine.zero_param_persistence_threshold()), (1024, 7))
+        self.assertEqual((engine.optimizer_params(), engine.scheduler_params()), ({"lr": 0.25}, {"warmup_num_steps": 4}))
+        self.assertEqual((engine.managed_gradient_accumulation(), engine.gradient_accumulation_steps()), (True, 3))
+        self.assertEqual(engine.zero_offload_optimizer()["device"], "cpu")
+        self.assertIsNone(engine.zero_offload_param())
+        self.assertEqual(engine.get_data_types()[0], torch.bfloat16)
+        self.assertEqual(engine.communication_data_type, torch.bfloat16)
+        self.assertEqual((engine.torch_autocast_enabled(), engine.torch_autocast_dtype(), engine.fp16_enabled()), (False, None, False))
+        self.assertEqual((engine.get_data_parallel_rank(), engine.get_model_parallel_rank(), engine.mp_world_size), (0, 0, 1))
+        self.assertTrue(engine.is_map_style_dataset([1]))
+        with engine.coalesce_grad_reduction():
+            engine(torch.ones(8, 6).bfloat16()).sum().backward()
+        engine.step()
+        state = engine._zero3_consolidated_16bit_state_dict()
+        self.assertEqual((set(state), {each.dtype for each in state.values()}), (set(engine.module.state_dict()), {torch.bfloat16}))
+        self.assertTrue(torch.equal(state["a.weight"], engine.module.a.weight))
+        self.assertNotEqual(state["a.weight"].data_ptr(), engine.module.a.weight.data_ptr())
 
     def test_learning_rate(self):
         engine = engine_of(net())
@@ -50,6 +80,8 @@ class Names(unittest.TestCase):
         self.assertFalse(hasattr(engine, "get_pld_theta"))
         with self.assertRaisesRegex(AttributeError, "nor its module, a Net, has the name 'get_pld_theta'"):
             engine.get_pld_theta()
+        with self.assertRaisesRegex(AttributeError, "'set_train_batch_size'; refused: the accumulation of an engine is fixed"):
+            engine.set_train_batch_size(64)
         self.assertIs(engine.a, engine.module.a)
 
     def test_leaf_modules(self):
@@ -109,6 +141,41 @@ class EndOfAScript(unittest.TestCase):
         done = self.run_script(GROUP_AT_EXIT.replace("outrigger.torch.init", """torch.distributed.init_process_group(
             "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)\noutrigger.torch.init"""))
         self.assertEqual(done.stdout, "group at exit: True\n", done.stderr)
+
+
+IN_A_LAUNCHER = """
+import os, torch, outrigger.torch
+outrigger.torch.init_distributed(dist_backend="nccl")
+dist = torch.distributed
+assert dist.get_backend() == "gloo"
+model = torch.nn.Linear(1, 1, bias=False)
+torch.nn.init.zeros_(model.weight)
+engine, *_ = outrigger.torch.initialize(model=model, config={"gradient_clipping": 0, "optimizer": {"type": "SGD", "params": {"lr": 1.0}}})
+engine(torch.full((1, 1), 1.0 + dist.get_rank())).sum().backward()
+engine.step()
+print(dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"], engine.global_rank, model.weight.item())
+"""
+
+
+class Launchers(unittest.TestCase):
+    def run_ranks(self, variables):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        clean = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+        ranks = [subprocess.Popen([sys.executable, "-c", IN_A_LAUNCHER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**clean, "MASTER_PORT": port, **{name: str(values[rank]) for name, values in variables.items()}})
+                 for rank in range(2)]
+        done = [each.communicate(timeout=120) for each in ranks]
+        self.assertEqual([each.returncode for each in ranks], [0, 0], done)
+        return [out for out, _ in done]
+
+    def test_mpirun_is_understood(self):
+        expected = ["0 2 0 0 -1.5\n", "1 2 1 1 -1.5\n"]  # minus the mean of 1 and 2
+        self.assertEqual(self.run_ranks({"OMPI_COMM_WORLD_RANK": (0, 1), "OMPI_COMM_WORLD_SIZE": (2, 2), "OMPI_COMM_WORLD_LOCAL_RANK": (0, 1),
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE": (2, 2)}), expected)
+        self.assertEqual(self.run_ranks({"PMI_RANK": (0, 1), "PMI_SIZE": (2, 2), "MPI_LOCALRANKID": (0, 1), "MPI_LOCALNRANKS": (2, 2)}),
+                         expected)
 
 
 if __name__ == "__main__":

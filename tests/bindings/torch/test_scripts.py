@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripts written for DeepSpeed run unchanged on two ranks, and their losses are DeepSpeed's.
 
-    test_scripts.py LAUNCHER             runs them here and compares with scripts/deepspeed.json
+    test_scripts.py LAUNCHER             runs them here and compares with scripts/deepspeed.json; LAUNCHER: a path, or "torchrun"
     test_scripts.py LAUNCHER --record    writes that file: with a Python whose DeepSpeed is the real one, 0.19.8
 """
 import json
@@ -18,17 +18,29 @@ RECORD = SCRIPTS / "deepspeed.json"
 TOLERANCE = {"arguments": 1e-6, "momentum": 5e-6, "muon": 5e-6, "stage3": 5e-6, "tensor_backward": 5e-6, "accumulation": 1e-3,
              "cpu_adam": 2e-3, "inspection": 2e-3, "language_model": 2e-3}
 WITHOUT_DEEPSPEED = {"fp16_scaling"}  # DeepSpeed has no fp16 on a CPU; the script checks itself
+COMPAT = ("-m", "outrigger.torch.compat")
 launcher = None
 
 
-def losses(script, *python):
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")]), OMP_NUM_THREADS="1")
-    command = [launcher, "run", "-n", "2", "--", *python, str(SCRIPTS / f"{script}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+def run(script, ranks, *options, strict=False):
+    """What a script prints on so many ranks of the launcher. strict: warnings are errors (torchrun has no way to say so)."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(script.parent), os.environ.get("PYTHONPATH", "")]), OMP_NUM_THREADS="1")
+    if launcher == "torchrun":
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *options, str(script)]
+    else:
+        command = [launcher, "run", "-n", str(ranks), "--", sys.executable, *(["-W", "error"] if strict else []), *options, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return {int(step): float(loss) for word, step, loss in
-            (line.split() for line in done.stdout.splitlines() if line.startswith("loss "))}
+    return done.stdout
+
+
+def losses_in(text):
+    return {int(step): float(loss) for word, step, loss in (line.split() for line in text.splitlines() if line.startswith("loss "))}
+
+
+def losses(script, *options):
+    return losses_in(run(SCRIPTS / f"{script}.py", 2, *options, strict=bool(options)))
 
 
 class Scripts(unittest.TestCase):
@@ -40,7 +52,7 @@ class Scripts(unittest.TestCase):
         record = json.loads(RECORD.read_text())
         for script in sorted(set(TOLERANCE) | WITHOUT_DEEPSPEED):
             with self.subTest(script=script):
-                found = losses(script, sys.executable, "-W", "error", "-m", "outrigger.torch.compat")
+                found = losses(script, *COMPAT)
                 if script in WITHOUT_DEEPSPEED:
                     self.assertEqual(len(found), 20)
                     continue
@@ -95,7 +107,7 @@ def record():
     import deepspeed
     import torch
     from deepspeed.runtime import lr_schedules
-    scripts = {script: losses(script, sys.executable) for script in sorted(TOLERANCE)}
+    scripts = {script: losses(script) for script in sorted(TOLERANCE)}
     schedules = [rates(getattr(lr_schedules, name), parameters) for name, parameters in SCHEDULES]
     RECORD.write_text(json.dumps({"deepspeed": deepspeed.__version__, "torch": torch.__version__, "ranks": 2, "accelerator": "cpu",
                                   "losses": scripts, "schedules": schedules}) + "\n")

@@ -43,7 +43,10 @@ class Settings:
     """The adapter's part of a configuration."""
 
     def __init__(self, config):
+        self.given = copy.deepcopy(config)
         self.library = config
+        if config.get("steps_per_print") == float("inf"):  # never, as Accelerate says it
+            del config["steps_per_print"]
         self.scheduler = config.pop("scheduler", None) or {}
         self.managed = config.pop("managed_gradient_accumulation", True)
         autocast = config.get("torch_autocast") or {}
@@ -80,10 +83,14 @@ class Effective:
 
     def names(self, *path):
         """The keys of a section."""
+        return list(self.section(*path))
+
+    def section(self, *path):
+        """A section's values."""
         node = self._tree
         for key in path:
             node = node[key]
-        return list(node)
+        return {key: each.get("value") for key, each in node.items()}
 
     @property
     def compute_dtype(self):

@@ -96,7 +96,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
             module = super().__getattr__("module")
             if not hasattr(module, name):
                 raise AttributeError(f"neither outrigger.torch.Engine nor its module, a {type(module).__name__}, has the name {name!r}; "
-                                     "docs/pytorch.md says which of DeepSpeed's it has", name=name, obj=self) from None
+                                     f"{self.lacks(name)}", name=name, obj=self) from None
             return getattr(module, name)
 
     # ---- Forward and backward ----

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's learning-rate schedules, by its names, parameters and numbers. The engine steps them after each applied
-step; a schedule of PyTorch does as well."""
+"""DeepSpeed's learning-rate schedules, by its names, parameters and numbers, and the library's own Cosine and WSD. The engine
+steps them after each applied step; a schedule of PyTorch does as well."""
 from __future__ import annotations
 
 import math
@@ -26,7 +26,10 @@ class _Schedule:
 
     def _set(self, rates: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)  # others hold it
+            else:
+                group["lr"] = rate
         self._last_lr = list(rates)
 
     def _each(self, value: Rates, name: str) -> list[float]:
@@ -58,6 +61,17 @@ class _Schedule:
         self.last_batch_iteration = state["last_batch_iteration"]
 
 
+def _rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
+    """Numbers: a tensor changes with each step."""
+    return [float(group["lr"]) for group in optimizer.param_groups]
+
+
+def _share(value: float, name: str) -> float:
+    if isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"{name} = {value!r} is not legal; legal: a number from 0 to 1")
+    return value
+
+
 def _positive(value: int, name: str, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} = {value!r} is not legal; legal: an integer of at least {least}")
@@ -87,7 +101,7 @@ class WarmupLR(_Warmup):
                  warmup_num_steps: int = 1000, warmup_type: str = "log", last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         if warmup_max_lr is None:
-            warmup_max_lr = [group["lr"] for group in optimizer.param_groups]
+            warmup_max_lr = _rates_of(optimizer)
         self.min_lrs, self.max_lrs = self._each(warmup_min_lr, "warmup_min_lr"), self._each(warmup_max_lr, "warmup_max_lr")
         self._start()
 
@@ -124,7 +138,7 @@ class WarmupCosineLR(_Warmup):
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         self.total_num_steps = _positive(total_num_steps, "total_num_steps")
         self.warmup_min_ratio, self.cos_min_ratio = warmup_min_ratio, cos_min_ratio
-        self.org_lrs = [group["lr"] for group in optimizer.param_groups]
+        self.org_lrs = _rates_of(optimizer)
         self._start()
 
     def get_lr_ratio(self) -> float:
@@ -178,11 +192,11 @@ class OneCycle(_Schedule):
         self.min_moms, self.max_moms = self._each(cycle_min_mom, "cycle_min_mom"), self._each(cycle_max_mom, "cycle_max_mom")
         self._start(self.min_lrs)
         if self.cycle_momentum and last_batch_iteration == -1:
-            self._set_moms(self.min_moms)
+            self._set_moms([(low, 0.99) for low in self.min_moms])
 
-    def _set_moms(self, values: list[float]) -> None:
+    def _set_moms(self, values: list[tuple[float, float]]) -> None:
         for group, value in zip(self.optimizer.param_groups, values):
-            group["betas"] = (value, 0.99)
+            group["betas"] = value
 
     def _share(self) -> float:
         """0 at the ends of the cycle, 1 at its top."""
@@ -204,13 +218,14 @@ class OneCycle(_Schedule):
             return [low + (high - low) * share for low, high in zip(self.min_lrs, self.max_lrs)]
         return [low / self._decay(self.decay_lr_rate) for low in self.min_lrs]
 
-    def get_mom(self) -> list[float] | None:
+    def get_mom(self) -> list[tuple[float, float]] | None:
+        """betas of each group."""
         if not self.cycle_momentum:
             return None
         if self.last_batch_iteration < self.first + self.second:
             share = self._share()
-            return [high - (high - low) * share for low, high in zip(self.min_moms, self.max_moms)]
-        return [high * self._decay(self.decay_mom_rate) for high in self.max_moms]
+            return [(high - (high - low) * share, 0.99) for low, high in zip(self.min_moms, self.max_moms)]
+        return [(high * self._decay(self.decay_mom_rate), 0.99) for high in self.max_moms]
 
     def step(self, batch_iteration: int | None = None) -> None:
         super().step(batch_iteration)
@@ -219,7 +234,68 @@ class OneCycle(_Schedule):
             self._set_moms(moms)
 
 
-_KINDS: tuple[type[_Schedule], ...] = (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)
+class _Own(_Schedule):
+    """Of the library, not of DeepSpeed: shares of the groups' own rates, up, along, down to min_ratio at total_num_steps, and
+    constant after that."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, total: int, warmup: int, warmup_min_ratio: float, min_ratio: float,
+                 decay: int | None, decay_type: str, last_batch_iteration: int) -> None:
+        super().__init__(optimizer, last_batch_iteration)
+        self.total_num_steps = _positive(total, "total_num_steps")
+        self.warmup_num_steps = _positive(warmup, "warmup_num_steps", 0)
+        self.warmup_min_ratio, self.min_ratio = _share(warmup_min_ratio, "warmup_min_ratio"), _share(min_ratio, "min_ratio")
+        self.decay_num_steps = max(0, total - warmup) if decay is None else _positive(decay, "decay_num_steps", 0)
+        self.decay_type = decay_type
+        if warmup + self.decay_num_steps > total:
+            raise ValueError(f"total_num_steps = {total} is less than warmup_num_steps = {warmup} and the {self.decay_num_steps} steps of the "
+                             "decay together; lower one of these, or raise total_num_steps")
+        self.org_lrs = _rates_of(optimizer)
+        self._start()
+
+    def _falling(self, done: float) -> float:
+        """From 1 to 0 while done goes from 0 to 1."""
+        if self.decay_type == "cosine":
+            return (1 + math.cos(math.pi * done)) / 2
+        return 1 - (math.sqrt(done) if self.decay_type == "sqrt" else done)
+
+    def get_lr_ratio(self) -> float:
+        applied = self.last_batch_iteration + 1
+        if applied >= self.total_num_steps:
+            return self.min_ratio
+        if applied < self.warmup_num_steps:
+            return self.warmup_min_ratio + (1 - self.warmup_min_ratio) * applied / self.warmup_num_steps
+        begin = self.total_num_steps - self.decay_num_steps
+        if applied < begin:
+            return 1.0
+        return self.min_ratio + (1 - self.min_ratio) * self._falling((applied - begin) / self.decay_num_steps)
+
+    def get_lr(self) -> list[float]:
+        ratio = self.get_lr_ratio()
+        return [rate * ratio for rate in self.org_lrs]
+
+
+class Cosine(_Own):
+    """Linearly up from warmup_min_ratio over warmup_num_steps, then along half a cosine."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, total_num_steps: int, warmup_num_steps: int = 0, warmup_min_ratio: float = 0.0,
+                 min_ratio: float = 0.0, last_batch_iteration: int = -1) -> None:
+        super().__init__(optimizer, total_num_steps, warmup_num_steps, warmup_min_ratio, min_ratio, None, "cosine", last_batch_iteration)
+
+
+class WSD(_Own):
+    """Warm-up, stable, decay in the last decay_num_steps. decay_type: "linear", "cosine", "sqrt"."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, total_num_steps: int, decay_num_steps: int, warmup_num_steps: int = 0,
+                 warmup_min_ratio: float = 0.0, min_ratio: float = 0.0, decay_type: str = "linear", last_batch_iteration: int = -1) -> None:
+        if decay_type not in ("linear", "cosine", "sqrt"):
+            raise ValueError(f"decay_type = {decay_type!r} is not legal; legal: \"linear\", \"cosine\", \"sqrt\"")
+        super().__init__(optimizer, total_num_steps, warmup_num_steps, warmup_min_ratio, min_ratio, decay_num_steps, decay_type,
+                         last_batch_iteration)
+
+
+_DEEPSPEED: tuple[type[_Schedule], ...] = (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)
+VALID_LR_SCHEDULES = [each.__name__ for each in _DEEPSPEED]
+_KINDS: tuple[type[_Schedule], ...] = (*_DEEPSPEED, Cosine, WSD)
 SCHEDULES: dict[str, type[_Schedule]] = {each.__name__: each for each in _KINDS}
 
 
@@ -230,4 +306,7 @@ def from_config(section: dict[str, Any], optimizer: torch.optim.Optimizer) -> _S
         return None
     if name not in SCHEDULES:
         raise ValueError(f"scheduler.type = {name!r} is not legal; legal: {', '.join(SCHEDULES)}")
-    return SCHEDULES[name](optimizer, **(section.get("params") or {}))
+    try:
+        return SCHEDULES[name](optimizer, **(section.get("params") or {}))
+    except TypeError as error:
+        raise ValueError(f"scheduler.params of {name}: {error}") from error

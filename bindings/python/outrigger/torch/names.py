@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from .data import loader_of
+from .questions import Questions
 
 if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
     from .. import lowlevel
     from .. import Comm
-    from .config import Effective, Settings
     from .gathering import Gathering
     from .optimizer import ZeroOptimizer
     from .parameters import Parameters
 
 
-class Names:
+class Names(Questions):
     """Answers of an engine that only look something up."""
 
-    effective: Effective
-    settings: Settings
     optimizer: ZeroOptimizer
     report: lowlevel.StepReport | None
     micro_steps: Any  # a property of the engine
@@ -49,6 +47,30 @@ class Names:
     def dp_world_size(self) -> int:
         return self.world_size
 
+    mp_world_size = sequence_parallel_size = seq_dp_world_size = 1
+    has_moe_layers = pipeline_parallelism = is_compiled = False
+    use_ds_comm = enable_backward_allreduce = True
+    monitor = mpu = None
+    dist_backend = "gloo"
+
+    @property
+    def data_parallel_group(self) -> torch.distributed.ProcessGroup | None:
+        return torch.distributed.group.WORLD if torch.distributed.is_initialized() else None
+
+    seq_data_parallel_group = data_parallel_group
+
+    @property
+    def basic_optimizer(self) -> torch.optim.Optimizer:
+        return self.optimizer.optimizer
+
+    def get_data_parallel_rank(self) -> int:
+        return self.global_rank
+
+    def get_model_parallel_rank(self) -> int:
+        return 0
+
+    get_tensor_parallel_rank = get_model_parallel_rank
+
     @property
     def local_rank(self) -> int:
         """On this host, as the launcher says it."""
@@ -59,39 +81,6 @@ class Names:
         """Over all ranks; None where the configuration has no batch size."""
         size = self.train_micro_batch_size_per_gpu()
         return None if size is None else self.micro_steps * size * self.world_size
-
-    def train_batch_size(self) -> int | None:
-        return self.effective("train_batch_size")
-
-    def train_micro_batch_size_per_gpu(self) -> int | None:
-        return self.effective("train_micro_batch_size_per_gpu")
-
-    def gradient_accumulation_steps(self) -> int:
-        return self.effective("gradient_accumulation_steps")
-
-    def gradient_clipping(self) -> float:
-        return self.effective("gradient_clipping")
-
-    def zero_optimization_stage(self) -> int:
-        return self.effective("zero_optimization", "stage")
-
-    def zero_optimization(self) -> bool:
-        return self.zero_optimization_stage() > 0
-
-    def zero_optimization_partition_gradients(self) -> bool:
-        return self.zero_optimization_stage() >= 2
-
-    def zero_optimization_partition_weights(self) -> bool:
-        return self.zero_optimization_stage() >= 3
-
-    def fp16_enabled(self) -> bool:
-        return self.effective("fp16", "enabled")
-
-    def bfloat16_enabled(self) -> bool:
-        return self.effective("bf16", "enabled")
-
-    def dynamic_loss_scale(self) -> bool:
-        return self.fp16_enabled() and self.effective("fp16", "loss_scale") == 0
 
     def get_lr(self) -> list[float]:
         return [group["lr"] for group in self.optimizer.param_groups]
@@ -104,6 +93,9 @@ class Names:
     def get_mom(self) -> list[Any]:
         """Of each group: betas, or the momentum where the optimizer has no betas; None without either."""
         return [group.get("betas", group.get("momentum")) for group in self.optimizer.param_groups]
+
+    def get_type(self) -> list[Any]:
+        return [group.get("type", 0.0) for group in self.optimizer.param_groups]
 
     def get_global_grad_norm(self) -> float | None:
         """L2 norm of the last window's mean gradient, before clipping; None before the first step."""
@@ -126,18 +118,6 @@ class Names:
     def get_batch_info(self) -> tuple[int | None, int | None, int]:
         return self.train_batch_size(), self.train_micro_batch_size_per_gpu(), self.gradient_accumulation_steps()
 
-    def steps_per_print(self) -> int:
-        return self.effective("steps_per_print")
-
-    def zero_cpu_offload(self) -> bool:
-        return self.effective("zero_optimization", "offload_optimizer", "device") == "cpu"
-
-    def optimizer_name(self) -> str:
-        return self.effective("optimizer", "type")
-
-    def scheduler_name(self) -> str | None:
-        return self.settings.scheduler.get("type")
-
     def deepspeed_io(self, dataset: torch.utils.data.Dataset[Any], batch_size: int | None = None, route: object = None,
                      pin_memory: bool = True, data_sampler: torch.utils.data.Sampler[Any] | None = None,
                      collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -152,6 +132,26 @@ class Names:
     def empty_partition_cache(self) -> None:
         """Nothing: no copies of parameters are kept."""
 
+    def collect_python_gc(self) -> None:
+        """Nothing: Python collects for itself."""
+
+    def clip_fp32_gradients(self) -> None:
+        """Nothing: step() clips."""
+
+    def set_data_post_process_func(self, post_process_func: object) -> None:
+        """Nothing: no data passes through the engine."""
+
+    @contextlib.contextmanager
+    def coalesce_grad_reduction(self) -> Iterator[None]:
+        """Nothing: how often gradients are reduced does not change what they are."""
+        yield
+
+    def is_map_style_dataset(self, obj: object) -> bool:
+        return hasattr(obj, "__getitem__") and hasattr(obj, "__len__")
+
+    def is_iterable_style_dataset(self, obj: object) -> bool:
+        return isinstance(obj, torch.utils.data.IterableDataset)
+
     def module_state_dict(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The module's state_dict; at stage 3 in slices one of whole copies. Collective there."""
         with self.whole(self.parameters_of.ids):
@@ -164,6 +164,19 @@ class Names:
     def load_module_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
         """All ranks alike; the weights become the masters, too."""
         return self.module.load_state_dict(state_dict, strict=strict)
+
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> dict[str, Any] | None:
+        """What Accelerate and transformers save at stage 3: the module's state_dict in the compute dtype on rank 0, None on the
+        others. Collective."""
+        if exclude_frozen_parameters and any(not each.requires_grad for each in self.module.parameters()):
+            raise NotImplementedError("exclude_frozen_parameters=True is not supported where parameters are frozen; leave them out of the "
+                                      "saved dictionary yourself")
+        with self.whole(self.parameters_of.ids):
+            if self.global_rank != 0:
+                return None
+            return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
+    _consolidated_16bit_state_dict = _zero3_consolidated_16bit_state_dict
 
     def save_16bit_model(self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin",
                          exclude_frozen_parameters: bool = False) -> bool:
@@ -178,6 +191,14 @@ class Names:
                            os.path.join(save_dir, save_filename))
         self._comm.barrier()
         return True
+
+    @staticmethod
+    def lacks(name: str) -> str:
+        """What the list of what DeepSpeed has says of a name that is not here."""
+        from .compat.missing import ENGINE, reason
+        return reason(f"{ENGINE}.{name}") or "docs/pytorch.md says which of DeepSpeed's names it has"
+
+    save_fp16_model = save_16bit_model
 
     def save_checkpoint(self, save_dir: object, *arguments: Any, **options: Any) -> NoReturn:
         raise NotImplementedError("save_checkpoint: checkpoints are not built yet; engine.read(parameter, value) gives weights "

@@ -63,6 +63,11 @@ class ZeroOptimizer(torch.optim.Optimizer):
                     each.step()
             self._seen = True
 
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """DeepSpeed's name of the caller's own optimizer, whose groups these are; without one this."""
+        return self._client or self
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         self._engine.zero_grad()
 
