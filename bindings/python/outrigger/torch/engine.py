@@ -51,13 +51,12 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
-        module.to(self.compute_dtype)
         self.module = module
         if self.optimizer_name() == "Muon":
             groups = muon.halves(groups, module, self.effective)
         self.parameters_of = Parameters(self.handle, module, groups, in_slices=stage == 3 and not shares)
         self._library.commit()
-        self.parameters_of.show()
+        self.parameters_of.move(module, self.compute_dtype)
         # Whether gradients inside carry a factor: float16 is scaled, and all else divides at the step unless it is told not to.
         divides = self.effective("outrigger", "accumulation_divisor") == "configured" and self.gradient_accumulation_steps() > 1
         self.scales = divides or torch.float16 in (self.compute_dtype, settings.autocast)

@@ -1,9 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A module's parameters in an engine of the library: declared, shown as views of its memory, and their gradients."""
+import ctypes
+
 import torch
 from torch.utils.dlpack import to_dlpack
 
 from .. import lowlevel
+from .sharded import slice_of
+
+_TRIM_BYTES = 64 << 20
+
+
+def _trim():
+    """What was freed goes back to the system; glibc keeps it for itself otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    return 0
+
 
 def groups_of(model, model_parameters):
     """Parameter groups as an optimizer of PyTorch has them: dictionaries with "params"."""
@@ -29,7 +43,9 @@ class Parameters:
             options.trainable = int(group is not None and parameter.requires_grad)
             if group is not None:
                 options.group = group_name(group)
-            self.ids[parameter] = lowlevel.engine_add_parameter(engine, name, to_dlpack(parameter.detach()), options)
+            own = slice_of(parameter)
+            options.held_bytes = own.held_bytes if own is not None else parameter.numel() * parameter.element_size()
+            self.ids[parameter] = lowlevel.engine_declare_parameter(engine, name, parameter.shape, options)
             if options.trainable:
                 self._versions[parameter] = 0
         if group_of:
@@ -42,10 +58,30 @@ class Parameters:
     def learns(self, parameter):
         return parameter in self._versions
 
-    def show(self):
-        """Makes each parameter a view of the library's memory, at the address that it keeps."""
-        for parameter, view in zip(self.shown, self._acquire()):
-            parameter.data = torch.from_dlpack(view)
+    def move(self, module, dtype):
+        """Gives the library the values, a module at a time, and the module views of the library's memory in their place, at
+        addresses that they keep; in_slices: nothing, until they are gathered. Collective."""
+        views = dict(zip(self.shown, self._acquire()))
+        moved, freed = set(), 0
+        for each in module.modules():
+            own = [one for one in each.parameters(recurse=False) if one not in moved]
+            moved.update(own)
+            slices = [slice_of(one) for one in own]
+            values = [one.detach() if part is None else part.values() for one, part in zip(own, slices)]
+            lowlevel.engine_set_initial(self._engine, [self.ids[one] for one in own], [to_dlpack(value) for value in values])
+            del values
+            for parameter, part in zip(own, slices):
+                freed += parameter.numel() * parameter.element_size()
+                if part is not None:
+                    part.end()
+                view = views.pop(parameter, None)
+                parameter.data = torch.empty(1, dtype=dtype).expand(parameter.shape) if view is None else torch.from_dlpack(view)
+            if freed >= _TRIM_BYTES:
+                freed = _trim()
+        _trim()
+        for each in module.buffers():
+            if each.is_floating_point():
+                each.data = each.data.to(dtype)
         self._note_versions()
 
     def _acquire(self):

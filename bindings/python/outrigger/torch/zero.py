@@ -11,14 +11,18 @@ import torch
 import torch.distributed
 
 from .. import lowlevel
+from ..process import process_comm
 from . import distributed
 from .registry import engine_of
+from .sharded import Slices, slice_of
 
 
 class Init(contextlib.ContextDecorator):
-    """Where a module is built whose engine has stage 3. Parameters are built as usual: the ranks of a host share one
-    copy of them from initialize on, and rank 0's values win. remote_device, pin_memory and the rest are DeepSpeed's
-    arguments; those that would change a result are refused with NotImplementedError. dtype: of the parameters made inside."""
+    """Where a module is built that no rank shall hold whole: inside it a parameter is whole while its module is built or a
+    function of PyTorch is called with it, and then each rank keeps a slice, until initialize. Collective: all ranks build
+    alike; where values differ rank 0's win. dtype: of the parameters made inside. module: one that is built already.
+    remote_device, pin_memory and the rest are DeepSpeed's arguments; those that would change a result are refused with
+    NotImplementedError. Starts torch.distributed where it is not."""
 
     def __init__(self, module: torch.nn.Module | None = None, data_parallel_group: object = None, mem_efficient_linear: bool = True,
                  remote_device: str | None = None, pin_memory: bool = False, config_dict_or_path: object = None, config: object = None,
@@ -28,17 +32,38 @@ class Init(contextlib.ContextDecorator):
         if remote_device not in (None, "none", "cpu"):
             raise NotImplementedError(f"zero.Init: remote_device={remote_device!r} is not supported; legal: None, \"cpu\"")
         self._dtype, self._enabled = dtype, enabled
-        if module is not None and dtype is not None and enabled:
-            module.to(dtype)
+        self._slices: Slices | None = None
+        if enabled:
+            distributed.init_distributed()
+            comm = process_comm()
+            if comm.size > 1:
+                self._slices = Slices(comm)
+            if module is not None:
+                self._take(module)
+
+    def _take(self, module: torch.nn.Module) -> None:
+        if self._dtype is not None:
+            module.to(self._dtype)
+        if self._slices is not None:
+            for each in module.modules():
+                for name, parameter in each.named_parameters(recurse=False):
+                    self._slices.add(each, name, parameter)
+            self._slices.settle()
 
     def __enter__(self) -> Init:
         self._before = torch.get_default_dtype()
         if self._enabled and self._dtype is not None:
             torch.set_default_dtype(self._dtype)
+        if self._slices is not None:
+            self._hook = torch.nn.modules.module.register_module_parameter_registration_hook(self._slices.add)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         torch.set_default_dtype(self._before)
+        if self._slices is not None:
+            self._hook.remove()
+            if kind is None:
+                self._slices.settle()
 
 
 class GatheredParameters:
@@ -55,9 +80,11 @@ class GatheredParameters:
     def __enter__(self) -> None:
         self._whole = contextlib.ExitStack()
         for each in self._params:
-            engine = engine_of(each)
+            engine, own = engine_of(each), slice_of(each)
             if engine is not None:
                 self._whole.enter_context(engine.whole([each]))
+            elif own is not None:
+                self._whole.enter_context(own.pinned())
         self._views = [each.data for each in self._params]
         self._before = [_content(each) for each in self._params] if self._modifier is None else []
         if self._modifier is not None:
