@@ -153,11 +153,13 @@ class Questions:
 
     @property
     def communication_data_type(self) -> torch.dtype:
-        return DTYPES[self.effective("communication_data_type")]
+        name = self.effective("communication_data_type")
+        return self.effective.compute_dtype if name is None else DTYPES[name]
 
     def get_data_types(self) -> tuple[torch.dtype, torch.dtype]:
         """Of the model and of its gradients."""
-        return self.effective.compute_dtype, DTYPES[self.effective("data_types", "grad_accum_dtype")]
+        name = self.effective("data_types", "grad_accum_dtype")
+        return self.effective.compute_dtype, self.effective.compute_dtype if name is None else DTYPES[name]
 
     def optimizer_name(self) -> str:
         return str(self.effective("optimizer", "type"))
