@@ -133,6 +133,14 @@ class Weights(unittest.TestCase):
             utils.safe_set_full_fp32_param(weight, torch.zeros_like(weight))
 
 
+class States(unittest.TestCase):
+    def test_are_not_saved_as_nothing(self):
+        engine = engine_of(net(), 2, 1, {})
+        for call, *given in (("state_dict",), ("load_state_dict", {})):
+            with self.assertRaisesRegex(NotImplementedError, f"optimizer.{call}: .*full_state"):
+                getattr(engine.optimizer, call)(*given)
+
+
 class Arguments(unittest.TestCase):
     def test_both_optimizers(self):
         """The argument wins, with a warning."""

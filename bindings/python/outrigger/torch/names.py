@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -140,11 +140,6 @@ class Names(Questions):
 
     def set_data_post_process_func(self, post_process_func: object) -> None:
         """Nothing: no data passes through the engine."""
-
-    @contextlib.contextmanager
-    def coalesce_grad_reduction(self) -> Iterator[None]:
-        """Nothing: how often gradients are reduced does not change what they are."""
-        yield
 
     def is_map_style_dataset(self, obj: object) -> bool:
         return hasattr(obj, "__getitem__") and hasattr(obj, "__len__")

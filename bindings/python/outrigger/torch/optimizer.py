@@ -89,6 +89,14 @@ class ZeroOptimizer(torch.optim.Optimizer):
 
     # ---- States, by their names ----
 
+    def state_dict(self) -> dict[str, Any]:
+        raise NotImplementedError("optimizer.state_dict: the states are the engine's, in parts on the ranks, and checkpoints are not built yet; "
+                                  "optimizer.full_state(parameter, key) gives one whole")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        raise NotImplementedError("optimizer.load_state_dict: checkpoints are not built yet; optimizer.set_full_state(parameter, key, value) sets "
+                                  "one state, and the number of steps that bias correction counts starts anew")
+
     def _state(self, parameter: torch.Tensor, key: str) -> int:
         group = next((each for each in self.param_groups if any(parameter is one for one in each["params"])), {})
         legal = {**_STATES, **_MOMENTUM} if "momentum" in group else _STATES
