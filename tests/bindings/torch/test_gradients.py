@@ -24,7 +24,7 @@ import outrigger.torch
 LR = 0.1
 # On ranks the forms meet one another in drawn programs only.
 FORMS = programs.ROOTED if "WORLD_SIZE" in os.environ else programs.FORMS
-DRAWN = 60
+DRAWN = 40
 CONFIGURED = {"outrigger": {"accumulation_divisor": "configured"}}
 # How an engine computes: options, the bound of ‖ours − true‖ / ‖true‖, the coefficient of losses, so that float16 holds them.
 EXACT = {"float32": ({}, 2e-5, 1), "float32, scaled": (CONFIGURED, 2e-5, 1)}
@@ -175,15 +175,14 @@ class Forms(unittest.TestCase):
         torch.set_num_threads(1)
 
     def test_each_term_in_each_form(self):
-        for kind in EXACT:
-            for gas in (1, 2):
-                for name, run in each_alone(kind, gas, FORMS):
-                    with self.subTest(name):
-                        run()
+        for kind, gas, forms in (("float32, scaled", 2, FORMS), ("float32, scaled", 1, FORMS[:2]), ("float32", 2, FORMS[:2])):
+            for name, run in each_alone(kind, gas, forms):
+                with self.subTest(name):
+                    run()
 
     def test_each_term_in_low_precision(self):
         for number, kind in enumerate(ROUNDED):
-            for name, run in each_alone(kind, 2, FORMS[number % 2:4]):
+            for name, run in each_alone(kind, 2, FORMS[number % 2:3]):
                 with self.subTest(name):
                     run()
 
