@@ -93,7 +93,7 @@ struct EngineConfig {
   // accumulation_steps.
   bool divide_at_step = false;
   bool divide_by_counted = false;
-  bool average = true;             // gradient_allreduce_op: mean
+  bool average = true;  // gradient_allreduce_op: mean
   Order order = Order::boundary;
   int64_t bucket_elements = 0;  // reduce_bucket_size
   int32_t bucket_buffers = 4;

@@ -24,11 +24,12 @@ double Engine::factor_for(const Tag& tag) const {
   const double accumulation = config_.divide_at_step ? 1 : 1.0 / config_.accumulation_steps;
   if (tag.loss_scale == 0) return scaler_.scale() * accumulation;
   if (tag.accumulation > 0 && config_.divide_at_step) {
-    fail(OTR_E_STATE,
-         "these gradients were divided by {1} accumulation steps already, and this engine divides "
-         "at the step (outrigger.accumulation_divisor \"{0}\"): use \"configured\" here, or \"{0}\" "
-         "in the engine they come from, too",
-         config_.divide_by_counted ? "counted" : "configured_at_step", tag.accumulation);
+    fail(
+        OTR_E_STATE,
+        "these gradients were divided by {1} accumulation steps already, and this engine divides "
+        "at the step (outrigger.accumulation_divisor \"{0}\"): use \"configured\" here, or \"{0}\" "
+        "in the engine they come from, too",
+        config_.divide_by_counted ? "counted" : "configured_at_step", tag.accumulation);
   }
   const double ranks = tag.ranks == 0 ? 1 : static_cast<double>(mean_ranks()) / tag.ranks;
   return scaler_.scale() / tag.loss_scale * (tag.accumulation > 0 ? 1 : accumulation) * ranks;
