@@ -94,7 +94,7 @@ class Optimizers(unittest.TestCase):
         for section, dtype in (({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True, "loss_scale": 64}}, torch.float16)):
             for stage in range(4):
                 with self.subTest(dtype, stage=stage):
-                    plain = Plain(net().to(dtype).float(), dtype)
+                    plain = Plain(net(), dtype)
                     plain.optimizer = sgd(plain.master.parameters())
                     engine, _ = self.engine(net(), sgd, stage, **section)
                     for step in range(3):

@@ -75,7 +75,7 @@ class Parameters:
                 if part is not None:
                     part.end()
                 view = views.pop(parameter, None)
-                parameter.data = torch.empty(1, dtype=dtype).expand(parameter.shape) if view is None else torch.from_dlpack(view)
+                parameter.data = torch.empty((), dtype=dtype).expand(parameter.shape) if view is None else torch.from_dlpack(view)
             if freed >= _TRIM_BYTES:
                 freed = _trim()
         _trim()

@@ -48,7 +48,7 @@ def _among(values: Any) -> Any:
             yield from _among(each)
 
 
-def slice_of(parameter: torch.Tensor) -> Slice | None:
+def slice_of(parameter: Any) -> Slice | None:
     """None: the parameter is a plain one."""
     found: Slice | None = getattr(parameter, _NAME, None)
     return found
@@ -86,7 +86,7 @@ class Slice:
         whole = parameter.detach()
         self._map(whole).copy_(whole)
         setattr(parameter, _NAME, self)
-        parameter.__class__ = _kind_of(self._kind)  # type: ignore[assignment]
+        parameter.__class__ = _kind_of(self._kind)
         slices.whole.append(self)
 
     def _map(self, like: torch.Tensor) -> torch.Tensor:
@@ -172,7 +172,7 @@ class Slice:
         if self in self._slices.whole:
             self._slices.whole.remove(self)
         delattr(self._parameter, _NAME)
-        self._parameter.__class__ = self._kind  # type: ignore[assignment]
+        self._parameter.__class__ = self._kind
 
 
 def _uses(parameter: torch.Tensor) -> int:
