@@ -12,6 +12,8 @@ os.environ.update(ACCELERATE_USE_DEEPSPEED="true", ACCELERATE_DEEPSPEED_ZERO_STA
                   ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE="cpu", ACCELERATE_GRADIENT_CLIPPING="1.0",
                   ACCELERATE_GRADIENT_ACCUMULATION_STEPS="1")
 accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
+# Masters begin as DeepSpeed's do, which does not know the key.
+accelerator.state.deepspeed_plugin.deepspeed_config["outrigger"] = {"round_initial_values": True}
 model = gpt2()
 model.gradient_checkpointing_enable()
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.1)
