@@ -23,12 +23,7 @@ from .untraced import untraced
 
 def in_backward():
     """Whether this thread runs a backward."""
-    return graph_task() != -1
-
-
-def graph_task():
-    """The number of the backward that this thread runs; -1: none."""
-    return torch._C._current_graph_task_id()
+    return torch._C._current_graph_task_id() != -1
 
 
 class _Scale(torch.autograd.Function):

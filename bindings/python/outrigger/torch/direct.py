@@ -12,6 +12,7 @@ from torch.utils.checkpoint import CheckpointFunction
 from . import backward, calls
 from .metadata import ALIASES, METADATA
 from .registry import engine_of
+from .trees import among
 from .untraced import untraced
 
 _Tensor: Any = torch.Tensor
@@ -64,7 +65,7 @@ def _call_now(function, args, kwargs):
     if torch.is_grad_enabled():
         kept = args[:1] if _writes(function) else ()  # PyTorch says what may not be written into
         args, kwargs = (*kept, *_outside(args[len(kept):])), _outside(kwargs)
-    elif any(_is_outside(each) for each in _among((args, kwargs))):
+    elif any(_is_outside(each) for each in among(Scaling, (args, kwargs))):
         _guard_checkpoint()
     return _plain(function, args, kwargs)
 
@@ -90,16 +91,6 @@ def _outside(value: Any) -> Any:
 def _is_outside(parameter):
     engine = engine_of(parameter)
     return engine is not None and not calls.is_inside(engine)
-
-
-def _among(value):
-    if isinstance(value, Scaling):
-        yield value
-    elif type(value) in (tuple, list):
-        for each in value:
-            yield from _among(each)
-    elif type(value) is dict:
-        yield from _among(list(value.values()))
 
 
 def _grad(outputs, inputs, *more, **options):

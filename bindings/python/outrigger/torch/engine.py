@@ -70,7 +70,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.report: lowlevel.StepReport | None = None
         self.global_steps = self.skipped_steps = 0
         self._micro_steps = self.backwards = 0
-        self._entered: int | None = None  # the backward that has come to an output, and to no parameter yet
+        self._entered = False  # a backward has come to an output, and to no parameter yet
         self._coalescing = False
         self._extra = 1  # a factor of the gradients of the backward that runs
         self._pass: lowlevel.Pass | None = None

@@ -18,9 +18,10 @@ from torch.utils.dlpack import from_dlpack
 
 from .. import lowlevel
 from .ahead import Ahead
+from .classes import mixed
 from .metadata import ALIASES, METADATA
 from .registry import engine_of
-from .trees import map_tensors
+from .trees import among, map_tensors
 from .utils import z3_leaf_module
 
 _Tensor: Any = torch.Tensor
@@ -29,7 +30,7 @@ _Tensor: Any = torch.Tensor
 class _Partitioned:
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        used = list(_among((args, kwargs.values() if kwargs else ()))) if function not in METADATA else ()
+        used = list(among(_Partitioned, (args, kwargs or {}))) if function not in METADATA else ()
         if used:
             for parameter in used:
                 if function is _Tensor.__repr__ and not is_whole(parameter):
@@ -40,14 +41,6 @@ class _Partitioned:
             for parameter in used:
                 _gathering_of(parameter).saved(parameter)
         return result
-
-
-def _among(values):
-    for each in values:
-        if isinstance(each, _Partitioned):
-            yield each
-        elif isinstance(each, (tuple, list, type({}.values()))):
-            yield from _among(each)
 
 
 def _gathering_of(parameter):
@@ -91,7 +84,7 @@ class Gathering:
         if view.numel():
             self._at[view.untyped_storage().data_ptr()] = parameter
         self._classes[parameter] = kind = type(parameter)
-        parameter.__class__ = _kind_of(kind)
+        parameter.__class__ = mixed(kind, _Partitioned)
         self._free((parameter,))
 
     def has(self, parameter):
@@ -266,12 +259,3 @@ class Gathering:
 
 def has_own(module):
     return any(True for _ in module.parameters(recurse=False))
-
-
-_kinds: dict[type, type] = {}
-
-
-def _kind_of(kind):
-    if kind not in _kinds:
-        _kinds[kind] = type(kind.__name__, (_Partitioned, kind), {"__module__": kind.__module__})
-    return _kinds[kind]

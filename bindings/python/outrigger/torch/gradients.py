@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import lowlevel
 from . import backward
+from .classes import mixed
 from .direct import Scaling, true
 from .registry import engine_of
 
@@ -47,22 +48,15 @@ class _Live:
         return engine.gradients.add_hook(self, hook)
 
 
-_classes: dict[tuple[type, bool], type] = {}
-
-
 def make_live(parameter, engine, take):
     """Gives the parameter's own class this property. take(parameter): called when autograd has put a gradient into it."""
-    before = list((_Tensor._post_accumulate_grad_hooks.__get__(parameter) or {}).values())
-    if before:
-        _Tensor._post_accumulate_grad_hooks.__get__(parameter).clear()
+    registered = _Tensor._post_accumulate_grad_hooks.__get__(parameter) or {}
+    before = list(registered.values())
+    registered.clear()
     _Tensor.register_post_accumulate_grad_hook(parameter, take)
     kind = type(parameter)
     if not issubclass(kind, _Live):
-        key = kind, engine.scales
-        if key not in _classes:
-            bases = (Scaling, _Live, kind) if engine.scales else (_Live, kind)
-            _classes[key] = type(kind.__name__, bases, {"__module__": kind.__module__})
-        parameter.__class__ = _classes[key]
+        parameter.__class__ = mixed(kind, Scaling, _Live) if engine.scales else mixed(kind, _Live)
     for hook in before:
         engine.gradients.add_hook(parameter, hook)
     if engine.scales and parameter._backward_hooks:

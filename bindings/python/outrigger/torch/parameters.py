@@ -16,7 +16,6 @@ def _trim():
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-    return 0
 
 
 def groups_of(model, model_parameters):
@@ -77,7 +76,8 @@ class Parameters:
                 view = views.pop(parameter, None)
                 parameter.data = torch.empty((), dtype=dtype).expand(parameter.shape) if view is None else torch.from_dlpack(view)
             if freed >= _TRIM_BYTES:
-                freed = _trim()
+                _trim()
+                freed = 0
         _trim()
         for each in module.buffers():
             if each.is_floating_point():

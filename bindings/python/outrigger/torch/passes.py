@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import lowlevel
-from . import backward, outer
+from . import outer
 from .gradients import make_live, take
 from .parameters import give
 from .registry import engine_of
@@ -44,7 +44,7 @@ class Passes:
     _reduced: bool
     _shared: bool
     _window_steps: int
-    _entered: int | None
+    _entered: bool
     _extra: int
     _coalescing: bool
     scales: bool
@@ -73,7 +73,7 @@ class Passes:
 
     def enter_backward(self) -> float:
         """open_pass, from a node that a backward enters the engine by."""
-        self._entered = backward.graph_task()
+        self._entered = True
         return self.open_pass()
 
     def _go_on_after_reading(self) -> None:
@@ -113,20 +113,20 @@ class Passes:
         engine = weakref.ref(self)
 
         @untraced
-        def take(parameter: torch.Tensor) -> None:
+        def came(parameter: torch.Tensor) -> None:
             owner = engine()
             if owner is not None and engine_of(parameter) is owner:  # not after destroy()
                 owner._take(parameter)
 
         for parameter in self.parameters_of.trainable:
-            make_live(parameter, self, take)
+            make_live(parameter, self, came)
 
     def _take(self, parameter: torch.Tensor) -> None:
         """A gradient that autograd has put into its parameter."""
         if self._pass is None:
             self._begin_without_output(parameter)
-        if self._entered is not None:
-            self._entered = None
+        if self._entered:
+            self._entered = False
             self.backwards += 1
         grad = self.gradients.seen_by_hooks(parameter, take(parameter))
         if grad is not None:
@@ -139,8 +139,7 @@ class Passes:
         give(self._pass, self.parameters_of.ids[parameter], grad)
 
     def _begin_without_output(self, parameter: torch.Tensor) -> None:
-        self._entered = backward.graph_task()
-        if self.open_pass() != 1 and self.scales:
+        if self.enter_backward() != 1:
             raise RuntimeError(f"a gradient of {self.parameters_of.name_of(parameter)!r} did not come through an output of this engine and is not "
                                "scaled; call the engine instead of its compiled module")
 

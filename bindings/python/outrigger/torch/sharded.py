@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .classes import mixed
 from .metadata import METADATA
+from .trees import among
 
 if TYPE_CHECKING:
     from .. import Comm
@@ -29,23 +31,15 @@ class _Sharded:
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function not in METADATA:
-            for each in _among((args, list((kwargs or {}).values()))):
-                each.use()
+            for each in among(_Sharded, (args, kwargs or {})):
+                own = slice_of(each)
+                if own is not None:
+                    own.use()
         result = super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
         own = slice_of(args[0]) if function is _Tensor.data.__set__ else None
         if own is not None:
             own.replaced()
         return result
-
-
-def _among(values: Any) -> Any:
-    for each in values:
-        if isinstance(each, _Sharded):
-            found = slice_of(each)
-            if found is not None:
-                yield found
-        elif isinstance(each, (tuple, list)):
-            yield from _among(each)
 
 
 def slice_of(parameter: Any) -> Slice | None:
@@ -86,7 +80,7 @@ class Slice:
         whole = parameter.detach()
         self._map(whole).copy_(whole)
         setattr(parameter, _NAME, self)
-        parameter.__class__ = _kind_of(self._kind)
+        parameter.__class__ = mixed(self._kind, _Sharded)
         slices.whole.append(self)
 
     def _map(self, like: torch.Tensor) -> torch.Tensor:
@@ -190,12 +184,3 @@ def _uses_alone() -> int:
 
 def _hash(bits: Any) -> bytes:
     return hashlib.blake2b(bits, digest_size=16).digest()
-
-
-_kinds: dict[type, type] = {}
-
-
-def _kind_of(kind: type) -> type:
-    if kind not in _kinds:
-        _kinds[kind] = type(kind.__name__, (_Sharded, kind), {"__module__": kind.__module__})
-    return _kinds[kind]

@@ -3,6 +3,18 @@
 import torch
 
 
+def among(kind, value):
+    """The objects of a class in tuples, lists and dictionaries."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from among(kind, each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from among(kind, each)
+
+
 def map_tensors(function, value):
     """value with each floating tensor in its tuples, lists and dictionaries replaced by function(tensor)."""
     if isinstance(value, torch.Tensor):
