@@ -6,6 +6,7 @@
 #   make fuzz SECONDS=120               both fuzzers, under clang; own build folder
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make setup | build | lint | format | install PREFIX=… | clean
+# OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
 SHELL := /bin/bash
 comma := ,
 SANITIZE ?=
@@ -53,8 +54,8 @@ bench: build
 numerics: build
 	@$(VENV_PYTHON) scripts/numerics/numerics.py --build $(BUILD)
 
-lint: build
-	@scripts/lint.sh $(BUILD)
+lint: setup
+	@scripts/lint.sh build/lint
 
 format: setup
 	@scripts/format.sh

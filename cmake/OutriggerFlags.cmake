@@ -18,3 +18,9 @@ endif()
 if(OTR_FUZZ)
   target_compile_options(otr_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# otr_unity(target): with OTR_UNITY its sources are compiled ten at a time, headers read once for all of them.
+# Names in anonymous namespaces then meet: such a target's sources keep theirs apart.
+function(otr_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${OTR_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+endfunction()

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Configures and builds the whole tree.   scripts/build.sh FOLDER [SANITIZE]
+# Sources are compiled in groups. Who edits one file at a time is quicker with OTR_UNITY=OFF.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
 sanitize=${2:-}
 
-options=(-DOTR_SANITIZE="$sanitize")
+options=(-DOTR_SANITIZE="$sanitize" -DOTR_UNITY="${OTR_UNITY:-ON}")
 if [[ -n $sanitize ]]; then
   options+=(-DCMAKE_BUILD_TYPE=Debug) # assertions on, little optimisation: quick to compile
 else

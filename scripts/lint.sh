@@ -28,6 +28,7 @@ check shellcheck shellcheck shell_scripts
 check ruff build/venv/bin/ruff python_files
 # clang-tidy takes minutes: without a build folder only the form is checked.
 if [[ -n $folder ]]; then
+  cmake -S . -B "$folder" -G Ninja --log-level=WARNING -DOTR_UNITY=OFF # one command for each source
   check clang-tidy clang-tidy-19 python3 scripts/tidy.py "$folder"
 fi
 

@@ -27,7 +27,7 @@ void require(bool as_expected, const std::string& what) {
   if (!as_expected) throw Fault(OTR_E_INTERNAL, what);
 }
 
-class Worker {
+class TestedWorker {
  public:
   void attach() {
     otr_context* context = nullptr;
@@ -115,9 +115,10 @@ class Worker {
 
 int self_test_worker(int descriptor) {
   const char* const rank = std::getenv("RANK");
-  Worker worker;
-  const std::array<void (Worker::*)(), kPhases.size()> phases{
-      &Worker::attach, &Worker::barrier, &Worker::all_reduce, &Worker::engine_step};
+  TestedWorker worker;
+  const std::array<void (TestedWorker::*)(), kPhases.size()> phases{
+      &TestedWorker::attach, &TestedWorker::barrier, &TestedWorker::all_reduce,
+      &TestedWorker::engine_step};
   for (size_t i = 0; i < phases.size(); ++i) {
     nlohmann::ordered_json report = {{"rank", rank == nullptr ? -1 : std::atoi(rank)},
                                      {"phase", kPhases.at(i)}};

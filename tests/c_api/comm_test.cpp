@@ -5,16 +5,12 @@
 #include <limits>
 #include <thread>
 
+#include "blocking.h"
 #include "support.h"
 
 namespace {
 
 using namespace otr_test;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 TEST(CommSelf, IsAGroupOfOne) {
   const auto context = make_context();

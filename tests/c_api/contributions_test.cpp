@@ -8,7 +8,7 @@ namespace {
 
 using namespace otr_test;
 
-constexpr int64_t kCount = 600;
+constexpr int64_t kElements = 600;
 
 class Contributions : public testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Contributions, testing::ValuesIn(kKinds), name_of);
@@ -18,18 +18,18 @@ double norm_of(const Kind& kind, int32_t declared, int given, int accumulation) 
   Solo solo(config_of(kind, accumulation));
   auto options = param_options();
   options.contributions = declared;
-  solo.engine.add("before", {kCount}, Values(kCount, 1));
-  solo.engine.add("w", {kCount}, Values(kCount, 1), &options);
-  solo.engine.add("after", {kCount}, Values(kCount, 1));
+  solo.engine.add("before", {kElements}, Values(kElements, 1));
+  solo.engine.add("w", {kElements}, Values(kElements, 1), &options);
+  solo.engine.add("after", {kElements}, Values(kElements, 1));
   solo.engine.commit();
   double norm = 0;
   for (int a = 0; a < accumulation; ++a) {
     const auto pass = solo.engine.begin();
     for (int i = 0; i < given; ++i) {
-      Engine::add(pass, 1, {kCount}, Values(kCount, 1 << i));
+      Engine::add(pass, 1, {kElements}, Values(kElements, 1 << i));
       if (i == 0) {  // the buckets around it go out meanwhile
-        Engine::add(pass, 0, {kCount}, Values(kCount, 1));
-        Engine::add(pass, 2, {kCount}, Values(kCount, 1));
+        Engine::add(pass, 0, {kElements}, Values(kElements, 1));
+        Engine::add(pass, 2, {kElements}, Values(kElements, 1));
       }
     }
     Engine::end(pass);
@@ -46,7 +46,7 @@ TEST_P(Contributions, DeclaredOrNotGiveTheSum) {
         const double sum = accumulation * ((1 << given) - 1);
         const double others = accumulation * accumulation * 2.0;
         EXPECT_EQ(norm_of(GetParam(), declared, given, accumulation),
-                  std::sqrt(kCount * (sum * sum + others)))
+                  std::sqrt(kElements * (sum * sum + others)))
             << declared << " declared, " << given << " given, accumulation " << accumulation;
       }
     }
@@ -55,14 +55,14 @@ TEST_P(Contributions, DeclaredOrNotGiveTheSum) {
 
 TEST_P(Contributions, OfEveryDtypeAndStride) {
   Solo solo(config_of(GetParam()));
-  solo.engine.add("w", {20, 30}, Values(kCount, 1));
+  solo.engine.add("w", {20, 30}, Values(kElements, 1));
   solo.engine.commit();
   const auto pass = solo.engine.begin();
-  Values sum(kCount, 0);
+  Values sum(kElements, 0);
   int64_t seed = 1;
   for (const char* dtype : {"float32", "bfloat16", "float16", "float64"}) {
     for (const Shape& strides : {Shape{}, Shape{1, 20}, Shape{-30, 1}, Shape{61, 2}}) {
-      Values values = dyadic(kCount, seed++);
+      Values values = dyadic(kElements, seed++);
       for (double& v : values) v *= 2;  // multiples of 1/8: the sum of sixteen is exact in bfloat16
       const Tensor grad({20, 30}, values, dtype, strides);
       EXPECT_OK(otr_pass_add_grad(pass.get(), 0, &grad, nullptr));
@@ -79,16 +79,16 @@ TEST_P(Contributions, OfEveryDtypeAndStride) {
 
 TEST_P(Contributions, AreCopied) {
   Solo solo(config_of(GetParam()));
-  solo.engine.add("w", {kCount}, Values(kCount, 1));
+  solo.engine.add("w", {kElements}, Values(kElements, 1));
   solo.engine.commit();
   const auto pass = solo.engine.begin();
   {
-    Tensor grad = Tensor::filled({kCount}, 2);
+    Tensor grad = Tensor::filled({kElements}, 2);
     EXPECT_OK(otr_pass_add_grad(pass.get(), 0, &grad, nullptr));
-    for (int64_t i = 0; i < kCount; ++i) set_value(grad.get(), i, NAN);
+    for (int64_t i = 0; i < kElements; ++i) set_value(grad.get(), i, NAN);
   }
   Engine::end(pass);
-  EXPECT_EQ(solo.engine.step().grad_norm, std::sqrt(kCount * 4.0));
+  EXPECT_EQ(solo.engine.step().grad_norm, std::sqrt(kElements * 4.0));
 }
 
 TEST_P(Contributions, ToScalarsAndEmptyParameters) {

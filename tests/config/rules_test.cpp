@@ -8,8 +8,6 @@
 namespace outrigger::config {
 namespace {
 
-using kernels::Rule;
-
 std::string with_params(const char* type, const char* params) {
   return format_text(R"({{"type": "{}", "params": {{{}}}}})", type, params);
 }
@@ -17,19 +15,20 @@ std::string with_params(const char* type, const char* params) {
 TEST(RuleKeys, EachTypeHasItsRuleDefaultsAndStates) {
   struct Expected {
     const char *type, *params;
-    Rule rule;
+    kernels::Rule rule;
     bool decoupled, exp_avg, exp_avg_sq;
     double lr, eps, beta2;
   };
   const Expected all[] = {
-      {"Adam", R"("adam_w_mode": false)", Rule::adam, false, true, true, 1e-3, 1e-8, 0.999},
-      {"AdamW", "", Rule::adam, true, true, true, 1e-3, 1e-8, 0.999},
-      {"Adagrad", "", Rule::adagrad, false, false, true, 1e-2, 1e-10, 0.999},
-      {"Lion", "", Rule::lion, true, true, false, 1e-3, 1e-8, 0.99},
-      {"SGD", "", Rule::sgd, false, false, false, 1e-3, 1e-8, 0.999},
-      {"SGD", R"("momentum": 0.9)", Rule::sgd, false, true, false, 1e-3, 1e-8, 0.999},
-      {"Lamb", "", Rule::lamb, false, true, true, 1e-3, 1e-8, 0.999},
-      {"Muon", "", Rule::muon, true, true, true, 0.02, 1e-10, 0.95},
+      {"Adam", R"("adam_w_mode": false)", kernels::Rule::adam, false, true, true, 1e-3, 1e-8,
+       0.999},
+      {"AdamW", "", kernels::Rule::adam, true, true, true, 1e-3, 1e-8, 0.999},
+      {"Adagrad", "", kernels::Rule::adagrad, false, false, true, 1e-2, 1e-10, 0.999},
+      {"Lion", "", kernels::Rule::lion, true, true, false, 1e-3, 1e-8, 0.99},
+      {"SGD", "", kernels::Rule::sgd, false, false, false, 1e-3, 1e-8, 0.999},
+      {"SGD", R"("momentum": 0.9)", kernels::Rule::sgd, false, true, false, 1e-3, 1e-8, 0.999},
+      {"Lamb", "", kernels::Rule::lamb, false, true, true, 1e-3, 1e-8, 0.999},
+      {"Muon", "", kernels::Rule::muon, true, true, true, 0.02, 1e-10, 0.95},
   };
   for (const Expected& e : all) {
     SCOPED_TRACE(e.type);
