@@ -82,6 +82,9 @@ inline constexpr Key kOutrigger[] = {
          "DeepSpeed's way, whose masters begin with those of a 16-bit module"),
     real("outrigger.max_loss_scale", "null", 1, 0x1p126, Status::supported,
          "largest dynamic loss scale", "default: 2^126; matters where the loss is scaled"),
+    texts("outrigger.host_keys", "[]", Status::supported,
+          "keys left to the host framework that it acts on, by their paths",
+          "the warning of what nobody acts on leaves them out"),
     flag("outrigger.share_parameters", "true", Status::supported,
          "ranks that share memory have one copy of the published parameters; false: each its own",
          "false is for hosts that write into parameters in place; at stage 3 acquire is then "

@@ -6,6 +6,7 @@
 #include "core/config/config.h"
 #include "core/config/document.h"
 #include "core/config/effective.h"
+#include "core/config/keys.h"
 #include "core/config/read_optimizer.h"
 #include "core/config/relations.h"
 #include "core/config/values.h"
@@ -72,6 +73,17 @@ void report_accepted(Values& values) {
   if (!values.dropped_auto.empty()) {
     values.warnings.push_back(format_text("\"auto\" means the default, as in DeepSpeed, at: {}",
                                           fmt::join(values.dropped_auto, ", ")));
+  }
+  constexpr std::string_view kHostKeys = "outrigger.host_keys";
+  for (const Json& path : values.json(kHostKeys)) {
+    const Key* key = find_key(path.get<std::string>());
+    if (key == nullptr || key->status != Status::host) {
+      fail(OTR_E_CONFIG,
+           "{}: \"{}\" is not a key that is left to the host framework; "
+           "docs/configuration.md says which are",
+           values.lead(kHostKeys), path.get<std::string>());
+    }
+    std::erase(values.left_to_host, values.at(key->path).path);
   }
   if (!values.left_to_host.empty()) {
     values.warnings.push_back(

@@ -271,6 +271,13 @@ TEST(Engine, WarnsOfWhatItDoesNotActOn) {
   EXPECT_EQ(config.warnings[2],
             "left to the host framework, the engine does not act on them: steps_per_print, "
             "activation_checkpointing.profile, torch_autocast.enabled");
+  const EngineConfig told = parse_engine(
+      "{\"steps_per_print\": 10, \"dump_state\": true, \"outrigger\": {\"host_keys\": "
+      "[\"steps_per_print\", \"torch_autocast.enabled\"]}}",
+      1);
+  ASSERT_EQ(told.warnings.size(), 1U);
+  EXPECT_EQ(told.warnings[0],
+            "left to the host framework, the engine does not act on them: dump_state");
   const EngineConfig old = parse_engine("{\"zero_optimization\": true}", 1);
   EXPECT_EQ(old.stage, 1);
   ASSERT_EQ(old.warnings.size(), 1U);

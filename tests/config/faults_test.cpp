@@ -51,6 +51,9 @@ TEST(Faults, NameLinePathValueRangeAndRemedy) {
       {"{\"zero_optimization\": {\"stage\": null}}",
        "line 1, column 33: zero_optimization.stage = null is not legal; legal: an integer from 0 "
        "to 3; leave the key out for the default 0"},
+      {"{\"outrigger\": {\"host_keys\": [\"bf16.enabled\"]}}",
+       "line 1, column 29: outrigger.host_keys = a list: \"bf16.enabled\" is not a key that is "
+       "left to the host framework; docs/configuration.md says which are"},
       {"{\"zero_optimization\": 2}",
        "line 1, column 23: zero_optimization = 2 is not legal; legal: an object"},
       {"{\"gradient_clipping\": -1}",

@@ -14,6 +14,7 @@ from test_gradients import engine_of
 
 import outrigger.torch
 from outrigger.torch import utils, zero
+from outrigger.torch.partitioned import ZeroParamStatus
 
 
 def ranks():
@@ -124,6 +125,39 @@ class Gathered(unittest.TestCase):
             pass
 
 
+class Slices(unittest.TestCase):
+    """What libraries ask of a parameter of stage 3."""
+
+    def asked(self, parameter, status):
+        self.assertEqual((parameter.ds_shape, parameter.ds_numel, parameter.ds_status), (torch.Size([16, 6]), 96, status))
+
+    def test_say_so_in_an_engine(self):
+        engine = engine_of(net(), 3, 1, {"outrigger": {"share_parameters": False},
+                                         "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}})
+        weight, status = engine.module.a.weight, ZeroParamStatus
+        self.asked(weight, status.NOT_AVAILABLE)
+        with zero.GatheredParameters(weight):
+            self.asked(weight, status.AVAILABLE)
+        self.asked(weight, status.NOT_AVAILABLE)
+        numbers = [each.ds_id for each in engine.module.parameters()]
+        self.assertEqual(sorted(set(numbers)), numbers)
+        engine.destroy()
+        self.assertFalse(hasattr(weight, "ds_id"))
+
+    def test_say_so_before_initialize(self):
+        with zero.Init():
+            model = torch.nn.Linear(256, 256)
+        if ranks() == 1:
+            self.assertFalse(hasattr(model.weight, "ds_id"))
+            return
+        self.assertEqual((model.weight.ds_status, model.weight.ds_numel), (ZeroParamStatus.NOT_AVAILABLE, 65536))
+        with zero.GatheredParameters(model.weight):
+            self.assertEqual(model.weight.ds_status, ZeroParamStatus.AVAILABLE)
+        numbers = [None] * ranks()
+        dist.all_gather_object(numbers, model.weight.ds_id)
+        self.assertEqual(len(set(numbers)), 1)
+
+
 class Weights(unittest.TestCase):
     def test_set_between_a_backward_and_its_step(self):
         engine = engine_of(net(), 2, 2, {})
@@ -150,6 +184,39 @@ class Arguments(unittest.TestCase):
                                                     **({} if dist.is_initialized() else {"comm": solo()}))
         self.assertEqual(engine.get_lr(), [0.125])
         self.assertIn("optimizer= is used", logs.output[0])
+
+
+class Configurations(unittest.TestCase):
+    def test_errors_are_what_scripts_catch(self):
+        for kind in (ValueError, AssertionError, outrigger.OutriggerError, outrigger.torch.ConfigError):
+            with self.assertRaisesRegex(kind, "^OTR_E_CONFIG: .*stage = 7 is not legal; legal: an integer from 0 to 3") as caught:
+                engine_of(net(), 7, 1, {})
+            self.assertEqual(caught.exception.name, "OTR_E_CONFIG")
+
+    def test_nothing_that_is_done_is_warned_of(self):
+        done = {"steps_per_print": 2, "dataloader_drop_last": True, "torch_autocast": {"enabled": True, "dtype": "bfloat16"},
+                "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}
+        with self.assertNoLogs("outrigger", "WARNING"):
+            engine_of(net(), 3, 1, done)
+        with self.assertLogs("outrigger", "WARNING") as logs:
+            engine_of(net(), 3, 1, {**done, "dump_state": True, "outrigger": {"host_keys": ["wall_clock_breakdown"]}, "wall_clock_breakdown": True})
+        self.assertRegex(logs.output[0], "not act on them: dump_state$")
+
+    def test_progress_is_told_every_so_many_steps(self):
+        engine = engine_of(net(), 2, 2, {"steps_per_print": 2})
+        is_first = engine.global_rank == 0
+        with self.assertLogs("outrigger.torch", "INFO") if is_first else self.assertNoLogs("outrigger.torch", "INFO") as logs:
+            for _ in range(10):
+                loss_of(engine).backward()
+                engine.step()
+        if is_first:
+            self.assertEqual([each.split(":")[2].split(",")[0] for each in logs.output], ["step=2", "step=4"])
+
+    def test_the_last_short_batch_is_dropped_where_asked(self):
+        for drops in (False, True):
+            engine = engine_of(net(), 2, 1, {"dataloader_drop_last": drops})
+            loader = engine.deepspeed_io(torch.utils.data.TensorDataset(torch.ones(11 * ranks(), 6)), batch_size=8)
+            self.assertEqual([len(batch) for batch, in loader], [8] if drops else [8, 3])
 
 
 if __name__ == "__main__":

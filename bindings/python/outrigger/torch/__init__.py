@@ -3,10 +3,11 @@
 from . import lr_schedules, utils, zero
 from .adam import CPUAdam
 from .arguments import add_config_arguments
+from .config import ConfigError
 from .distributed import init_distributed
 from .engine import Engine
 from .initialize import initialize
 from .optimizer import ZeroOptimizer
 
-__all__ = ["CPUAdam", "Engine", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize", "lr_schedules", "utils",
-           "zero"]
+__all__ = ["CPUAdam", "ConfigError", "Engine", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
+           "lr_schedules", "utils", "zero"]

@@ -6,7 +6,18 @@ import os
 
 import torch
 
+from ..lowlevel import OutriggerError
+
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+# Left to the host framework, and done here.
+HOST_KEYS = ("dataloader_drop_last", "fp16.auto_cast", "steps_per_print", "torch_autocast.enabled",
+             "zero_optimization.stage3_gather_16bit_weights_on_model_save")
+
+
+class ConfigError(OutriggerError, ValueError, AssertionError):
+    """E_CONFIG from initialize, which scripts may catch as DeepSpeed raises it."""
 
 
 def read(config):
@@ -59,6 +70,7 @@ class Settings:
         self.shares = bool(own.setdefault("share_parameters", stage not in (1, 2)))
         if not (config.get("fp16") or {}).get("enabled") and self.autocast != torch.float16:
             own.setdefault("accumulation_divisor", "configured_at_step")
+        own["host_keys"] = [*own.get("host_keys", []), *HOST_KEYS]
         self.casts_inputs = bool((config.get("fp16") or {}).get("auto_cast"))
 
 

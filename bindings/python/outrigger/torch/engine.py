@@ -180,6 +180,9 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         else:
             self.skipped_steps += 1
             log.info("step %d was skipped: %s", self.global_steps, _reason(self, self.report))
+        every = self.steps_per_print()
+        if every is not None and self.global_rank == 0 and self.global_steps % every == 0:
+            log.info("step=%d, skipped=%d, lr=%s", self.global_steps, self.skipped_steps, self.get_lr())
 
     @untraced
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -20,6 +20,7 @@ from .. import lowlevel
 from .ahead import Ahead
 from .classes import mixed
 from .metadata import ALIASES, METADATA
+from .partitioned import Partitioned, next_id
 from .registry import engine_of
 from .trees import among, map_tensors
 from .utils import z3_leaf_module
@@ -27,7 +28,11 @@ from .utils import z3_leaf_module
 _Tensor: Any = torch.Tensor
 
 
-class _Partitioned:
+class _Partitioned(Partitioned):
+    @property
+    def _where(self):
+        return _gathering_of(self)
+
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         used = list(among(_Partitioned, (args, kwargs or {}))) if function not in METADATA else ()
@@ -71,6 +76,7 @@ class Gathering:
         self._calls, self._inside = [], 0
         self._at, self._views = {}, {}
         self._classes: dict[Any, type] = {}
+        self._numbers: dict[Any, int] = {}
         for parameter in engine.parameters_of.trainable:
             self._show(parameter)
         self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
@@ -84,11 +90,16 @@ class Gathering:
         if view.numel():
             self._at[view.untyped_storage().data_ptr()] = parameter
         self._classes[parameter] = kind = type(parameter)
+        self._numbers[parameter] = next_id()
         parameter.__class__ = mixed(kind, _Partitioned)
         self._free((parameter,))
 
     def has(self, parameter):
         return parameter in self._live
+
+    def id_of(self, parameter):
+        """Its ds_id."""
+        return self._numbers[parameter]
 
     # ---- Gathering and giving back ----
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from ..lowlevel import OutriggerError
 from ..process import process_comm
 from . import distributed, lr_schedules
 from .adam import CPUAdam
-from .config import Settings, given
+from .config import ConfigError, Settings, given
 from .engine import Engine
 from .host_optimizer import from_config, hand_over
 from .parameters import groups_of, rule_of
@@ -50,8 +51,9 @@ def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | 
     the configuration's. model_parameters: parameters or
     parameter groups to train; default all. comm: an outrigger.Comm; default: the launcher's group of processes. Collective.
 
-    ValueError: an argument is missing or contradicts another; NotImplementedError: what is not built, by name; OutriggerError:
-    E_CONFIG with path and remedy, E_MISMATCH where ranks differ, E_OUT_OF_MEMORY."""
+    ValueError: an argument is missing or contradicts another; NotImplementedError: what is not built, by name; ConfigError:
+    a ValueError, an AssertionError and an OutriggerError E_CONFIG, with path and remedy; OutriggerError: E_MISMATCH where
+    ranks differ, E_OUT_OF_MEMORY."""
     if model is None:
         raise ValueError("initialize needs model=, a torch.nn.Module")
     if mpu is not None:
@@ -63,7 +65,12 @@ def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | 
     if comm is None:
         distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
         comm = process_comm()
-    engine = Engine(model, comm, settings, groups, defaults, optimizer)
+    try:
+        engine = Engine(model, comm, settings, groups, defaults, optimizer)
+    except OutriggerError as error:
+        if error.name == "OTR_E_CONFIG":
+            raise ConfigError(error.code, error.text) from None
+        raise
     if lr_scheduler is None:
         lr_scheduler = lr_schedules.from_config(settings.scheduler, engine.optimizer)
     elif callable(lr_scheduler):

@@ -124,7 +124,7 @@ class Names(Questions):
                      num_local_io_workers: int | None = None) -> torch.utils.data.DataLoader[Any]:
         """A torch DataLoader over this rank's part of the dataset."""
         return loader_of(dataset, batch_size or self.train_micro_batch_size_per_gpu(), self.world_size, self.global_rank,
-                         collate_fn, num_local_io_workers or 0, sampler=data_sampler)
+                         collate_fn, num_local_io_workers or 0, self.dataloader_drop_last(), data_sampler)
 
     def allreduce_gradients(self, bucket_size: int | None = None) -> None:
         """Nothing: the library sums gradients while they come, and at step()."""

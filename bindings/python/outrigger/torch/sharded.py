@@ -17,6 +17,7 @@ import torch
 
 from .classes import mixed
 from .metadata import METADATA
+from .partitioned import Partitioned, next_id
 from .trees import among
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ _NAME = "_outrigger_slice"
 LEAST_BYTES = 1 << 16  # smaller ones stay whole
 
 
-class _Sharded:
+class _Sharded(Partitioned):
+    @property
+    def _where(self) -> Slice | None:
+        return slice_of(self)
+
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function not in METADATA:
@@ -73,7 +78,7 @@ class Slice:
     """module: which the parameter was made in. pins: blocks that want it whole."""
 
     def __init__(self, slices: Slices, parameter: torch.Tensor, module: int) -> None:
-        self.module, self.pins = module, 0
+        self.module, self.pins, self._id = module, 0, next_id()
         self._slices, self._parameter, self._kind = slices, parameter, type(parameter)
         self._mine: torch.Tensor | None = None  # this rank's part
         self._hash = b""  # of the whole that it is of
@@ -91,6 +96,14 @@ class Slice:
         with torch._C.DisableTorchFunctionSubclass():
             self._parameter.data = mapped
         return mapped
+
+    def has(self, parameter: torch.Tensor) -> bool:
+        """Whether its values are there now."""
+        return self in self._slices.whole
+
+    def id_of(self, parameter: torch.Tensor) -> int:
+        """Its ds_id."""
+        return self._id
 
     @property
     def held_bytes(self) -> int:

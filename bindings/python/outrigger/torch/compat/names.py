@@ -11,10 +11,12 @@ from ... import version
 from .. import lr_schedules, utils, zero
 from ..adam import CPUAdam
 from ..arguments import add_config_arguments
+from ..config import ConfigError
 from ..distributed import init_distributed
 from ..engine import Engine
 from ..initialize import initialize
 from ..optimizer import ZeroOptimizer
+from ..partitioned import ZeroParamStatus
 from . import accelerator, tools
 from .accelerator import get_accelerator
 from .comm import ALL_GROUPS, COMM, GROUPS
@@ -57,7 +59,7 @@ def _of(module, *names):
 
 _ADAM = {"DeepSpeedCPUAdam": CPUAdam, "FusedAdam": FusedAdam}
 _ZERO = {"Init": zero.Init, "GatheredParameters": zero.GatheredParameters,
-         **_of(tools, "ZeroParamStatus", "register_external_parameter", "unwrap_model_for_generation")}
+         "ZeroParamStatus": ZeroParamStatus, **_of(tools, "register_external_parameter", "unwrap_model_for_generation")}
 _PARTITION = {**_ZERO, **_of(tools, "is_zero_param", "zero_wrapper_for_fp_tensor_constructor"), "_orig_torch_arange": torch.arange,
               "get_accelerator": get_accelerator}
 _UTILS = {name: value for name, value in vars(utils).items()
@@ -75,7 +77,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "deepspeed": {**_INIT, "__version_major__": _MAJOR, "__version_minor__": _MINOR, "__version_patch__": _PATCH, "HAS_TRITON": False,
                   "initialize": initialize, "init_distributed": init_distributed, "add_config_arguments": add_config_arguments,
                   "DeepSpeedEngine": Engine, "DeepSpeedOptimizer": ZeroOptimizer, "get_accelerator": get_accelerator, "dist": None,
-                  **_of(tools, "OnDevice", "DeepSpeedConfigError", "log_dist", "logger", "load_ds_config")},
+                  "DeepSpeedConfigError": ConfigError, **_of(tools, "OnDevice", "log_dist", "logger", "load_ds_config")},
     "deepspeed.accelerator": {**_of(accelerator, "DeepSpeedAccelerator", "get_accelerator"),
                               **_of(tools, "is_current_accelerator_supported")},
     "deepspeed.checkpoint": {},
@@ -90,7 +92,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "deepspeed.runtime.activation_checkpointing": {},
     "deepspeed.runtime.activation_checkpointing.checkpointing": _CHECKPOINTING,
     "deepspeed.runtime.base_optimizer": {"DeepSpeedOptimizer": ZeroOptimizer, "ZeROOptimizer": ZeroOptimizer},
-    "deepspeed.runtime.config": {"ZeroStageEnum": ZeroStageEnum, **_of(tools, "DeepSpeedConfigError")},
+    "deepspeed.runtime.config": {"ZeroStageEnum": ZeroStageEnum, "DeepSpeedConfigError": ConfigError},
     "deepspeed.runtime.dataloader": {"RepeatingLoader": utils.RepeatingLoader},
     "deepspeed.runtime.engine": {"DeepSpeedEngine": Engine},
     "deepspeed.runtime.lr_schedules": _SCHEDULES,

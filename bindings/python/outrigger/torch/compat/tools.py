@@ -18,14 +18,6 @@ logger = logging.getLogger("outrigger.torch")
 LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 
 
-class DeepSpeedConfigError(ValueError):
-    """A configuration that cannot hold; OutriggerError E_CONFIG is what an engine raises."""
-
-
-class ZeroParamStatus:
-    AVAILABLE, NOT_AVAILABLE, INFLIGHT = 1, 2, 3
-
-
 # ---- Logging ----
 
 def log_dist(message, ranks=None, level=logging.INFO):
