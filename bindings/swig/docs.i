@@ -333,8 +333,8 @@ into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since
 %feature("docstring") otr_context "Everything that would otherwise be global: log sink, worker threads' number, topology.";
 %feature("docstring") otr_comm "A group of ranks and its collectives. One handle is used by one thread at a time.";
 %feature("docstring") otr_engine "One model's training state on this rank: parameters, gradients, master weights, optimizer states.
-  declared → otr_engine_add_parameter … → otr_engine_commit → { acquire / release, pass, step } …
-  → otr_engine_finalize → otr_engine_destroy
+  declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all
+  → { acquire / release, pass, step } … → otr_engine_finalize → otr_engine_destroy
 A call in the wrong state returns OTR_E_STATE and changes nothing.";
 %feature("docstring") otr_pass "One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
 rank makes the same number of passes in a window; a rank without data begins and ends an empty

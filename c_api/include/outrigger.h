@@ -429,8 +429,8 @@ OTR_API void otr_comm_destroy(otr_comm *comm) OTR_NOEXCEPT;
  */
 
 /* One model's training state on this rank: parameters, gradients, master weights, optimizer states.
- *   declared → otr_engine_add_parameter … → otr_engine_commit → { acquire / release, pass, step } …
- *   → otr_engine_finalize → otr_engine_destroy
+ *   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all
+ *   → { acquire / release, pass, step } … → otr_engine_finalize → otr_engine_destroy
  * A call in the wrong state returns OTR_E_STATE and changes nothing. */
 typedef struct otr_engine otr_engine;
 

@@ -138,8 +138,8 @@ pub struct otr_comm {
 }
 
 /// One model's training state on this rank: parameters, gradients, master weights, optimizer states.
-///   declared → otr_engine_add_parameter … → otr_engine_commit → { acquire / release, pass, step } …
-///   → otr_engine_finalize → otr_engine_destroy
+///   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all
+///   → { acquire / release, pass, step } … → otr_engine_finalize → otr_engine_destroy
 /// A call in the wrong state returns OTR_E_STATE and changes nothing.
 #[repr(C)]
 pub struct otr_engine {
