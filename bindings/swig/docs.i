@@ -396,7 +396,8 @@ cost a further reduction at the end of the pass";
 %feature("docstring") otr_param_options::held_bytes "with data NULL: bytes in which the host holds this value on this rank until
 otr_engine_set_initial (or a write of the weight) has taken it; they are
 in the ledger as \"initial values\" from now until then, and commit counts
-on them. Default 0: not counted";
+on them. If that is a part, otr_engine_set_initial counts the rest of what
+it is given while it runs. Default 0: not counted";
 %feature("docstring") otr_memory_entry::device_type "whose memory: OTR_DEVICE_";
 %feature("docstring") otr_memory_entry::purpose "\"published parameters\", \"master weights\", …; static";
 %feature("docstring") otr_memory_entry::resident_bytes "now. A block that ranks of one host share is charged by slices, so the

@@ -463,7 +463,8 @@ typedef struct otr_param_options {
   int64_t held_bytes; /* with data NULL: bytes in which the host holds this value on this rank until
                          otr_engine_set_initial (or a write of the weight) has taken it; they are
                          in the ledger as "initial values" from now until then, and commit counts
-                         on them. Default 0: not counted */
+                         on them. If that is a part, otr_engine_set_initial counts the rest of what
+                         it is given while it runs. Default 0: not counted */
   uint64_t reserved[5];
 } otr_param_options;
 
@@ -677,7 +678,8 @@ enum {
   OTR_START_GIVEN = 1,     /* given to otr_engine_add_parameter: rank 0 keeps them until commit */
   OTR_START_HELD = 2,      /* every rank holds them whole until otr_engine_set_initial, called once
                               for each parameter in the order of declaration */
-  OTR_START_SHARED_OUT = 3 /* the same, but of each value a rank holds one part in world_size */
+  OTR_START_SHARED_OUT = 3 /* the same, but of each value a rank holds one part in world_size, and
+                              the whole while otr_engine_set_initial takes it */
 };
 
 typedef struct otr_estimate_options {

@@ -199,6 +199,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const float* initial_part(const tensor::View& view, int64_t first, int64_t count,
                                           float* scratch);
   [[nodiscard]] uint64_t hash_initial(const tensor::View& view, float* scratch);
+  [[nodiscard]] int64_t beyond_held(const std::vector<First>& firsts) const;
   [[nodiscard]] std::vector<bool> compare_firsts(const std::vector<First>& firsts);
   [[noreturn]] void refuse_differing(int64_t id, int32_t rank) const;
   void take(const First& first, bool from_rank0, float* scratch);

@@ -31,6 +31,9 @@ Start start_of(const layout::Model& model, const Estimate& e) {
                              ? (e.rank == 0 ? p.count * 4 : 0)
                              : e.initial_element_bytes *
                                    (e.start == Estimate::Start::held ? p.count : share));
+    if (e.start == Estimate::Start::share) {
+      start.whole.push_back(p.root != id ? 0 : e.initial_element_bytes * p.count);
+    }
   }
   return start;
 }

@@ -62,6 +62,7 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
     firsts.push_back({ids[i], p.root, std::move(view)});
     largest = std::max(largest, p.count);
   }
+  const memory::Charge wholes(ledger_, Purpose::initial, beyond_held(firsts));
   const Block block(ledger_, Purpose::initial, std::min(largest, kInitialElements) * 4);
   auto* const scratch = reinterpret_cast<float*>(block.data());
   if (control_->size() > 1) {
@@ -80,6 +81,18 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
     for (const First& first : firsts) gather_->refresh(first.root);
   });
   for (const First& first : firsts) taken(first.root);
+}
+
+// Bytes of host memory: a host that has said what it holds of a value gives it whole.
+int64_t Engine::beyond_held(const std::vector<First>& firsts) const {
+  int64_t bytes = 0;
+  for (const First& first : firsts) {
+    const int64_t held = initial_[static_cast<size_t>(first.root)].held.bytes(memory::Place::host);
+    if (held > 0 && first.view.on_host) {
+      bytes += std::max<int64_t>(0, kernels::bytes_of(first.view.count, first.view.format) - held);
+    }
+  }
+  return bytes;
 }
 
 // True for those that differ over the ranks.

@@ -21,7 +21,8 @@ StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layo
     if (p.root != id) continue;
     if (!p.trainable) touched[i] = plan.touched_by(model, id, nullptr);
     const bool passes_on = start.in_commit && (rank == 0 || layout.world() == 1);  // from its copy
-    const int64_t on_the_way = passes_on ? 0 : std::min(p.count, kInitialElements) * 4;
+    int64_t on_the_way = passes_on ? 0 : std::min(p.count, kInitialElements) * 4;
+    if (!start.whole.empty()) on_the_way += start.whole[i] - start.held[i];
     there += touched[i];
     peaks.initial = std::max(peaks.initial, held + on_the_way);
     peaks.total = std::max(peaks.total, there + held + on_the_way);

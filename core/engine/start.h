@@ -18,7 +18,8 @@ inline constexpr int64_t kInitialElements = int64_t{1} << 18;
 // First values in this rank's host memory, which go as they are taken: parameter by parameter, in
 // the order of declaration.
 struct Start {
-  std::vector<int64_t> held;  // bytes, by id
+  std::vector<int64_t> held;   // bytes, by id
+  std::vector<int64_t> whole;  // bytes while it is taken, by id, where more than held; else empty
   // Taken by commit, which sends rank 0's copy to the others; else by otr_engine_set_initial.
   bool in_commit = false;
 };

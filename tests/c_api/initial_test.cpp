@@ -334,13 +334,28 @@ TEST(HeldValues, AreBesideWhatIsTouched) {
                           entry(solo.engine, "gradient accumulators").resident_bytes +
                           entry(solo.engine, "gradient buckets").resident_bytes;
   EXPECT_EQ(entry(solo.engine, "total").peak_bytes, windows + 2 * kCount);
-  EXPECT_OK(set(solo.engine, 0, Tensor::filled({kCount}, 1)));
+  EXPECT_OK(set(solo.engine, 0, Tensor::filled({kCount}, 1, "bfloat16")));
   const int64_t start = windows + 2 * kCount + 4 * kCount + 4 * kCount;  // held, on its way, master
   EXPECT_EQ(entry(solo.engine, "total").peak_bytes, start);
   EXPECT_EQ(entry(solo.engine, "total").resident_bytes, resident - 2 * kCount);
   solo.engine.pass({{0, Values(kCount, 1)}});
   solo.engine.step();
   EXPECT_EQ(entry(solo.engine, "total").peak_bytes, std::max(start, resident - 2 * kCount));
+}
+
+// A rank that holds a part of a value gives the whole of it: they are there together.
+TEST(HeldValues, AreBesideTheRestOfWhatIsGiven) {
+  Solo solo(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 1}})");
+  constexpr int64_t kCount = 1024;
+  add_nothing(solo.engine, "part", {{kCount}}, kCount);
+  add_nothing(solo.engine, "none", {{kCount}});
+  solo.engine.commit();
+  EXPECT_OK(set(solo.engine, 0, Tensor::filled({kCount}, 1)));
+  const int64_t peak = 4 * kCount + 4 * kCount;  // the whole, and what is on its way
+  EXPECT_EQ(entry(solo.engine, "initial values").peak_bytes, peak);
+  EXPECT_OK(set(solo.engine, 1, Tensor::filled({kCount}, 1, "float64")));  // says nothing of itself
+  EXPECT_EQ(entry(solo.engine, "initial values").peak_bytes, peak);
+  EXPECT_EQ(entry(solo.engine, "initial values").resident_bytes, 0);
 }
 
 TEST(HeldValues, GoWithAValueThatIsStillToCome) {

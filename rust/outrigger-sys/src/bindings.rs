@@ -92,7 +92,8 @@ pub const OTR_START_GIVEN: i32 = 1;
 /// every rank holds them whole until otr_engine_set_initial, called once
 /// for each parameter in the order of declaration
 pub const OTR_START_HELD: i32 = 2;
-/// the same, but of each value a rank holds one part in world_size
+/// the same, but of each value a rank holds one part in world_size, and
+/// the whole while otr_engine_set_initial takes it
 pub const OTR_START_SHARED_OUT: i32 = 3;
 /// not a boundary: gradients are kept, nothing was updated
 pub const OTR_STEP_ACCUMULATED: i32 = 1;
@@ -351,7 +352,8 @@ pub struct otr_param_options {
     /// with data NULL: bytes in which the host holds this value on this rank until
     /// otr_engine_set_initial (or a write of the weight) has taken it; they are
     /// in the ledger as "initial values" from now until then, and commit counts
-    /// on them. Default 0: not counted
+    /// on them. If that is a part, otr_engine_set_initial counts the rest of what
+    /// it is given while it runs. Default 0: not counted
     pub held_bytes: i64,
     pub reserved: [u64; 5],
 }
