@@ -5,11 +5,12 @@ import itertools
 import unittest
 from unittest import mock
 
+import test_borders
 import test_grad_attribute
 import torch
 from test_gradients import FP16_KINDS, Differs, each_alone
 
-from outrigger.torch import backward, calls, gradients, outer
+from outrigger.torch import backward, calls, direct, gradients, outer, trees
 from outrigger.torch.attributes import Attributes
 from outrigger.torch.config import Settings
 from outrigger.torch.forward_hooks import ForwardHooks
@@ -113,6 +114,20 @@ MUTATIONS |= {
     "outside taken for inside": lambda: mock.patch.object(calls, "is_inside", lambda engine: True),
     "divided twice": divided_twice,
 }
+BORDERS = {  # seen by test_borders.py
+    "a call in another engine's call": lambda: mock.patch.object(calls, "around", lambda engine: None),
+    "a tensor given in an attribute": lambda: mock.patch.object(Attributes, "take_in", lambda self, is_of_call: []),
+    "a tensor given there and kept elsewhere": lambda: mock.patch.object(Attributes, "give_back", lambda self: [
+        place.set(own) for place, own, _ in self._in]),
+    "outputs that share memory": lambda: mock.patch.object(backward, "_bases", lambda found: {}),
+    "tensors in data classes": lambda: mock.patch.object(trees, "_has_fields", lambda value: False),
+    "leaves of a backward": lambda: mock.patch.object(direct, "_UNTOUCHED", direct._UNTOUCHED - {torch.autograd.backward}),
+    "a gradient edge": lambda: mock.patch.object(direct, "_EDGES", set()),
+    "computed weights": lambda: mock.patch.object(calls.Calls, "_require_own_weights", lambda self: None),
+    "an input that is written into": lambda: mock.patch.object(backward, "require_unwritten", lambda given: None),
+    "an engine in a reentrant checkpoint": lambda: mock.patch.object(backward, "in_reentrant_checkpoint", lambda: False),
+    "hooks on what a forward hook saw": lambda: mock.patch.object(backward, "is_hooked", lambda value: False),
+}
 SMALL = ("loss", "engine")
 
 
@@ -124,8 +139,16 @@ def everything():
     yield from each_alone("float32", 2, SMALL)
 
 
-def seen():
-    for name, run in everything():
+def borders():
+    result = unittest.TestResult()
+    result.failfast = True
+    unittest.defaultTestLoader.loadTestsFromTestCase(test_borders.Borders).run(result)
+    for test, text in result.failures + result.errors:
+        raise AssertionError(f"{test}: {text.splitlines()[-1]}")
+
+
+def seen(checks=everything):
+    for name, run in checks():
         try:
             run()
         except (Differs, RuntimeError, AssertionError) as error:
@@ -138,14 +161,20 @@ class Mutations(unittest.TestCase):
         torch.set_num_threads(1)
 
     def test_each_is_seen(self):
-        for name, make in MUTATIONS.items():
+        self.see(MUTATIONS, everything)
+
+    def test_each_at_the_borders_is_seen(self):
+        self.see(BORDERS, lambda: [("borders", borders)])
+
+    def see(self, mutations, checks):
+        for name, make in mutations.items():
             with self.subTest(name):
                 patches = make()
                 patches = patches if isinstance(patches, tuple) else (patches,)
                 for patch in patches:
                     patch.start()
                 try:
-                    found = seen()
+                    found = seen(checks)
                 finally:
                     for patch in patches:
                         patch.stop()

@@ -122,6 +122,14 @@ class Slices(unittest.TestCase):
         self.assertEqual(float(masters(engine)["0.up.weight"].mean()), 0.25)
         self.assertEqual(type(engine.module[0].up.weight).__name__, "Parameter")
 
+    def test_data_of_a_parameter_in_slices(self):
+        with zero.Init():
+            model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)))
+            model[0].weight.data = torch.full((WIDTH, WIDTH), 2.0)
+        model[1].weight.data = torch.full((WIDTH, WIDTH), 3.0)
+        engine = engine_of(model, 3, 1, {})
+        self.assertEqual([float(masters(engine)[f"{each}.weight"].mean()) for each in (0, 1)], [2, 3])
+
     def test_a_module_that_is_built(self):
         model = build(ranks()[0])
         zero.Init(module=model)

@@ -15,15 +15,36 @@ No hook marks the end of a backward: a pass is closed by engine.backward() or by
 
 torch.compile does not trace what is here, nor the engine's backward and step: they call the library.
 """
-import torch
+import sys
+from typing import Any
 
-from .trees import map_tensors
+import torch
+from torch.utils.checkpoint import CheckpointFunction
+
+from . import calls
+from .trees import map_tensors, tensors
 from .untraced import untraced
+
+_FRAMES = 30  # between a use and the checkpoint that it is in
 
 
 def in_backward():
     """Whether this thread runs a backward."""
     return torch._C._current_graph_task_id() != -1
+
+
+def in_reentrant_checkpoint():
+    """A checkpoint of this kind runs without gradients first, and computes again in the backward."""
+    if torch.is_grad_enabled():
+        return False
+    frame: Any = sys._getframe()
+    for _ in range(_FRAMES):
+        frame = frame.f_back
+        if frame is None:
+            return False
+        if frame.f_code is CheckpointFunction.forward.__code__ and any(frame.f_locals["ctx"].needs_input_grad):
+            return True
+    return False
 
 
 class _Scale(torch.autograd.Function):
@@ -70,34 +91,39 @@ def times(grad, factor, dtype=None):
     return _product(grad, factor, dtype)
 
 
+def _factor_in(around):
+    """What gradients carry in the call of another engine that a border is in; None: in no call."""
+    return 1 if around is None else around.open_pass()
+
+
 class _Outputs(torch.autograd.Function):
     """All outputs of one call. float16 leaves as float32: what a loss outside computes does not underflow. What leaves is no
     view, so that it may be written into."""
 
     @staticmethod
     def forward(ctx, engine, *outputs):
-        ctx.engine, ctx.entered = engine, ()
+        ctx.engine, ctx.around, ctx.entered = engine, calls.around(engine), ()
         ctx.dtypes = [each.dtype for each in outputs]
         ctx.set_materialize_grads(False)
         return tuple(each.float() if each.dtype == torch.float16 else each.detach() for each in outputs)
 
     @staticmethod
     def backward(ctx, *grads):
-        factor = ctx.engine.enter_backward()
+        factor = ctx.engine.enter_backward() / _factor_in(ctx.around)
         return (None, *(_enter(ctx.engine, grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
 
 
 class _Inputs(torch.autograd.Function):
     @staticmethod
     def forward(ctx, engine, *inputs):
-        ctx.engine = engine
+        ctx.engine, ctx.around = engine, calls.around(engine)
         ctx.dtypes = [each.dtype for each in inputs]
         ctx.set_materialize_grads(False)
         return tuple(each.to(engine.compute_dtype) if engine.casts(each) else each.detach() for each in inputs)
 
     @staticmethod
     def backward(ctx, *grads):
-        factor = 1 / ctx.engine.open_pass()
+        factor = _factor_in(ctx.around) / ctx.engine.open_pass()
         return (None, *(None if grad is None else times(grad, factor, dtype) for grad, dtype in zip(grads, ctx.dtypes)))
 
 
@@ -107,12 +133,12 @@ class _Inner(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, engine, inner):
-        ctx.engine, ctx.entered, ctx.carries = engine, (), 1
+        ctx.engine, ctx.around, ctx.entered, ctx.carries = engine, calls.around(engine), (), 1
         return inner.detach()
 
     @staticmethod
     def backward(ctx, grad):
-        factor = ctx.engine.enter_backward() / ctx.carries
+        factor = ctx.engine.enter_backward() / (ctx.carries * _factor_in(ctx.around))
         return None, _enter(ctx.engine, grad, factor, grad.dtype)
 
 
@@ -127,24 +153,41 @@ def _enter(engine, grad, factor, dtype):
 
 @untraced
 def _border(node, engine, value):
-    """value with each tensor that takes part in autograd passed through one node, and that node; None: there is none."""
-    found = []
+    """value with each tensor that takes part in autograd passed through one node, and that node; None: there is none.
 
-    def note(tensor):
-        if tensor.requires_grad:
-            found.append(tensor)
-        return tensor
-
-    map_tensors(note, value)
+    A tensor that is there twice is so behind the border, and tensors that share memory do so as views of one: what is written
+    into one of them changes the others, and their gradients."""
+    found = {id(each): each for each in tensors(value) if each.requires_grad}  # by identity
     if not found:
         return value, None
-    passed = node.apply(engine, *found)
-    replaced = iter(passed)
-    return map_tensors(lambda tensor: next(replaced) if tensor.requires_grad else tensor, value), passed[0].grad_fn
+    bases = _bases(found.values())
+    roots = {id(root): root for root in (bases.get(key, each) for key, each in found.items())}
+    passed = dict(zip(roots, node.apply(engine, *roots.values())))
+    grad_fn = next(iter(passed.values())).grad_fn
+    replaced = {key: passed[id(bases[key])].as_strided(each.size(), each.stride(), each.storage_offset())
+                if key in bases and bases[key] is not each else passed[id(bases.get(key, each))] for key, each in found.items()}
+    return map_tensors(lambda tensor: replaced.get(id(tensor), tensor), value), grad_fn
+
+
+def _bases(found):
+    """By identity of a tensor: what it is a view of, where another of them shares that memory."""
+    groups: dict[int, list[Any]] = {}
+    for each in found:
+        base = each if each._base is None or not each._base.requires_grad else each._base
+        groups.setdefault(id(base), []).append((each, base))
+    return {id(each): base for group in groups.values() if len(group) > 1 for each, base in group if _is_dense(base)}
+
+
+def _is_dense(tensor):
+    """A copy in another dtype has its strides, and begins where it does."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
+    return tensor.storage_offset() == 0 and tensor.numel() == last + 1
 
 
 def outputs(engine, value, entered=()):
     """What a call returns, as the outside has it. entered: a list of the nodes of inputs() in the call."""
+    if engine.scales and in_reentrant_checkpoint():  # in the dtypes that they have when it is computed again
+        return map_tensors(lambda tensor: tensor.float() if tensor.dtype == torch.float16 else tensor, value)
     value, node = _border(_Outputs, engine, value)
     if node is not None:
         node.entered = entered
@@ -153,10 +196,23 @@ def outputs(engine, value, entered=()):
 
 def inputs(engine, value):
     """What a call takes, as the inside has it, and a list of the border's node, or of none."""
-    if not engine.scales:
+    if not engine.scales and calls.around(engine) is None:
         return value, []
     value, node = _border(_Inputs, engine, value)
     return value, [] if node is None else [node]
+
+
+def versions(value):
+    """Of the tensors in it that take part in autograd, to see whether they are written into."""
+    return [(each, each._version) for each in tensors(value) if each.requires_grad]
+
+
+def require_unwritten(given):
+    """given: of versions(), before the module was called."""
+    for tensor, version in given:
+        if tensor._version != version:
+            raise RuntimeError(f"the module wrote into an input of shape {tuple(tensor.shape)} that takes part in autograd outside of the engine, "
+                               "whose graph does not see it; give the module a clone(), or write out of place")
 
 
 def parameter(engine, value):
@@ -175,6 +231,11 @@ def caught(engine, value, entered):
         return outer
 
     return map_tensors(one, value)
+
+
+def is_hooked(value):
+    """Whether gradients of a tensor in it are looked at."""
+    return any(each._backward_hooks or each.retains_grad for each in tensors(value))
 
 
 def leaves(engine, grad):

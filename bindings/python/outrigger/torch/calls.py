@@ -11,7 +11,7 @@ import torch
 from . import backward
 from .attributes import Attributes
 from .forward_hooks import ForwardHooks
-from .gathering import Gathering
+from .held import Hook
 from .untraced import untraced
 
 _thread = threading.local()
@@ -27,6 +27,11 @@ def _open_calls():
 def any_is_open():
     """Whether this thread is in a call, or in a backward, which computes again what was checkpointed in one."""
     return bool(_open_calls()) or backward.in_backward()
+
+
+def around(engine):
+    """The other engine in whose call this thread is; None: in no other's."""
+    return next((each for each in reversed(_open_calls()) if each is not engine), None)
 
 
 def is_inside(engine):
@@ -48,22 +53,36 @@ class Calls:
 
     def __init__(self, engine, module):
         self.made, self.entered = [], []
-        self._engine = weakref.ref(engine)
+        self._engine, self._module = weakref.ref(engine), module
         self._attributes = Attributes(engine, module)
-        self._hooks = ForwardHooks(engine, module, self.outside, lambda hook: isinstance(getattr(hook, "__self__", None), Gathering))
+        self._hooks = ForwardHooks(engine, module, self.outside, lambda hook: isinstance(hook, Hook))
         _scaling.add(engine)
 
     @untraced
     def __enter__(self):
         self._hooks.wrap()
-        self._attributes.take_in()
+        self._require_own_weights()
+        self.entered.extend(self._attributes.take_in(self._made))
         self._begin()
 
     @untraced
     def __exit__(self, kind, value, traceback):
         self._end()
+        self._attributes.give_back()
         if kind is None:
-            self._attributes.hand_out(lambda node: engine_of_node(node) is self._engine())
+            self._attributes.hand_out(self._made)
+
+    def _made(self, node):
+        """Whether one of this engine's calls made it."""
+        return node is not None and engine_of_node(node) is self._engine()
+
+    def _require_own_weights(self):
+        """torch.func.functional_call puts other tensors there, whose gradients would come out with the engine's factor."""
+        for name, module in self._module.named_modules():
+            for own, each in module._parameters.items():
+                if each is not None and each.grad_fn is not None:
+                    raise RuntimeError(f"{'.'.join(filter(None, (name, own)))!r} of an engine with a loss scale is a computed tensor in this call; "
+                                       "call torch.func.functional_call with engine.module, whose gradients are then all true ones")
 
     def _begin(self):
         _open_calls().append(self._engine())

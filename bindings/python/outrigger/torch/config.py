@@ -65,7 +65,8 @@ class Settings:
         if autocast.get("enabled"):
             self.autocast = _dtype(autocast.get("dtype") or "bfloat16")
         # Scripts write into parameters, each rank on its own; at stage 3 only under GatheredParameters.
-        stage = (config.get("zero_optimization") or {}).get("stage", 0)
+        zero = config.get("zero_optimization") or {}
+        stage = zero.get("stage", 0) if isinstance(zero, dict) else int(zero)  # true is the oldest form
         own = config.setdefault("outrigger", {})
         self.shares = bool(own.setdefault("share_parameters", stage not in (1, 2)))
         if not (config.get("fp16") or {}).get("enabled") and self.autocast != torch.float16:

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import CheckpointFunction
 
 from . import backward, calls
 from .metadata import ALIASES, METADATA
@@ -16,10 +15,11 @@ from .trees import among
 from .untraced import untraced
 
 _Tensor: Any = torch.Tensor
-_UNTOUCHED = METADATA | ALIASES | {_Tensor.__deepcopy__, _Tensor.__repr__, _Tensor.__format__, _Tensor.retain_grad, _Tensor.backward}
+_UNTOUCHED = METADATA | ALIASES | {_Tensor.__deepcopy__, _Tensor.__repr__, _Tensor.__format__, _Tensor.retain_grad, _Tensor.backward,
+                                  torch.autograd.backward}
 _AUGMENTED = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
               "__setitem__")
-_FRAMES = 30  # between a use and the checkpoint that it is in
+_EDGES = {each.__code__ for each in vars(torch.autograd.graph).values() if getattr(each, "__name__", "").startswith("_get_grad_fn_or")}
 
 
 class Scaling:
@@ -60,13 +60,17 @@ _traced_inside = torch.compiler.assume_constant_result(calls.any_is_open)
 
 
 def _call_now(function, args, kwargs):
+    if function is _Tensor.view_as and sys._getframe(2).f_code in _EDGES:
+        raise RuntimeError("a gradient edge of a parameter of an engine with a loss scale (register_multi_grad_hook, get_gradient_edge) would see "
+                           "scaled gradients; use parameter.register_hook or register_post_accumulate_grad_hook, which see the true ones")
     if function is torch.autograd.grad:
         return _grad(*args, **kwargs)
     if torch.is_grad_enabled():
         kept = args[:1] if _writes(function) else ()  # PyTorch says what may not be written into
         args, kwargs = (*kept, *_outside(args[len(kept):])), _outside(kwargs)
-    elif any(_is_outside(each) for each in among(Scaling, (args, kwargs))):
-        _guard_checkpoint()
+    elif any(_is_outside(each) for each in among(Scaling, (args, kwargs))) and backward.in_reentrant_checkpoint():
+        raise RuntimeError("a parameter of an engine with a loss scale is used in a reentrant checkpoint outside of the engine's call, where "
+                           "its gradient cannot be scaled; checkpoint with use_reentrant=False")
     return _plain(function, args, kwargs)
 
 
@@ -97,17 +101,5 @@ def _grad(outputs, inputs, *more, **options):
     """torch.autograd.grad."""
     results = _plain(torch.autograd.grad, (outputs, inputs, *more), options)
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-    return tuple(backward.leaves(engine_of(each), grad) if isinstance(each, Scaling) and engine_of(each) and grad is not None else grad
+    return tuple(backward.leaves(engine_of(each), grad) if isinstance(each, Scaling) and _is_outside(each) and grad is not None else grad
                  for each, grad in zip(inputs, results))
-
-
-def _guard_checkpoint():
-    """A checkpoint of the reentrant kind computes again in the backward, where inside and outside look alike."""
-    frame: Any = sys._getframe()
-    for _ in range(_FRAMES):
-        frame = frame.f_back
-        if frame is None:
-            return
-        if frame.f_code is CheckpointFunction.forward.__code__ and any(frame.f_locals["ctx"].needs_input_grad):
-            raise RuntimeError("a parameter of an engine with a loss scale is used in a reentrant checkpoint outside of the engine's call, where "
-                               "its gradient cannot be scaled; checkpoint with use_reentrant=False")

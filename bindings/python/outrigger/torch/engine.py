@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward, muon
 from .calls import Calls
+from .classes import mixed
 from .config import Effective
 from .gathering import Gathering
 from .gradients import Gradients
@@ -21,6 +23,7 @@ from .names import Names
 from .optimizer import ZeroOptimizer
 from .parameters import Parameters
 from .passes import Passes
+from .held import Held, Hook, guard_registrations, show
 from .registry import register, unregister
 from .trees import map_tensors
 from .untraced import untraced
@@ -62,12 +65,17 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.scales = divides or torch.float16 in (self.compute_dtype, settings.autocast)
         self.calls = Calls(self, module) if self.scales else None
         register(self, self.parameters_of.ids)
+        guard_registrations()
+        for each in self.parameters_of.ids:
+            if not isinstance(each, Held):
+                each.__class__ = mixed(type(each), Held)
         self.gradients = Gradients(self)
         kind = HostOptimizer if self.optimizer_name() == "Host" else ZeroOptimizer
         self.optimizer = kind(self, groups, defaults, client)
         self.lr_scheduler: Any = None
         self.training_dataloader: torch.utils.data.DataLoader[Any] | None = None
         self.report: lowlevel.StepReport | None = None
+        self._grad_norm: float | None = None
         self.global_steps = self.skipped_steps = 0
         self._micro_steps = self.backwards = 0
         self._entered = False  # a backward has come to an output, and to no parameter yet
@@ -85,7 +93,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.gathering: Gathering | None = None
         if self.parameters_of.in_slices:
             self.gathering = Gathering(self, module)
-        module.register_load_state_dict_post_hook(lambda *_: self._loaded())
+        module.register_load_state_dict_post_hook(Hook(self, "loaded"))
 
     def __getattr__(self, name: str) -> Any:
         """What the engine has not, its module may have."""
@@ -101,11 +109,16 @@ class Engine(Names, Passes, Values, torch.nn.Module):
     # ---- Forward and backward ----
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
+        given = backward.versions((inputs, options)) if self.scales else []
         (inputs, options), entered = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:
-            inputs, options = map_tensors(lambda tensor: tensor.to(self.compute_dtype), (inputs, options))
+            inputs, options = map_tensors(self._cast, (inputs, options))
         with self._autocast(), self._gathered(), self._called(entered):
             result = self.module(*inputs, **options)
+        backward.require_unwritten(given)
+        if self.scales and isinstance(result, types.GeneratorType):
+            raise RuntimeError("the module's forward is a generator, whose body would run outside of the call that scales its gradients; return "
+                               "a list")
         return backward.outputs(self, result, entered)
 
     def _gathered(self) -> contextlib.AbstractContextManager[Any]:
@@ -117,10 +130,14 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         self.calls.entered = entered
         return self.calls
 
-    def _loaded(self) -> None:
+    def loaded(self, module: torch.nn.Module, incompatible_keys: Any) -> None:
+        """After load_state_dict."""
         self.take_weights()
         if self.gathering is not None:
             self.gathering.loaded()
+
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.compute_dtype) if tensor.is_floating_point() else tensor
 
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.settings.autocast is None:
@@ -172,6 +189,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         if self.calls is not None:
             self.calls.forget()
         self.global_steps += 1
+        self._grad_norm = self.report.grad_norm
         if self._step_applied:
             self.parameters_of.published()
             self.optimizer.seen()
@@ -242,7 +260,7 @@ class Engine(Names, Passes, Values, torch.nn.Module):
         if self.gathering is not None:
             self.gathering.end()
         for parameter in self.parameters_of.shown:
-            parameter.data = parameter.data.clone()
+            show(parameter, parameter.data.clone())
         unregister(self.parameters_of.ids)
         self._library.finalize()
 

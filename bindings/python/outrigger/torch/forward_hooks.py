@@ -22,10 +22,18 @@ class ForwardHooks:
                     module._forward_hooks[key] = _Wrapped(hook, self._engine, self._outside)
 
 
+def _itself(hook):
+    return hook
+
+
 class _Wrapped:
     def __init__(self, hook, engine, outside):
         self._hook, self._engine, self._outside = hook, engine, outside
         functools.update_wrapper(self, hook, updated=())
+
+    def __reduce__(self):
+        """A copy of the module is outside of engines."""
+        return _itself, (self._hook,)
 
     @untraced
     def __call__(self, module, *given):
@@ -34,7 +42,10 @@ class _Wrapped:
             return self._hook(module, *given)
         *before, output = given
         with self._outside():
-            result = self._hook(module, *before, backward.caught(engine, output, engine.calls.entered))
+            seen = backward.caught(engine, output, engine.calls.entered)
+            result = self._hook(module, *before, seen)
+        if result is None and backward.is_hooked(seen):
+            result = seen  # what the hook wants to see of gradients, or to change in them, is on this way
         if result is None:
             return None
         result, entered = backward.inputs(engine, result)

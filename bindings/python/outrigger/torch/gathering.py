@@ -21,6 +21,7 @@ from .ahead import Ahead
 from .classes import mixed
 from .metadata import ALIASES, METADATA
 from .partitioned import Partitioned, next_id
+from .held import Hook, show
 from .registry import engine_of
 from .trees import among, map_tensors
 from .utils import z3_leaf_module
@@ -80,13 +81,14 @@ class Gathering:
         for parameter in engine.parameters_of.trainable:
             self._show(parameter)
         self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
-                       for hook in (each.register_forward_pre_hook(self._enter),
-                                    each.register_forward_hook(self._leave, always_call=True))]
-        self._hooks.append(module.register_load_state_dict_pre_hook(lambda *_: self._hold(self._classes)))
+                       for hook in (each.register_forward_pre_hook(Hook(self, "enter")),
+                                    each.register_forward_hook(Hook(self, "leave"), always_call=True))]
+        self._hooks.append(module.register_load_state_dict_pre_hook(Hook(self, "loading")))
 
     def _show(self, parameter):
         self._fetch(parameter)
-        view = parameter.data = from_dlpack(self._views.pop(parameter))
+        view = from_dlpack(self._views.pop(parameter))
+        show(parameter, view)
         if view.numel():
             self._at[view.untyped_storage().data_ptr()] = parameter
         self._classes[parameter] = kind = type(parameter)
@@ -177,18 +179,19 @@ class Gathering:
             while len(self._calls) > depth:  # left by what is no Exception
                 self._end_call()
 
-    def _enter(self, module, inputs):
+    def enter(self, module, inputs):
         engine = self._engine()
         if not self._calls and not self._inside and torch.is_grad_enabled() and engine._pass is None:
             raise RuntimeError("a module of a stage 3 engine was called beside its engine, with gradients on: call the engine, or the "
                                "module under torch.no_grad()")
         self._calls.append((module, set()))
-        if z3_leaf_module(module):
-            for parameter in module.parameters():
-                if isinstance(parameter, _Partitioned):
-                    self.use(parameter, torch.is_grad_enabled())
+        is_leaf = z3_leaf_module(module)
+        # Its own ones, too: what is no function of PyTorch (torch.jit.script, an extension) does not say that it uses them.
+        for parameter in module.parameters(recurse=is_leaf):
+            if isinstance(parameter, _Partitioned):
+                self.use(parameter, is_leaf and torch.is_grad_enabled())
 
-    def _leave(self, module, inputs, output):
+    def leave(self, module, inputs, output):
         if not self._calls or self._calls[-1][0] is not module:
             return  # a hook before ours raised
         used = self._calls[-1][1]
@@ -254,15 +257,18 @@ class Gathering:
         finally:
             self._let_go(parameters)
 
+    def loading(self, *_):
+        """Before load_state_dict, which writes into all parameters."""
+        self._hold(self._classes)
+
     def loaded(self):
-        """After load_state_dict, whose hook held all parameters."""
         self._let_go(list(self._classes))
 
     def end(self):
         """Leaves whole parameters, which are PyTorch's. Collective."""
         for parameter, kind in self._classes.items():
             with self.whole([parameter]):
-                parameter.data = parameter.data.clone()
+                show(parameter, parameter.data.clone())
             parameter.__class__ = kind
         for hook in self._hooks:
             hook.remove()

@@ -26,6 +26,7 @@ class Names(Questions):
 
     optimizer: ZeroOptimizer
     report: lowlevel.StepReport | None
+    _grad_norm: float | None
     micro_steps: Any  # a property of the engine
     world_size: int
     global_rank: int
@@ -98,8 +99,8 @@ class Names(Questions):
         return [group.get("type", 0.0) for group in self.optimizer.param_groups]
 
     def get_global_grad_norm(self) -> float | None:
-        """L2 norm of the last window's mean gradient, before clipping; None before the first step."""
-        return None if self.report is None else self.report.grad_norm
+        """L2 norm of the last window's mean gradient, before clipping; None before the first window's end."""
+        return self._grad_norm
 
     def was_step_applied(self) -> bool:
         return self._step_applied

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .classes import mixed
+from .held import Copied
 from .metadata import METADATA
 from .partitioned import Partitioned, next_id
 from .trees import among
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from .. import Comm
 
 _Tensor: Any = torch.Tensor
+_SET_DATA = _Tensor.data.__set__
 _NAME = "_outrigger_slice"
 LEAST_BYTES = 1 << 16  # smaller ones stay whole
 
 
-class _Sharded(Partitioned):
+class _Sharded(Copied, Partitioned):
     @property
     def _where(self) -> Slice | None:
         return slice_of(self)
@@ -41,7 +43,7 @@ class _Sharded(Partitioned):
                 if own is not None:
                     own.use()
         result = super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
-        own = slice_of(args[0]) if function is _Tensor.data.__set__ else None
+        own = slice_of(args[0]) if function == _SET_DATA else None
         if own is not None:
             own.replaced()
         return result

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors inside of what modules take and give."""
+"""Tensors inside of what modules take and give: in tuples, lists, dictionaries, data classes and distributions."""
+import copy
+import dataclasses
+
 import torch
 
 
@@ -16,27 +19,63 @@ def among(kind, value):
 
 
 def map_tensors(function, value):
-    """value with each floating tensor in its tuples, lists and dictionaries replaced by function(tensor)."""
+    """value with each floating or complex tensor in it replaced by function(tensor); without a change, itself."""
     if isinstance(value, torch.Tensor):
-        return function(value) if value.is_floating_point() else value
+        return function(value) if value.is_floating_point() or value.is_complex() else value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(map_tensors(function, each) for each in value))
     if isinstance(value, (tuple, list)):
         return type(value)(map_tensors(function, each) for each in value)
     if isinstance(value, dict):
         return _map_dict(function, value)
+    if _has_fields(value):
+        return _map_fields(function, value)
     return value
 
 
-def _map_dict(function, value):
+def tensors(value):
+    """Those that map_tensors replaces."""
+    found = []
+
+    def note(tensor):
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, value)
+    return found
+
+
+def _has_fields(value):
+    if isinstance(value, type):
+        return False
+    return dataclasses.is_dataclass(value) or isinstance(value, torch.distributions.Distribution)
+
+
+def _changes(function, fields):
     changed = {}
-    for key, each in value.items():
+    for key, each in fields.items():
         new = map_tensors(function, each)
         if new is not each:
             changed[key] = new
+    return changed
+
+
+def _map_dict(function, value):
+    changed = _changes(function, value)
     if not changed:
         return value
-    result = value.copy()  # keeps the class: an OrderedDict, a model's output
-    for key, each in changed.items():
-        result[key] = each
+    result = copy.copy(value)  # keeps the class: an OrderedDict, a model's output
+    for key, new in changed.items():
+        if getattr(result, "__dict__", {}).get(key) is value[key]:  # its items are attributes, too
+            vars(result)[key] = new
+        result[key] = new
+    return result
+
+
+def _map_fields(function, value):
+    changed = _changes(function, vars(value))
+    if not changed:
+        return value
+    result = copy.copy(value)
+    vars(result).update(changed)  # a frozen one, too
     return result

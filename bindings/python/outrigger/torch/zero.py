@@ -13,6 +13,7 @@ import torch.distributed
 from .. import lowlevel
 from ..process import process_comm
 from . import distributed
+from .held import show
 from .registry import engine_of
 from .sharded import Slices, slice_of
 
@@ -90,7 +91,7 @@ class GatheredParameters:
         if self._modifier is not None:
             for parameter in self._params:
                 if engine_of(parameter) is not None:
-                    parameter.data = parameter.data.clone()
+                    show(parameter, parameter.data.clone())
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         with self._whole:
@@ -101,7 +102,8 @@ class GatheredParameters:
             for parameter, view in zip(self._params, self._views):
                 engine = engine_of(parameter)
                 if engine is not None:
-                    written, parameter.data = parameter.data, view
+                    written = parameter.data
+                    show(parameter, view)
                     if kind is None:
                         engine.write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
                 elif kind is None:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine's parameters and hooks as objects of Python: what replaces, copies and pickles them.
+
+A copy of a module has nothing to do with the engine: its parameters are plain ones, its hooks do nothing."""
+import functools
+import weakref
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from .classes import origin
+from .registry import engine_of
+
+_data: Any = torch.Tensor.data  # a property
+
+
+def show(parameter, tensor):
+    """Puts the parameter's memory there."""
+    _data.__set__(parameter, tensor)
+
+
+class Copied:
+    """What a parameter of ours is pickled as: one of its own class, with its values. In slices on the ranks it has to be whole."""
+
+    detach: Any
+    requires_grad: bool
+
+    def __reduce_ex__(self, protocol):
+        plain = self._plain(self.detach())
+        vars(plain).update({name: value for name, value in vars(self).items() if not name.startswith("_outrigger_")})
+        return plain.__reduce_ex__(protocol)
+
+    def _plain(self, values):
+        kind = origin(type(self))
+        return values.requires_grad_(self.requires_grad) if kind is torch.Tensor else kind(values, self.requires_grad)
+
+
+class Held(Copied):
+    """A parameter's class has this beside the rest."""
+
+    @property
+    def data(self):
+        return _data.__get__(self)
+
+    @data.setter
+    def data(self, value):
+        engine = engine_of(self)
+        if engine is None:
+            show(self, value)
+        else:
+            _write(engine, self, value)
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = self._plain(self.detach().clone())
+        return memo[id(self)]
+
+
+def _write(engine, parameter, value):
+    """`parameter.data = value`: the parameter stays in the engine's memory, and takes the values."""
+    own = _data.__get__(parameter)
+    if (value.shape, value.dtype, value.device) != (own.shape, own.dtype, own.device):
+        raise RuntimeError(f"{engine.parameters_of.name_of(parameter)!r}.data was set to a tensor of shape {tuple(value.shape)} and {value.dtype} on "
+                           f"{value.device}; in the engine's memory it is {tuple(own.shape)} and {own.dtype} on {own.device}, for the engine's life: "
+                           "its dtype is the configuration's; engine.destroy() leaves a plain module")
+    if value.data_ptr() != own.data_ptr():
+        with torch.no_grad():
+            parameter.copy_(value)
+
+
+def _keep(module, name, parameter):
+    """A parameter of PyTorch takes the place of an engine's."""
+    engine = engine_of(module._parameters.get(name))
+    if engine is not None and parameter is not module._parameters[name]:
+        raise RuntimeError(f"{name!r} of a {type(module).__name__} is a parameter of an engine, which would go on with the old one: write into it "
+                           "(parameter.copy_ under torch.no_grad(), load_state_dict without assign=True, zero.GatheredParameters), or replace "
+                           "it before initialize")
+
+
+@functools.cache
+def guard_registrations():
+    register_module_parameter_registration_hook(_keep)
+
+
+class Hook:
+    """A method of an engine's part as a hook on its module."""
+
+    def __init__(self, owner=None, name=""):
+        self._owner, self._name = None if owner is None else weakref.ref(owner), name
+
+    def __call__(self, *arguments):
+        owner = None if self._owner is None else self._owner()
+        return None if owner is None else getattr(owner, self._name)(*arguments)
+
+    def __reduce__(self):
+        return Hook, ()

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What crosses an engine's border in other ways than as a tensor in a tuple: gradients by value beside plain PyTorch, where a factor
+lies inside (float16, a configured divisor) and where none does. What cannot be served is refused."""
+import collections
+import dataclasses
+import unittest
+
+import torch
+from models import solo
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import outrigger.torch
+
+KINDS = {"float32": ({}, 1e-6), "configured": ({"gradient_accumulation_steps": 3, "outrigger": {"accumulation_divisor": "configured"}}, 1e-6),
+         "bfloat16": ({"bf16": {"enabled": True}}, 2e-2), "float16": ({"fp16": {"enabled": True, "loss_scale": 256}}, 5e-3),
+         "dynamic": ({"fp16": {"enabled": True, "initial_scale_power": 15}}, 5e-3)}
+SCALED = ("configured", "float16", "dynamic")
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Items(dict):
+    """Its items are attributes, as in many configurations and outputs of libraries."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    x: torch.Tensor
+
+
+class Model(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        torch.manual_seed(1)
+        self.a, self.b, self.body = nn.Linear(3, 4), nn.Linear(4, 3), body
+        self.register_buffer("kept", torch.zeros(()))
+
+    def core(self, x):
+        return self.b(torch.tanh(self.a(x)))
+
+    def forward(self, *inputs):
+        return self.body(self, *inputs)
+
+
+def loss_of(*tensors):
+    return sum((index + 1) * each.abs().float().square().mean() for index, each in enumerate(tensors)) / 64
+
+
+def engine_of(model, options):
+    config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, "gradient_clipping": 0, "zero_optimization": {"stage": 2},
+              "optimizer": {"type": "SGD", "params": {"lr": 0.1}}, **options}
+    return outrigger.torch.initialize(model=model, comm=solo(), config=config)[0]
+
+
+def weight_gradient(module):
+    """The mean over the window, which one backward has begun: the others add nothing."""
+    engine = outrigger.torch.registry.engine_of(module.a.weight)
+    if engine is None:
+        return module.a.weight.grad
+    steps = engine.gradient_accumulation_steps()
+    for _ in range(steps - 1):
+        engine.step()
+        (engine.module.a.weight.sum() * 0).backward()
+    return module.a.weight.grad * steps
+
+
+class Borders(unittest.TestCase):
+    def same(self, body, program, kinds=tuple(KINDS), least=0.0):
+        """program(callable, module, x): a gradient, or None for that of the first weight. least: of the bounds."""
+        for kind in kinds:
+            options, bound = KINDS[kind]
+            found = []
+            for options_of_side in (None, options):
+                module = Model(body)
+                called = module if options_of_side is None else engine_of(module, options_of_side)
+                x = torch.tensor([[0.5, -1, 2], [1, 0.25, -0.5]]).to(module.a.weight.dtype)
+                gradient = program(called, module, x)
+                found.append((weight_gradient(module) if gradient is None else gradient).float())
+            with self.subTest(kind):
+                self.assertGreater(found[0].abs().max(), 0)
+                self.assertLess((found[1] - found[0]).abs().max() / found[0].abs().max(), max(bound, least))
+
+    def refused(self, text, body, program, kinds=SCALED):
+        for kind in kinds:
+            module = Model(body)
+            engine = engine_of(module, KINDS[kind][0])
+            with self.subTest(kind), self.assertRaisesRegex(RuntimeError, text):
+                program(engine, module, torch.ones(2, 3, dtype=module.a.weight.dtype))
+
+    # ---- Outputs ----
+
+    def test_outputs_that_are_one_tensor_or_share_its_memory(self):
+        def twice(model, x):
+            y = model.core(x)
+            return y, y
+
+        def part(model, x):
+            y = model.core(x)
+            return y, y[0]
+
+        def parts(model, x):
+            y = model.core(x)
+            return tuple(y.view(-1).split(3))
+
+        def turned(model, x):
+            y = model.core(x).t()
+            return y, y[:, 1]
+
+        for body in (twice, part, parts, turned):
+            for written in (0, 1):
+                def program(called, module, x, written=written, body=body):
+                    outputs = called(x)
+                    if body is parts and called is module:  # PyTorch refuses to write into those of split()
+                        outputs = (module.core(x).view(-1)[:3], module.core(x).view(-1)[3:])
+                    outputs[written].mul_(3)
+                    loss_of(*outputs).backward()
+                self.same(body, program)
+
+    def test_outputs_of_other_classes(self):
+        bodies = {"a data class": lambda model, x: Held(model.core(x)), "items": lambda model, x: Items(x=model.core(x)),
+                  "a distribution": lambda model, x: Items(x=torch.distributions.Normal(model.core(x).float(), 1.0).loc)}
+        for name, body in bodies.items():
+            with self.subTest(name):
+                self.same(body, lambda called, module, x: loss_of(called(x).x).backward())
+        self.same(lambda model, x: torch.distributions.Normal(model.core(x).float(), 1.0),
+                  lambda called, module, x: (-called(x).log_prob(torch.ones(2, 3)).mean() / 64).backward())
+        self.same(lambda model, x: (model.core(x), torch.fft.rfft(model.core(x).float())),
+                  lambda called, module, x: loss_of(*called(x)).backward())
+
+    def test_a_generator(self):
+        def body(model, x):
+            yield model.core(x)
+        self.refused("return a list", body, lambda engine, module, x: engine(x))
+
+    # ---- Attributes ----
+
+    def test_attributes_that_a_module_leaves(self):
+        def leaving(put):
+            def body(model, x):
+                hidden = torch.tanh(model.a(x))
+                put(model, hidden)
+                return model.b(hidden)
+            return body
+
+        cases = ((lambda model, h: setattr(model, "left", (h, 1)), lambda module: module.left[0]),
+                 (lambda model, h: setattr(model, "left", Pair(0, [h])), lambda module: module.left.second[0]),
+                 (lambda model, h: setattr(model, "left", {"of": {"all": [h]}}), lambda module: module.left["of"]["all"][0]),
+                 (lambda model, h: setattr(model, "kept", h.mean()), lambda module: module.kept))
+        for put, get in cases:
+            self.same(leaving(put), lambda called, module, x, get=get: loss_of(called(x), get(module)).backward())
+
+    def test_tensors_given_in_attributes(self):
+        def program(called, module, x):
+            module.cond = torch.full((3,), 1.5, dtype=x.dtype).requires_grad_()
+            module.more = (module.cond * 2, [module.cond])
+            loss_of(called(x)).backward()
+            return module.cond.grad
+
+        self.same(lambda model, x: model.core(x * model.cond + model.more[0] - model.more[1][0]), program)
+
+    def test_a_given_tensor_that_a_module_keeps_elsewhere(self):
+        def body(model, x):
+            model.seen = model.cond
+            return model.core(x * model.cond)
+
+        def program(called, module, x):
+            module.cond = torch.full((3,), 1.5, dtype=x.dtype).requires_grad_()
+            loss_of(called(x), module.seen).backward()
+            return module.cond.grad
+
+        self.same(body, program)
+
+    # ---- Inputs ----
+
+    def test_inputs_of_other_classes(self):
+        def program(called, module, x):
+            x.requires_grad_()
+            loss_of(called(Held(x))).backward()
+            return x.grad
+
+        self.same(lambda model, held: model.core(held.x), program)
+
+    def test_an_input_that_is_written_into(self):
+        def program(engine, module, x):
+            return engine(x * torch.ones_like(x).requires_grad_())
+        self.refused("clone()", lambda model, x: model.core(x.mul_(3)), program)
+
+    # ---- Weights ----
+
+    def test_a_backward_to_some_leaves(self):
+        for backward in (lambda loss, leaves: loss.backward(inputs=leaves), lambda loss, leaves: torch.autograd.backward(loss, inputs=leaves)):
+            self.same(Model.core, lambda called, module, x, backward=backward: backward(loss_of(called(x)), [module.a.weight, module.b.weight]))
+
+    def test_a_gradient_that_a_module_computes_itself(self):
+        def body(model, x):
+            grad, = torch.autograd.grad(loss_of(model.a(x)), model.a.weight, create_graph=True)
+            return model.b(torch.tanh(nn.functional.linear(x, model.a.weight - 10 * grad.to(x.dtype), model.a.bias)))
+        self.same(body, lambda called, module, x: loss_of(called(x)).backward())
+
+    def test_edges_of_parameters(self):
+        for call in (lambda module: torch.autograd.graph.register_multi_grad_hook(list(module.parameters()), print),
+                     lambda module: torch.autograd.graph.get_gradient_edge(module.a.weight)):
+            self.refused("gradient edge", Model.core, lambda engine, module, x, call=call: call(module))
+
+    def test_computed_weights(self):
+        def program(called, module, x):
+            weights = {name: each * 2 for name, each in module.named_parameters()}
+            loss_of(torch.func.functional_call(module, weights, (x,))).backward()
+
+        self.same(Model.core, program)
+        self.refused("with engine.module", Model.core, lambda engine, module, x: torch.func.functional_call(
+            engine, {f"module.{name}": each * 2 for name, each in module.named_parameters()}, (x,)))
+
+    # ---- Calls in calls, hooks, checkpoints ----
+
+    def test_an_engine_inside_of_another(self):
+        def body(model, x):
+            other = vars(model)["other"]
+            return model.core(other(x.to(getattr(other, "compute_dtype", x.dtype))).to(x.dtype))
+
+        for inner, bound in KINDS.values():
+            def program(called, module, x, inner=inner):
+                other = Model(Model.core)
+                vars(module)["other"] = other if called is module else engine_of(other, inner)  # no module of it
+                x.requires_grad_()
+                loss_of(called(x)).backward()
+                first, second = weight_gradient(module), weight_gradient(other)
+                return torch.cat([each.float().flatten() for each in (first, second, x.grad)])
+
+            self.same(body, program, least=bound)
+
+    def test_hooks_of_gradients_in_forward_hooks(self):
+        def clamps(called, module, x):
+            def look(hooked, inputs, output):
+                output.register_hook(lambda grad: (grad * 100).clamp(-1e-2, 1e-2))
+            module.a.register_forward_hook(look)
+            loss_of(called(x)).backward()
+
+        def keeps(called, module, x):
+            seen = []
+
+            def look(hooked, inputs, output):
+                output.retain_grad()
+                seen.append(output)
+            module.a.register_forward_hook(look)
+            loss_of(called(x)).backward()
+            return seen[0].grad
+
+        self.same(Model.core, clamps)
+        self.same(Model.core, keeps)
+
+    def test_an_engine_in_a_reentrant_checkpoint(self):
+        def program(called, module, x):
+            loss = loss_of(checkpoint(called, x.requires_grad_(), use_reentrant=True))
+            loss.backward() if called is module else called.backward(loss)
+        self.same(Model.core, program)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine's module as an object of Python: copies and pickles of it are plain, and a parameter stays what is trained.
+
+    outrigger run -n 2 -- python test_held.py     also in slices on the ranks
+"""
+import copy
+import io
+import os
+import unittest
+
+import torch
+from models import net
+from test_gradients import engine_of
+
+import outrigger.torch
+from outrigger.torch import zero
+
+SLICES = {"outrigger": {"share_parameters": False}, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}
+PRECISIONS = ({}, {"bf16": {"enabled": True}}, {"fp16": {"enabled": True, "initial_scale_power": 4}})
+
+
+def step(engine):
+    loss = engine(torch.ones(4, 6, dtype=engine.compute_dtype)).float().square().mean()
+    engine.backward(loss)
+    engine.step()
+
+
+def again(value, **options):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, **options)
+
+
+def values(module):
+    return {name: each.detach().clone() for name, each in module.named_parameters()}
+
+
+class Copies(unittest.TestCase):
+    def plain(self, module, expected):
+        """A module with these values, which PyTorch trains and loads by itself."""
+        self.assertEqual({type(each) for each in module.parameters()}, {torch.nn.Parameter})
+        for name, each in module.named_parameters():
+            self.assertTrue(torch.equal(each, expected[name]), name)
+        module(torch.ones(2, 6, dtype=module.a.weight.dtype)).float().sum().backward()
+        torch.optim.SGD(module.parameters(), 0.1).step()
+        self.assertFalse(torch.equal(module.a.weight, expected["a.weight"]))
+        module.load_state_dict(expected)
+
+    def test_of_a_module(self):
+        cases = [({}, options) for options in PRECISIONS] + [(SLICES, {})]
+        for slices, options in cases:
+            for take in (copy.deepcopy, lambda module: again(module, weights_only=False)):
+                with self.subTest(slices=bool(slices), **options):
+                    engine = engine_of(net(), 3 if slices else 1, 1, {**options, **slices})
+                    handle = engine.module.b.register_forward_hook(print_nothing)
+                    with zero.GatheredParameters(engine.module.parameters()):
+                        expected = values(engine.module)
+                        taken = take(engine.module)
+                        self.plain(taken, expected)
+                    step(engine)
+                    with zero.GatheredParameters(engine.module.parameters()):
+                        after = values(engine.module)
+                    # Between a backward and its step, and on one rank only: it is no business of the engine's.
+                    engine(torch.ones(4, 6, dtype=engine.compute_dtype)).float().sum().backward()
+                    if engine.global_rank == 0:
+                        taken.load_state_dict(expected)
+                    engine.step()
+                    with zero.GatheredParameters(engine.module.parameters()):
+                        self.assertFalse(torch.equal(engine.module.a.weight, after["a.weight"]))
+                    handle.remove()
+                    engine.destroy()
+
+    def test_of_parameters(self):
+        for options in PRECISIONS:
+            model = net()
+            model.c.requires_grad_(False)
+            engine = engine_of(model, 2, 1, options)
+            engine.module.a.weight.note = "of the user"
+            loaded = again(dict(engine.module.named_parameters()))  # weights_only
+            for name, each in engine.module.named_parameters():
+                self.assertTrue(torch.equal(each, loaded[name]), name)
+                self.assertEqual((type(loaded[name]), loaded[name].requires_grad), (torch.nn.Parameter, each.requires_grad))
+            self.assertEqual(loaded["a.weight"].note, "of the user")
+
+    def test_of_what_zero_init_made(self):
+        with zero.Init():
+            model = torch.nn.Linear(256, 256)
+        with zero.GatheredParameters(model.weight):
+            loaded = again(model, weights_only=False)
+            self.assertTrue(torch.equal(loaded.weight, model.weight))
+            self.assertIs(type(loaded.weight), torch.nn.Parameter)
+
+
+def print_nothing(module, inputs, output):
+    pass
+
+
+class Replaced(unittest.TestCase):
+    def test_data_is_taken_over(self):
+        for options in PRECISIONS:
+            engine = engine_of(net(), 1, 1, options)
+            weight = engine.module.a.weight
+            at, new = weight.data_ptr(), torch.full((16, 6), 0.25, dtype=weight.dtype)
+            weight.data = new
+            self.assertEqual((weight.data_ptr(), weight.mean().item()), (at, 0.25))
+            step(engine)
+            self.assertFalse(torch.equal(weight, new))
+            # What the step began with is what was set.
+            self.assertLess((weight.float() - new.float()).abs().max(), 0.2)
+
+    def test_data_of_another_kind_is_refused(self):
+        engine = engine_of(net(), 1, 1, {"bf16": {"enabled": True}})
+        for new in (torch.ones(16, 6), torch.ones(6, 16, dtype=torch.bfloat16)):
+            with self.assertRaisesRegex(RuntimeError, r"'a.weight'.data was set .*engine.destroy\(\)"):
+                engine.module.a.weight.data = new
+        for call in (engine.module.float, engine.float, engine.module.double):
+            with self.assertRaisesRegex(RuntimeError, "its dtype is the configuration's"):
+                call()
+        engine.module.to("cpu").bfloat16()  # is so already
+        step(engine)
+        engine.destroy()
+        engine.module.float()
+        engine.module.a.weight.data = torch.zeros(1)
+
+    def test_another_parameter_is_refused(self):
+        engine = engine_of(net(), 1, 1, {})
+        with self.assertRaisesRegex(RuntimeError, "'weight' of a Linear is a parameter of an engine"):
+            engine.module.a.weight = torch.nn.Parameter(torch.ones(16, 6))
+        with self.assertRaisesRegex(RuntimeError, "is a parameter of an engine"):
+            engine.module.load_state_dict(net(1).state_dict(), assign=True)
+        engine.module.a.weight = engine.module.a.weight
+        engine.destroy()
+        engine.module.a.weight = torch.nn.Parameter(torch.ones(16, 6))
+
+
+if __name__ == "__main__":
+    if "WORLD_SIZE" in os.environ:
+        outrigger.torch.init_distributed()
+    unittest.main()
