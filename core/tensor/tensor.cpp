@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "core/context/error.h"
+#include "core/context/text.h"
 
 namespace outrigger::tensor {
 namespace {
@@ -48,15 +51,29 @@ void for_each_row(const View& view, const Row& row) {
 std::string_view name_of(Format format) { return kernels::name_of(format); }
 otr_dtype dtype_of(Format format) { return kKnown.at(static_cast<size_t>(format)).dtype; }
 
+namespace {
+
+// As frameworks name it.
+std::string shown(const otr_dtype& dtype) {
+  static constexpr std::array<std::string_view, 7> kNames{"int",    "uint",    "float", "handle",
+                                                          "bfloat", "complex", "bool"};
+  if (dtype.code >= kNames.size() || dtype.lanes != 1) {
+    return format_text("code {}, {} bits, {} lanes", dtype.code, dtype.bits, dtype.lanes);
+  }
+  const std::string_view name = kNames.at(dtype.code);
+  return name == "bool" ? std::string(name) : format_text("{}{}", name, dtype.bits);
+}
+
+}  // namespace
+
 Format format_of(const otr_dtype& dtype, std::string_view what) {
   for (const Known& k : kKnown) {
     if (k.dtype.code == dtype.code && k.dtype.bits == dtype.bits && dtype.lanes == 1)
       return k.format;
   }
   fail(OTR_E_DTYPE,
-       "{} has dtype code {}, {} bits, {} lanes; legal are float32, bfloat16, float16 and float64: "
-       "convert it first",
-       what, dtype.code, dtype.bits, dtype.lanes);
+       "{} has dtype {}; legal are float32, bfloat16, float16 and float64: convert it first", what,
+       shown(dtype));
 }
 
 Format format_named(std::string_view name) {

@@ -123,6 +123,28 @@ class Replaced(unittest.TestCase):
         engine.module.float()
         engine.module.a.weight.data = torch.zeros(1)
 
+    def test_memory_of_other_processes_is_refused(self):
+        engine = engine_of(net(), 1, 1, {})
+        with self.assertRaisesRegex(RuntimeError, "stays in its engine's memory"):
+            engine.module.share_memory()
+        engine.destroy()
+        engine.module.share_memory()
+
+    def test_frozen_parameters_that_are_not_floating(self):
+        """Quantized weights, for example."""
+        for slices in ({}, SLICES):
+            with zero.Init():
+                model = net()
+                model.a.packed = torch.nn.Parameter(torch.arange(1 << 17, dtype=torch.int8), requires_grad=False)
+            engine = engine_of(model, 3, 1, slices)
+            step(engine)
+            self.assertTrue(torch.equal(engine.module.a.packed, torch.arange(1 << 17, dtype=torch.int8)))
+            self.assertEqual(len(engine.parameters_of.ids), 6)
+            engine.destroy()
+        model.a.phase = torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))
+        with self.assertRaisesRegex(outrigger.OutriggerError, 'value of "a.phase" has dtype complex64; legal are float32'):
+            engine_of(model, 3, 1, {})
+
     def test_another_parameter_is_refused(self):
         engine = engine_of(net(), 1, 1, {})
         with self.assertRaisesRegex(RuntimeError, "'weight' of a Linear is a parameter of an engine"):

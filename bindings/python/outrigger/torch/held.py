@@ -51,6 +51,12 @@ class Held(Copied):
         else:
             _write(engine, self, value)
 
+    def share_memory_(self):
+        if engine_of(self) is None:
+            return super().share_memory_()  # type: ignore[misc]
+        raise RuntimeError("share_memory_: a parameter stays in its engine's memory; give other processes engine.module_state_dict(), or a copy of "
+                           "the module")
+
     def __deepcopy__(self, memo):
         if id(self) not in memo:
             memo[id(self)] = self._plain(self.detach().clone())

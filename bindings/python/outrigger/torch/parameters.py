@@ -29,8 +29,8 @@ def groups_of(model, model_parameters):
 
 
 class Parameters:
-    """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen. in_slices:
-    a rank has only slices of what it trains. shown: parameters that are whole on every rank, views of the library's memory."""
+    """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen; frozen ones that
+    are not floating (quantized weights) stay PyTorch's, as buffers do. in_slices: a rank has only slices of what it trains. shown: parameters that are whole on every rank, views of the library's memory."""
 
     def __init__(self, engine, module, groups, in_slices):
         self.ids, self.in_slices = {}, in_slices
@@ -38,6 +38,8 @@ class Parameters:
         group_of = {each: index for index, group in enumerate(groups) for each in group["params"]}
         for name, parameter in module.named_parameters():
             group = group_of.pop(parameter, None)
+            if not parameter.is_floating_point() and not parameter.requires_grad:
+                continue
             options = lowlevel.ParamOptions()
             options.trainable = int(group is not None and parameter.requires_grad)
             if group is not None:
@@ -63,7 +65,7 @@ class Parameters:
         views = dict(zip(self.shown, self._acquire()))
         moved, freed = set(), 0
         for each in module.modules():
-            own = [one for one in each.parameters(recurse=False) if one not in moved]
+            own = [one for one in each.parameters(recurse=False) if one in self.ids and one not in moved]
             moved.update(own)
             slices = [slice_of(one) for one in own]
             values = [one.detach() if part is None else part.values() for one, part in zip(own, slices)]

@@ -64,7 +64,9 @@ class Slices:
 
     def add(self, module: torch.nn.Module, name: str, parameter: torch.Tensor | None) -> None:
         """A parameter that a module has got. Collective where it is large."""
-        if parameter is None or parameter.is_meta or parameter.numel() * parameter.element_size() < LEAST_BYTES:
+        if parameter is None or parameter.is_meta or not parameter.is_floating_point():
+            return
+        if parameter.numel() * parameter.element_size() < LEAST_BYTES:
             return
         known = slice_of(parameter) or Slice(self, parameter, id(module))
         self.settle(known.module)
