@@ -27,7 +27,10 @@ setup:
 build: setup
 	@scripts/build.sh $(BUILD) "$(SANITIZE)"
 
-demo: build
+# Its own set-up and targets: the first minutes of somebody who looks at Outrigger.
+demo:
+	@scripts/setup.sh demo
+	@scripts/build.sh $(BUILD) "$(SANITIZE)" outrigger_tool gpt
 	@$(VENV_PYTHON) scripts/demo/demo.py --build $(BUILD)
 
 # What the adapters are for; big, and only tests of the full tier want them.

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Configures and builds the whole tree.   scripts/build.sh FOLDER [SANITIZE]
+# Configures and builds the tree, or these targets of it, for which no test is configured.
+#   scripts/build.sh FOLDER [SANITIZE [TARGET…]]
 # Sources are compiled in groups. Who edits one file at a time is quicker with OTR_UNITY=OFF.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
 sanitize=${2:-}
+targets=("${@:3}")
 
 options=(-DOTR_SANITIZE="$sanitize" -DOTR_UNITY="${OTR_UNITY:-ON}")
 if [[ -n $sanitize ]]; then
@@ -16,10 +18,16 @@ fi
 if [[ -x build/venv/bin/python ]]; then
   options+=(-DPython3_EXECUTABLE="$PWD/build/venv/bin/python" -DOTR_TEST_PYTHON="$PWD/build/venv/bin/python")
 fi
+# A folder that has tests keeps them.
+if [[ ${#targets[@]} -eq 0 ]]; then
+  options+=(-DOTR_TESTS=ON)
+elif [[ ! -f $folder/CMakeCache.txt ]]; then
+  options+=(-DOTR_TESTS=OFF)
+fi
 source scripts/ccache.sh
 
 # A second configuration of the same folder says little; the first one shows what was found.
 log_level=STATUS
 [[ -f $folder/build.ninja ]] && log_level=WARNING
 cmake -S . -B "$folder" -G Ninja --log-level="$log_level" "${options[@]}" "${launchers[@]}"
-cmake --build "$folder"
+cmake --build "$folder" ${targets[@]+--target "${targets[@]}"}

@@ -3,6 +3,7 @@
 # Installs what the build, the tests and the demo need and this machine lacks, and says what it does.
 # Never prompts; quick when nothing is missing.
 #   scripts/setup.sh              everything but frameworks
+#   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
 #   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX)
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
@@ -20,18 +21,23 @@ setup_system() {
   setup_rust
 }
 
+[[ ${1:-} != demo ]] || only build demo
 if [[ ${1:-} == system ]]; then
   setup_system # writes nothing into the tree: it may run as another user than the build
 else
   mkdir -p build
   exec 9> build/.setup.lock # two set-ups of one tree take turns
   flock 9
-  setup_system
-  setup_julia_unwind
-  setup_aarch64
+  if [[ ${1:-} == demo ]]; then
+    setup_apt
+  else
+    setup_system
+    setup_julia_unwind
+    setup_aarch64
+  fi
   setup_python
   if [[ ${1:-} == frameworks ]]; then
-    for part in $FRAMEWORKS; do setup_framework "$part"; done
+    for part in $FRAMEWORKS; do setup_pip "$part"; done
   fi
 fi
 finish

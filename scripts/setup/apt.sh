@@ -49,7 +49,7 @@ report_missing_parts() {
     mapfile -t missing < <(missing_packages $(listed apt "$part"))
     [[ ${#missing[@]} -gt 0 ]] || continue
     case $part in
-      build | test) fail "missing ${missing[*]}; $remedy" ;;
+      build | demo | test) fail "missing ${missing[*]}; $remedy" ;;
       *) skip "$part" "missing ${missing[*]}; $remedy" ;;
     esac
   done

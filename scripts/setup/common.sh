@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 
 DEPENDENCIES=scripts/setup/dependencies.txt
+WANTED=""             # parts to set up; empty: all
 declare -A SKIPPED=() # part → reason
 CHANGED=0             # whether anything was installed
 
@@ -22,13 +23,18 @@ installing() {
 # skip PART REASON: go on without an optional part; finish() names it.
 skip() { SKIPPED[$1]="${SKIPPED[$1]:+${SKIPPED[$1]}; }$2"; }
 
-# listed KIND [PART]: the names in the list of dependencies.
-listed() {
-  awk -v kind="$1" -v part="${2:-}" '$1 == kind && (part == "" || $2 == part) { print $3 }' "$DEPENDENCIES"
-}
+# only PART…: sets up these alone.
+only() { WANTED=$*; }
 
-# parts_of KIND: the parts that have names of this kind.
-parts_of() { awk -v kind="$1" '$1 == kind && !seen[$2]++ { print $2 }' "$DEPENDENCIES"; }
+# listed KIND [PART]: the names in the list of dependencies, of what is wanted.
+listed() { wanted_lines "$1" | awk -v part="${2:-}" 'part == "" || $2 == part { print $3 }'; }
+
+# parts_of KIND: the wanted parts that have names of this kind.
+parts_of() { wanted_lines "$1" | awk '!seen[$2]++ { print $2 }'; }
+
+wanted_lines() {
+  awk -v kind="$1" -v wanted=" $WANTED " '$1 == kind && (wanted == "  " || index(wanted, " " $2 " "))' "$DEPENDENCIES"
+}
 
 # as_root COMMAND…: run it with the rights that may_install found.
 as_root() {

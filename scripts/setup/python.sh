@@ -7,30 +7,34 @@ FRAMEWORKS="torch jax" # parts of the list that the adapters' tests want; big
 
 # Everything but frameworks.
 setup_python() {
-  local python=${OTR_PYTHON:-/usr/bin/python3} wanted stamp=$VENV/.outrigger packages
-  packages=$(awk -v frameworks=" $FRAMEWORKS " '$1 == "pip" && !index(frameworks, " " $2 " ") { printf "%s ", $3 }' "$DEPENDENCIES")
+  local part
+  setup_venv || return 0
+  for part in $(parts_of pip); do
+    [[ " $FRAMEWORKS " == *" $part "* ]] || setup_pip "$part"
+  done
+}
+
+setup_venv() {
+  local python=${OTR_PYTHON:-/usr/bin/python3} version stamp=$VENV/.outrigger
   [[ -x $python ]] || python=$(command -v python3 || true)
   if [[ -z $python ]]; then
     skip python "no python3"
+    return 1
+  fi
+  version=$("$python" --version)
+  if [[ -x $VENV/bin/python && -f $stamp && $(< "$stamp") == "$version" ]]; then
     return
   fi
-  wanted="$("$python" --version) $packages"
-  if [[ -x $VENV/bin/python && -f $stamp && $(< "$stamp") == "$wanted" ]]; then
-    return
-  fi
-  installing "pip into $VENV: $packages"
-  # shellcheck disable=SC2086
-  if "$python" -m venv --clear "$VENV" && pip_install $packages; then
-    printf '%s\n' "$wanted" > "$stamp"
+  if "$python" -m venv --clear "$VENV"; then
+    printf '%s\n' "$version" > "$stamp"
   else
-    skip python "the virtual environment could not be filled; see the message above"
+    skip python "the virtual environment could not be made; see the message above"
+    return 1
   fi
 }
 
-pip_install() { "$VENV/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@"; }
-
-# A framework that an adapter is for: setup_framework PART.
-setup_framework() {
+# setup_pip PART: its packages, once.
+setup_pip() {
   local part=$1 wanted stamp=$VENV/.outrigger-$1
   wanted=$(listed pip "$part" | tr '\n' ' ')
   [[ -x $VENV/bin/python ]] || return 0 # named as a skip already
@@ -39,7 +43,7 @@ setup_framework() {
   fi
   installing "pip into $VENV: $wanted"
   # shellcheck disable=SC2086
-  if pip_install $wanted; then
+  if "$VENV/bin/python" -m pip install --quiet --no-input --disable-pip-version-check $wanted; then
     printf '%s\n' "$wanted" > "$stamp"
   else
     skip "$part" "pip could not install $wanted"

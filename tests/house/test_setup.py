@@ -132,6 +132,27 @@ class Setup(unittest.TestCase):
         self.assertIn("skipped: aarch64 (apt has no libhwy-dev of arm64", text)
         self.assertFalse((self.root / "build").joinpath("aarch64-root").exists())
 
+    def test_the_demo_needs_no_tests_and_no_other_language(self):
+        for tool in ("julia", "cargo"):
+            (self.bin / tool).unlink()
+        self.without(*(n for k, part, n in self.listed if k == "apt" and part not in ("build", "demo")))
+        status, text, calls = self.run_setup("demo")
+        self.assertEqual((status, "skipped" in text), (0, False), text)
+        self.assertNotIn("apt-get", calls)
+        self.assertRegex(calls, "-m pip install .*numpy.* matplotlib")
+        self.assertNotRegex(calls, "pytest|torch|ruff")
+        self.calls.write_text("")
+        self.assertEqual(self.run_setup("demo")[:2], (0, "setup: ready, nothing was missing\n"))
+        # What the tests want comes on top.
+        self.without()
+        calls = self.run_setup()[2]
+        self.assertIn("pytest", calls)
+        self.assertNotRegex(calls, "venv --clear|matplotlib")
+        self.without("libhwloc-dev", "python3-venv")
+        status, text, _ = self.run_setup("demo", FAKE_ID="1000")
+        self.assertIn("missing libhwloc-dev; run: sudo bash scripts/setup.sh system", text)
+        self.assertEqual(status, 1)
+
     def test_system_writes_nothing_into_the_tree(self):
         self.assertEqual(self.run_setup("system")[0], 0)
         self.assertFalse((self.root / "build").exists())
