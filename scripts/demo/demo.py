@@ -15,6 +15,7 @@ from plays import download, make_text
 from results import Run, memory_table, table
 
 LIMIT = 2.2  # nats per character on held-out plays, in every configuration
+LEAST = 500  # updates that get below it
 MODEL = {"layers": 4, "width": 128, "heads": 4, "context": 64}
 
 
@@ -24,8 +25,8 @@ def parse_arguments():
     parser.add_argument("--out", help="folder for the results; default: demo in the build folder")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2000, help="updates per configuration")
-    parser.add_argument("--seconds", type=float, default=150,
-                        help="that the updates of one configuration may take; fewer are made if need be")
+    parser.add_argument("--seconds", type=float, default=70,
+                        help=f"that the updates of one configuration may take; fewer are made if need be, {LEAST} at least")
     parser.add_argument("--batch", type=int, default=8, help="sequences per worker")
     parser.add_argument("--learning-rate", type=float, default=4e-3)
     args = parser.parse_args()
@@ -78,7 +79,7 @@ def affordable_steps(args, text, held_out):
     """args.steps, or fewer on a machine where a trial of the first steps says they would take too long."""
     _, config = configurations(args.batch)["float32"]
     trial = train(args, "trial", config, text, held_out, steps=30, evaluations=0, quiet=True)
-    affordable = int(args.seconds / statistics.median(trial.seconds))
+    affordable = max(LEAST, int(args.seconds / statistics.median(trial.seconds)))
     if affordable < args.steps:
         print(f"This machine is slow or busy: {affordable} steps instead of {args.steps}.\n", flush=True)
     return min(args.steps, affordable)
@@ -93,6 +94,7 @@ def main():
     print(f"{os.path.getsize(text) / 1e6:.2f} million characters; {100 * held_out:.1f} % held out "
           "(Hamlet, Macbeth, The Tempest, Twelfth Night)\n", flush=True)
 
+    print("A trial of 30 updates says how many this machine makes in the time there is.\n", flush=True)
     steps = affordable_steps(args, text, held_out)
     runs = []
     for name, (title, config) in configurations(args.batch).items():

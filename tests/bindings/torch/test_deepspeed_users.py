@@ -52,6 +52,17 @@ class Counts(unittest.TestCase):
             engine.step()
         self.assertEqual((engine.micro_steps, engine.global_steps, engine.global_samples), (4, 2, 8 * ranks()))
 
+    def test_norm_of_the_last_window(self):
+        engine, norms = engine_of(net(), 2, 2, {}), []
+        for each in range(5):
+            loss_of(engine, each).backward()
+            engine.step()
+            norms.append(engine.get_global_grad_norm())
+        self.assertIsNone(norms[0])
+        self.assertGreater(norms[1], 0)
+        self.assertEqual((norms[2], norms[4]), (norms[1], norms[3]))
+        self.assertNotEqual(norms[1], norms[3])
+
     def test_reductions_are_coalesced(self):
         """As they are anyway: the sum is the same, and what would be lost is refused."""
         engine, reference = engine_of(net(), 2, 1, {}), engine_of(net(), 2, 1, {})
