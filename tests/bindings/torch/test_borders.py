@@ -31,6 +31,12 @@ class Held:
     x: torch.Tensor
 
 
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    x: torch.Tensor
+    later: torch.Tensor = dataclasses.field(init=False)
+
+
 class Model(nn.Module):
     def __init__(self, body):
         super().__init__()
@@ -120,7 +126,7 @@ class Borders(unittest.TestCase):
                 self.same(body, program)
 
     def test_outputs_of_other_classes(self):
-        bodies = {"a data class": lambda model, x: Held(model.core(x)), "items": lambda model, x: Items(x=model.core(x)),
+        bodies = {"a data class": lambda model, x: Held(model.core(x)), "with slots": lambda model, x: Slotted(model.core(x)), "items": lambda model, x: Items(x=model.core(x)),
                   "a distribution": lambda model, x: Items(x=torch.distributions.Normal(model.core(x).float(), 1.0).loc)}
         for name, body in bodies.items():
             with self.subTest(name):

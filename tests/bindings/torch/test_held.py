@@ -83,6 +83,17 @@ class Copies(unittest.TestCase):
                 self.assertEqual((type(loaded[name]), loaded[name].requires_grad), (torch.nn.Parameter, each.requires_grad))
             self.assertEqual(loaded["a.weight"].note, "of the user")
 
+    def test_of_a_parameter_of_another_class(self):
+        class Own(torch.nn.Parameter):
+            def __new__(cls, *, size):
+                return super().__new__(cls, torch.ones(size))
+
+        model = net()
+        model.a.own = Own(size=3)
+        taken = copy.deepcopy(engine_of(model, 1, 1, {}).module)
+        self.assertIs(type(taken.a.own), Own)
+        self.assertEqual(taken.a.own.tolist(), [1, 1, 1])
+
     def test_of_what_zero_init_made(self):
         with zero.Init():
             model = torch.nn.Linear(256, 256)

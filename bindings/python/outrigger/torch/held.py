@@ -12,7 +12,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from .classes import origin
 from .registry import engine_of
 
-_data: Any = torch.Tensor.data  # a property
+_Tensor: Any = torch.Tensor
+_data: Any = _Tensor.data  # a property
 
 
 def show(parameter, tensor):
@@ -32,8 +33,7 @@ class Copied:
         return plain.__reduce_ex__(protocol)
 
     def _plain(self, values):
-        kind = origin(type(self))
-        return values.requires_grad_(self.requires_grad) if kind is torch.Tensor else kind(values, self.requires_grad)
+        return _Tensor._make_subclass(origin(type(self)), values, self.requires_grad)
 
 
 class Held(Copied):

@@ -7,7 +7,7 @@ import torch
 _Tensor: Any = torch.Tensor  # with its slots and properties
 # Which of them there are depends on PyTorch's version.
 _GET = ("shape", "dtype", "device", "layout", "requires_grad", "grad", "grad_fn", "is_leaf", "ndim", "itemsize", "nbytes", "_version",
-        "is_sparse", "is_cuda", "is_meta", "is_quantized", "is_nested", "retains_grad", "output_nr", "_backward_hooks",
+        "_base", "is_sparse", "is_cuda", "is_meta", "is_quantized", "is_nested", "retains_grad", "output_nr", "_backward_hooks",
         "_post_accumulate_grad_hooks")
 _CALL = ("size", "stride", "dim", "ndimension", "numel", "nelement", "element_size", "is_contiguous", "is_floating_point", "is_complex",
          "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "data_ptr", "storage_offset", "untyped_storage",

@@ -73,9 +73,11 @@ def _map_dict(function, value):
 
 
 def _map_fields(function, value):
-    changed = _changes(function, vars(value))
+    names = vars(value) if hasattr(value, "__dict__") else [each.name for each in dataclasses.fields(value)]
+    changed = _changes(function, {name: getattr(value, name, None) for name in names})
     if not changed:
         return value
     result = copy.copy(value)
-    vars(result).update(changed)  # a frozen one, too
+    for name, new in changed.items():
+        object.__setattr__(result, name, new)  # of a frozen one, too
     return result
