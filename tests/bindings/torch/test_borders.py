@@ -189,6 +189,18 @@ class Borders(unittest.TestCase):
 
         self.same(lambda model, held: model.core(held.x), program)
 
+    def test_a_list_that_the_module_adds_to(self):
+        def body(model, x, seen):
+            seen.append(x.shape)
+            return model.core(x)
+
+        def program(called, module, x):
+            seen = []
+            loss_of(called(x.requires_grad_(), seen)).backward()
+            self.assertEqual(seen, [(2, 3)])
+
+        self.same(body, program)
+
     def test_an_input_that_is_written_into(self):
         def program(engine, module, x):
             return engine(x * torch.ones_like(x).requires_grad_())

@@ -22,10 +22,8 @@ def map_tensors(function, value):
     """value with each floating or complex tensor in it replaced by function(tensor); without a change, itself."""
     if isinstance(value, torch.Tensor):
         return function(value) if value.is_floating_point() or value.is_complex() else value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(function, each) for each in value))
     if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(function, each) for each in value)
+        return _map_sequence(function, value)
     if isinstance(value, dict):
         return _map_dict(function, value)
     if _has_fields(value):
@@ -43,6 +41,13 @@ def tensors(value):
 
     map_tensors(note, value)
     return found
+
+
+def _map_sequence(function, value):
+    new = [map_tensors(function, each) for each in value]
+    if all(one is other for one, other in zip(new, value)):
+        return value
+    return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
 
 def _has_fields(value):
