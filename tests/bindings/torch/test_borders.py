@@ -125,6 +125,28 @@ class Borders(unittest.TestCase):
                     loss_of(*outputs).backward()
                 self.same(body, program)
 
+    def test_outputs_that_a_function_of_the_script_or_a_hook_is_between(self):
+        class Reversed(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.view_as(x)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return -2 * grad
+
+        def reverses(model, x):
+            y = model.core(x)
+            return y, Reversed.apply(y)
+
+        def hooks(model, x):
+            first, second = model.core(x).chunk(2, -1)
+            first.register_hook(lambda grad: grad * 0.5)
+            return first, second
+
+        for body in (reverses, hooks):
+            self.same(body, lambda called, module, x: loss_of(*called(x)).backward())
+
     def test_outputs_of_other_classes(self):
         bodies = {"a data class": lambda model, x: Held(model.core(x)), "with slots": lambda model, x: Slotted(model.core(x)), "items": lambda model, x: Items(x=model.core(x)),
                   "a distribution": lambda model, x: Items(x=torch.distributions.Normal(model.core(x).float(), 1.0).loc)}

@@ -25,6 +25,7 @@ from . import calls
 from .trees import map_tensors, tensors
 from .untraced import untraced
 
+_VIEWS = {f"{each}Backward0" for each in ("View", "Select", "Slice", "T", "Transpose", "Split", "AsStrided", "Unsqueeze", "Squeeze", "Permute")}
 _FRAMES = 30  # between a use and the checkpoint that it is in
 
 
@@ -173,9 +174,22 @@ def _bases(found):
     """By identity of a tensor: what it is a view of, where another of them shares that memory."""
     groups: dict[int, list[Any]] = {}
     for each in found:
-        base = each if each._base is None or not each._base.requires_grad else each._base
+        base = each._base if _is_plain_view(each) else each
         groups.setdefault(id(base), []).append((each, base))
     return {id(each): base for group in groups.values() if len(group) > 1 for each, base in group if _is_dense(base)}
+
+
+def _is_plain_view(tensor):
+    """Of a base that takes part in autograd, by views of PyTorch alone: no function of a script and no hook is between."""
+    base = tensor._base
+    if base is None or not base.requires_grad or base.dtype != tensor.dtype or tensor._backward_hooks or tensor.retains_grad:
+        return False
+    node = tensor.grad_fn
+    while node is not None and node is not base.grad_fn:
+        if node.name() not in _VIEWS:
+            return False
+        node = node.next_functions[0][0]
+    return node is not None
 
 
 def _is_dense(tensor):

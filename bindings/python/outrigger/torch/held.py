@@ -16,6 +16,9 @@ _Tensor: Any = torch.Tensor
 _data: Any = _Tensor.data  # a property
 
 
+LOOSE = "_outrigger_loose"  # at a parameter whose memory is the script's for a while
+
+
 def show(parameter, tensor):
     """Puts the parameter's memory there."""
     _data.__set__(parameter, tensor)
@@ -64,15 +67,16 @@ class Held(Copied):
 
 
 def _write(engine, parameter, value):
-    """`parameter.data = value`: the parameter stays in the engine's memory, and takes the values."""
+    """`parameter.data = value`: refused, but for the copy that zero.GatheredParameters lets a script write into."""
+    if getattr(parameter, LOOSE, False):
+        show(parameter, value)
+        return
     own = _data.__get__(parameter)
-    if (value.shape, value.dtype, value.device) != (own.shape, own.dtype, own.device):
-        raise RuntimeError(f"{engine.parameters_of.name_of(parameter)!r}.data was set to a tensor of shape {tuple(value.shape)} and {value.dtype} on "
-                           f"{value.device}; in the engine's memory it is {tuple(own.shape)} and {own.dtype} on {own.device}, for the engine's life: "
-                           "its dtype is the configuration's; engine.destroy() leaves a plain module")
-    if value.data_ptr() != own.data_ptr():
-        with torch.no_grad():
-            parameter.copy_(value)
+    if (value.data_ptr(), value.shape, value.stride(), value.dtype) == (own.data_ptr(), own.shape, own.stride(), own.dtype):
+        return
+    raise RuntimeError(f"{engine.parameters_of.name_of(parameter)!r}.data was set to another tensor (shape {tuple(value.shape)}, {value.dtype}); outside of "
+                       "zero.GatheredParameters, or in it without modifier_rank, a parameter stays in the engine's memory, in its shape and dtype: "
+                       "write parameter.copy_(tensor) under torch.no_grad(); engine.destroy() leaves a plain module")
 
 
 def _keep(module, name, parameter):

@@ -13,7 +13,7 @@ import torch.distributed
 from .. import lowlevel
 from ..process import process_comm
 from . import distributed
-from .held import show
+from .held import LOOSE, show
 from .registry import engine_of
 from .sharded import Slices, slice_of
 
@@ -92,6 +92,7 @@ class GatheredParameters:
             for parameter in self._params:
                 if engine_of(parameter) is not None:
                     show(parameter, parameter.data.clone())
+                    setattr(parameter, LOOSE, True)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         with self._whole:
@@ -104,6 +105,7 @@ class GatheredParameters:
                 if engine is not None:
                     written = parameter.data
                     show(parameter, view)
+                    delattr(parameter, LOOSE)
                     if kind is None:
                         engine.write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
                 elif kind is None:
