@@ -8,6 +8,7 @@ import weakref
 import torch
 
 from . import backward
+from .trees import rebuilt
 
 _OWN = frozenset(vars(torch.nn.Module()))  # what PyTorch keeps in a module
 _DEPTH = 4  # of lists, tuples and dictionaries in each other
@@ -78,7 +79,7 @@ def _replaced(old, path, value):
         return value
     parts = list(old)
     parts[path[0]] = _replaced(parts[path[0]], path[1:], value)
-    return type(old)(*parts) if hasattr(old, "_fields") else type(old)(parts)
+    return rebuilt(old, parts)
 
 
 def _places(root):
@@ -95,7 +96,7 @@ def _of(container, items, depth=0):
 
 def _at(container, key, path, value, depth):
     if isinstance(value, torch.Tensor):
-        if value.requires_grad and not isinstance(value, torch.nn.Parameter) and (value.is_floating_point() or value.is_complex()):
+        if value.requires_grad and not isinstance(value, torch.nn.Parameter):  # so of a dtype that can be differentiated
             yield _Place(container, key, path)
     elif depth == _DEPTH:
         return

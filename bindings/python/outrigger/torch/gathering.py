@@ -20,8 +20,8 @@ from .. import lowlevel
 from .ahead import Ahead
 from .classes import mixed
 from .metadata import ALIASES, METADATA
-from .partitioned import Partitioned, next_id
 from .held import Hook, show
+from .partitioned import Partitioned, next_id
 from .registry import engine_of
 from .trees import among, map_tensors
 from .utils import z3_leaf_module

@@ -14,8 +14,6 @@ from .registry import engine_of
 
 _Tensor: Any = torch.Tensor
 _data: Any = _Tensor.data  # a property
-
-
 LOOSE = "_outrigger_loose"  # at a parameter whose memory is the script's for a while
 
 

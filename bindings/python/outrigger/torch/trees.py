@@ -47,7 +47,13 @@ def _map_sequence(function, value):
     new = [map_tensors(function, each) for each in value]
     if all(one is other for one, other in zip(new, value)):
         return value
-    return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+    return rebuilt(value, new)
+
+
+def rebuilt(sequence, parts):
+    """One of its class, named tuples too, with these parts."""
+    kind = type(sequence)
+    return kind(*parts) if hasattr(sequence, "_fields") else kind(parts)
 
 
 def _has_fields(value):

@@ -105,7 +105,7 @@ class GatheredParameters:
                 if engine is not None:
                     written = parameter.data
                     show(parameter, view)
-                    delattr(parameter, LOOSE)
+                    vars(parameter).pop(LOOSE, None)  # of a block in another, once
                     if kind is None:
                         engine.write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
                 elif kind is None:
