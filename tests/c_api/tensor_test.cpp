@@ -149,9 +149,9 @@ TEST_F(GivenTensor, OfAnotherDtype) {
     const char* part;
   };
   for (const Row& row :
-       {Row{{OTR_DTYPE_INT, 32, 1}, "code 0"}, Row{{OTR_DTYPE_FLOAT, 8, 1}, "8 bits"},
-        Row{{OTR_DTYPE_BFLOAT, 32, 1}, "code 4"}, Row{{OTR_DTYPE_FLOAT, 32, 2}, "2 lanes"},
-        Row{{OTR_DTYPE_FLOAT, 32, 0}, "0 lanes"}}) {
+       {Row{{OTR_DTYPE_INT, 32, 1}, "int32"}, Row{{OTR_DTYPE_FLOAT, 8, 1}, "float8"},
+        Row{{OTR_DTYPE_BFLOAT, 32, 1}, "bfloat32"}, Row{{77, 32, 1}, "code 77"},
+        Row{{OTR_DTYPE_FLOAT, 32, 2}, "2 lanes"}, Row{{OTR_DTYPE_FLOAT, 32, 0}, "0 lanes"}}) {
     otr_tensor t = good_.get();
     t.dtype = row.dtype;
     expect(OTR_E_DTYPE, t, {row.part, "float32"});
