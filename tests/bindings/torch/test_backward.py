@@ -304,6 +304,7 @@ class Weights(unittest.TestCase):
             for each in (model, engine.module):
                 with torch.no_grad():
                     each.a.weight.mul_(0.5)
+                    each.b.weight.mul_(0.75)  # autograd keeps it for the gradient of what is before
                     torch.nn.init.ones_(each.b.bias)
             train(self, model, engine, optimizer, range(2, 4))
             for each in (model, engine.module):

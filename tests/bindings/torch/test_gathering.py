@@ -347,6 +347,23 @@ class Gathering(unittest.TestCase):
         self.assertTrue(torch.equal(engine.module.a.weight, expected))
         self.assertEqual(engine.module(torch.ones(2, 6)).shape, (2, 4))
 
+    def test_a_block_that_writes_in_another_one(self):
+        last = self.comm.size - 1
+        for options in (SLICES, {**SLICES, "bf16": {"enabled": True}}):
+            engine = engine_of(net(), comm=self.comm, **options)
+            weight = engine.module.a.weight
+            with outrigger.torch.zero.GatheredParameters(weight, modifier_rank=0):
+                weight.data = torch.full_like(weight, 1.0 + self.comm.rank)
+                with outrigger.torch.zero.GatheredParameters([weight, engine.module.b.weight], modifier_rank=last):
+                    weight.data = torch.full_like(weight, 4.0 + self.comm.rank)
+                self.assertEqual(weight.data[0, 0], 4.0 + last)
+                with torch.no_grad():
+                    weight[0] += 1
+            self.assertTrue(torch.equal(master_of(engine)[0][:2], torch.tensor([5.0 + last, 4.0 + last]).view(2, 1).expand(2, 6)))
+            with self.assertRaisesRegex(RuntimeError, "data was set to another tensor"):
+                with outrigger.torch.zero.GatheredParameters(weight):
+                    weight.data = torch.zeros(16, 6, dtype=weight.dtype)
+
     def test_wrong_use(self):
         engine = engine_of(net(), comm=self.comm, **SLICES)
         weight = engine.module.a.weight

@@ -103,7 +103,7 @@ MUTATIONS = {f"{name}, {how}": (lambda make=make, power=power: make(power))
                  "read and carried on": carried}.items(), {"dropped": -1, "applied twice": 1}.items())}
 MUTATIONS |= {
     "an attribute of the module": lambda: mock.patch.object(Attributes, "hand_out", lambda self, is_of_call: None),
-    "a tensor that a hook caught": lambda: mock.patch.object(ForwardHooks, "wrap", lambda self: None),
+    "a tensor that a hook caught": lambda: mock.patch.object(ForwardHooks, "wrap", lambda self, module: None),
     "a tensor that a closure caught": lambda: mock.patch.object(outer.calls, "engine_of_node", lambda node: None),
     "float16 outside without a scale": lambda: mock.patch.object(outer, "_MOST", 1),
     "float16 outside, scaled and left so": lambda: mock.patch.object(
@@ -116,16 +116,19 @@ MUTATIONS |= {
 }
 BORDERS = {  # seen by test_borders.py
     "a call in another engine's call": lambda: mock.patch.object(calls, "around", lambda engine: None),
-    "a tensor given in an attribute": lambda: mock.patch.object(Attributes, "take_in", lambda self, is_of_call: []),
+    "a tensor given in an attribute": lambda: mock.patch.object(Attributes, "take_in", lambda self, modules, is_of_call: []),
     "a tensor given there and kept elsewhere": lambda: mock.patch.object(Attributes, "give_back", lambda self: [
         place.set(own) for place, own, _ in self._in]),
     "outputs that share memory": lambda: mock.patch.object(backward, "_bases", lambda found: {}),
-    "tensors in data classes": lambda: mock.patch.object(trees, "_has_fields", lambda value: False),
+    "tensors in data classes": lambda: mock.patch.object(trees, "_fields", lambda value: {}),
     "leaves of a backward": lambda: mock.patch.object(direct, "_UNTOUCHED", direct._UNTOUCHED - {torch.autograd.backward}),
     "a gradient edge": lambda: mock.patch.object(direct, "_EDGES", set()),
-    "computed weights": lambda: mock.patch.object(calls.Calls, "_require_own_weights", lambda self: None),
+    "computed weights": lambda: mock.patch.object(calls.Calls, "_require_own_weights", lambda self, module: None),
     "an input that is written into": lambda: mock.patch.object(backward, "require_unwritten", lambda given: None),
     "an engine in a reentrant checkpoint": lambda: mock.patch.object(backward, "in_reentrant_checkpoint", lambda: False),
+    "attributes while a backward computes again": lambda: mock.patch.object(Attributes, "turn_in", lambda self: False),
+    "what a forward hook wrote": lambda: mock.patch.object(backward, "is_written", lambda given: False),
+    "a retained gradient inside": lambda: mock.patch.object(backward, "_retain", lambda engine, inner, outer: None),
     "hooks on what a forward hook saw": lambda: mock.patch.object(backward, "is_hooked", lambda value: False),
 }
 SMALL = ("loss", "engine")

@@ -94,6 +94,31 @@ class Copies(unittest.TestCase):
         self.assertIs(type(taken.a.own), Own)
         self.assertEqual(taken.a.own.tolist(), [1, 1, 1])
 
+    def test_of_a_parameter_with_its_own_way(self):
+        class Tagged(torch.nn.Parameter):
+            def __new__(cls, data, tag="none", requires_grad=True):
+                result = super().__new__(cls, data, requires_grad)
+                result.tag = tag
+                return result
+
+            def __deepcopy__(self, memo):
+                return Tagged(self.data.clone(), self.tag, self.requires_grad)
+
+        model = net()
+        model.a.weight = Tagged(model.a.weight.data, "of the user")
+        taken = copy.deepcopy(engine_of(model, 1, 1, {}).module)
+        self.assertEqual((type(taken.a.weight), taken.a.weight.tag), (Tagged, "of the user"))
+        taken.a.weight.data = torch.zeros(1)
+
+    def test_shallow(self):
+        engine = engine_of(net(), 1, 1, {})
+        taken = copy.copy(engine.module.a)
+        with self.assertRaisesRegex(RuntimeError, "is a parameter of an engine"):
+            taken.weight = torch.nn.Parameter(torch.ones(16, 6))  # its parameters are the module's
+        taken._parameters = dict(taken._parameters)
+        taken.weight = torch.nn.Parameter(torch.ones(16, 6))
+        self.assertFalse(torch.equal(engine.module.a.weight, taken.weight))
+
     def test_of_what_zero_init_made(self):
         with zero.Init():
             model = torch.nn.Linear(256, 256)

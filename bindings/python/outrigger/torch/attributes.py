@@ -8,27 +8,32 @@ import weakref
 import torch
 
 from . import backward
-from .trees import rebuilt
+from .trees import part, parts_of, put, rebuilt
 
 _OWN = frozenset(vars(torch.nn.Module()))  # what PyTorch keeps in a module
-_DEPTH = 4  # of lists, tuples and dictionaries in each other
+_DEPTH = 4  # of containers in each other
 
 
 class Attributes:
-    """Of the modules of an engine that scales its loss: tensors, also in lists, tuples and dictionaries, and buffers."""
+    """Of the modules of an engine that scales its loss: tensors, also in the containers that trees.py knows, and buffers."""
 
     def __init__(self, engine, module):
         self._engine, self._module = weakref.ref(engine), module
         self._out = []  # place, tensor of the module, tensor of the outside
         self._in = []  # place, tensor of the outside, tensor of the module
+        self._given = []  # _in of the last call
+        self._is_turned = False
+        self._leaves: frozenset[int] = frozenset()  # by identity: given ones that are leaves of autograd
 
-    def take_in(self, is_of_call):
+    def take_in(self, modules, is_of_call):
         """is_of_call: whether a call made a node. Returns the nodes of the border."""
-        for place, own, new in self._out:
-            if place.get() is new:
-                place.set(own)
-        self._out = []
-        given = [place for place in _places(self._module) if not is_of_call(place.get().grad_fn)]
+        self.turn_out()  # of a backward that raised
+        _swap(self._out)
+        if torch.is_grad_enabled():
+            self._out = []
+        found = list(_places(modules))
+        self._leaves = frozenset(id(place.get()) for place in found if place.get().is_leaf)
+        given = [place for place in found if not is_of_call(place.get().grad_fn)]
         outer = [place.get() for place in given]
         inner, entered = backward.inputs(self._engine(), outer)
         self._in = [(place, own, new) for place, own, new in zip(given, outer, inner)]
@@ -40,14 +45,40 @@ class Attributes:
         """What was given from outside, wherever the module has put it."""
         given = {id(new): own for _, own, new in self._in}
         if given:
-            for place in _places(self._module):
+            for place in list(_places(self._module.modules())):
                 own = given.get(id(place.get()))
                 if own is not None:
                     place.set(own)
+        if torch.is_grad_enabled():
+            self._given = self._in
         self._in = []
 
+    def turn_in(self):
+        """For a backward the attributes hold what they held in the call. False: they hold it already, or there is no difference."""
+        if self._is_turned or self._in or not (self._given or self._out):
+            return False
+        _swap(self._out)
+        _swap(_turned(self._given))
+        self._is_turned = True
+        return True
+
+    def turn_out(self):
+        if self._is_turned:
+            _swap(self._given)
+            _swap(_turned(self._out))
+        self._is_turned = False
+
     def hand_out(self, is_of_call):
-        found = [place for place in _places(self._module) if is_of_call(place.get().grad_fn)]
+        if not torch.is_grad_enabled():
+            _swap(_turned(self._out))
+            return
+        places = list(_places(self._module.modules()))
+        for place in places:
+            if place.get().is_leaf and id(place.get()) not in self._leaves:
+                raise RuntimeError(f"the module made a tensor of shape {tuple(place.get().shape)} that requires a gradient in its forward and left it in "
+                                   f"its attribute {place.name!r}, where its .grad would carry the loss scale of this engine; give the tensor to "
+                                   "the engine as an input, or take its gradient in the forward by torch.autograd.grad")
+        found = [place for place in places if is_of_call(place.get().grad_fn)]
         inner = [place.get() for place in found]
         outer = backward.outputs(self._engine(), inner)
         self._out = [(place, own, new) for place, own, new in zip(found, inner, outer)]
@@ -55,23 +86,35 @@ class Attributes:
             place.set(new)
 
 
-class _Place:
-    """container[key], or what has the indices `path` in the tuple that is there."""
+def _swap(places):
+    """(place, tensor that shall be there, tensor that is, unless the script has put another there)"""
+    for place, own, new in places:
+        if place.get() is new:
+            place.set(own)
 
-    def __init__(self, container, key, path=()):
+
+def _turned(places):
+    return [(place, new, own) for place, own, new in places]
+
+
+class _Place:
+    """container[key], or what has the indices `path` in the tuple that is there. name: of the module's attribute."""
+
+    def __init__(self, name, container, key, path=()):
+        self.name = name
         self._container, self._key, self._path = container, key, path
 
     def get(self):
         try:
-            found = self._container[self._key]
+            found = part(self._container, self._key)
             for index in self._path:
                 found = found[index]
             return found
-        except (KeyError, IndexError, TypeError):
+        except (KeyError, IndexError, AttributeError, TypeError):
             return None
 
     def set(self, value):
-        self._container[self._key] = _replaced(self._container[self._key], self._path, value)
+        put(self._container, self._key, _replaced(part(self._container, self._key), self._path, value))
 
 
 def _replaced(old, path, value):
@@ -82,28 +125,22 @@ def _replaced(old, path, value):
     return rebuilt(old, parts)
 
 
-def _places(root):
-    for module in root.modules():
-        own = [(key, value) for key, value in vars(module).items() if key not in _OWN]
-        yield from _of(vars(module), own)
-        yield from _of(module._buffers, list(module._buffers.items()))
+def _places(modules):
+    for module in modules:
+        for key, value in parts_of(vars(module)):
+            if key not in _OWN:
+                yield from _at(key, vars(module), key, (), value, 0)
+        for key, value in parts_of(module._buffers):
+            yield from _at(key, module._buffers, key, (), value, 0)
 
 
-def _of(container, items, depth=0):
-    for key, value in items:
-        yield from _at(container, key, (), value, depth)
-
-
-def _at(container, key, path, value, depth):
+def _at(name, container, key, path, value, depth):
     if isinstance(value, torch.Tensor):
         if value.requires_grad and not isinstance(value, torch.nn.Parameter):  # so of a dtype that can be differentiated
-            yield _Place(container, key, path)
-    elif depth == _DEPTH:
-        return
-    elif isinstance(value, list):
-        yield from _of(value, enumerate(value), depth + 1)
-    elif isinstance(value, dict):
-        yield from _of(value, list(value.items()), depth + 1)
-    elif isinstance(value, tuple):
-        for index, each in enumerate(value):
-            yield from _at(container, key, (*path, index), each, depth + 1)
+            yield _Place(name, container, key, path)
+    elif depth < _DEPTH:
+        for index, each in parts_of(value) or ():
+            if isinstance(value, tuple):
+                yield from _at(name, container, key, (*path, index), each, depth + 1)
+            else:
+                yield from _at(name, value, index, (), each, depth + 1)

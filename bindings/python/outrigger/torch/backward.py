@@ -4,8 +4,8 @@
 Gradients inside an engine that scales its loss carry its factor: loss scale / accumulation steps. Gradients outside are the
 true ones. One autograd node over the outputs of a call multiplies what comes in by the factor, one over its inputs divides
 what goes out by it, and a parameter that is used outside of a call is an output, too (direct.py). So each form of backward
-gives the same gradients, each factor applied once. An engine that scales nothing (float32, bfloat16) has the factor 1: its
-accumulation steps divide at the step.
+gives the same gradients, each factor applied once. An engine that scales nothing (float32, bfloat16) has no border: its
+accumulation steps divide at the step. It needs one in the module of an engine that scales.
 
 Second order: of two quantities that belong together in a derivative, one carries the factor and the other does not. A value
 carries none and its gradient carries it; so the gradient of that gradient carries none, on either side of a border, and
@@ -16,6 +16,8 @@ No hook marks the end of a backward: a pass is closed by engine.backward() or by
 torch.compile does not trace what is here, nor the engine's backward and step: they call the library.
 """
 import sys
+import warnings
+import weakref
 from typing import Any
 
 import torch
@@ -147,9 +149,13 @@ def _enter(engine, grad, factor, dtype):
     if grad is None:
         return None
     result = times(grad, factor, dtype)
-    if dtype == torch.float16 and not torch.isfinite(result).all() and torch.isfinite(grad).all():
+    if dtype == torch.float16 and not _is_finite(result) and _is_finite(grad):
         engine.seed_overflowed()
     return result
+
+
+def _is_finite(tensor):
+    return bool(torch.isfinite(tensor if tensor.layout == torch.strided else tensor.to_dense()).all())
 
 
 @untraced
@@ -167,7 +173,28 @@ def _border(node, engine, value):
     grad_fn = next(iter(passed.values())).grad_fn
     replaced = {key: passed[id(bases[key])].as_strided(each.size(), each.stride(), each.storage_offset())
                 if key in bases and bases[key] is not each else passed[id(bases.get(key, each))] for key, each in found.items()}
+    if node is _Outputs:
+        for key, each in found.items():
+            if each.retains_grad:
+                _retain(engine, each, replaced[key])
     return map_tensors(lambda tensor: replaced.get(id(tensor), tensor), value), grad_fn
+
+
+def _retain(engine, inner, outer):
+    """The module called inner.retain_grad(): outer.grad is that gradient, the true one."""
+    weak, around = weakref.ref(outer), calls.around(engine)
+
+    @torch.no_grad()
+    def came(grad):
+        seen = weak()
+        if seen is not None:
+            true = times(grad, _factor_in(around) / engine.open_pass(), seen.dtype)
+            with warnings.catch_warnings():  # of a read that finds none
+                warnings.simplefilter("ignore")
+                before = seen.grad
+            seen.grad = true.clone() if before is None else before + true
+
+    inner.register_hook(came)
 
 
 def _bases(found):
@@ -200,12 +227,30 @@ def _is_dense(tensor):
 
 def outputs(engine, value, entered=()):
     """What a call returns, as the outside has it. entered: a list of the nodes of inputs() in the call."""
+    if not engine.scales and calls.around(engine) is None:
+        _note_backwards(engine, value)
+        return value
     if engine.scales and in_reentrant_checkpoint():  # in the dtypes that they have when it is computed again
         return map_tensors(lambda tensor: tensor.float() if tensor.dtype == torch.float16 else tensor, value)
     value, node = _border(_Outputs, engine, value)
     if node is not None:
         node.entered = entered
     return value
+
+
+@untraced
+def _note_backwards(engine, value):
+    """Outputs that need no border: the engine hears of a backward that comes to them."""
+    weak = weakref.ref(engine)
+
+    def came(_):
+        owner = weak()
+        if owner is not None:
+            owner.enter_backward()
+
+    for node in {each.grad_fn for each in tensors(value) if each.requires_grad}:
+        if node is not None:
+            node.register_prehook(came)
 
 
 def inputs(engine, value):
@@ -219,6 +264,11 @@ def inputs(engine, value):
 def versions(value):
     """Of the tensors in it that take part in autograd, to see whether they are written into."""
     return [(each, each._version) for each in tensors(value) if each.requires_grad]
+
+
+def is_written(given):
+    """Whether one of versions() was written into."""
+    return any(tensor._version != version for tensor, version in given)
 
 
 def require_unwritten(given):

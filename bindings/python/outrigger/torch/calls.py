@@ -55,14 +55,16 @@ class Calls:
         self.made, self.entered = [], []
         self._engine, self._module = weakref.ref(engine), module
         self._attributes = Attributes(engine, module)
-        self._hooks = ForwardHooks(engine, module, self.outside, lambda hook: isinstance(hook, Hook))
+        self._hooks = ForwardHooks(engine, self.outside, lambda hook: isinstance(hook, Hook))
         _scaling.add(engine)
 
     @untraced
     def __enter__(self):
-        self._hooks.wrap()
-        self._require_own_weights()
-        self.entered.extend(self._attributes.take_in(self._made))
+        modules = list(self._module.modules())
+        for module in modules:
+            self._hooks.wrap(module)
+            self._require_own_weights(module)
+        self.entered.extend(self._attributes.take_in(modules, self._made))
         self._begin()
 
     @untraced
@@ -72,17 +74,22 @@ class Calls:
         if kind is None:
             self._attributes.hand_out(self._made)
 
+    def backward_came(self):
+        """What a checkpoint computes again finds in attributes what the call found there."""
+        if self._attributes.turn_in():
+            torch.autograd.Variable._execution_engine.queue_callback(self._attributes.turn_out)
+
     def _made(self, node):
         """Whether one of this engine's calls made it."""
         return node is not None and engine_of_node(node) is self._engine()
 
-    def _require_own_weights(self):
+    def _require_own_weights(self, module):
         """torch.func.functional_call puts other tensors there, whose gradients would come out with the engine's factor."""
-        for name, module in self._module.named_modules():
-            for own, each in module._parameters.items():
-                if each is not None and each.grad_fn is not None:
-                    raise RuntimeError(f"{'.'.join(filter(None, (name, own)))!r} of an engine with a loss scale is a computed tensor in this call; "
-                                       "call torch.func.functional_call with engine.module, whose gradients are then all true ones")
+        for own, each in module._parameters.items():
+            if each is not None and each.grad_fn is not None:
+                name = next(name for name, one in self._module.named_modules() if one is module)
+                raise RuntimeError(f"{'.'.join(filter(None, (name, own)))!r} of an engine with a loss scale is a computed tensor in this call; "
+                                   "call torch.func.functional_call with engine.module, whose gradients are then all true ones")
 
     def _begin(self):
         _open_calls().append(self._engine())

@@ -11,15 +11,14 @@ from .untraced import untraced
 class ForwardHooks:
     """outside: a context, entered while a hook runs. is_own: whether a hook is not the user's."""
 
-    def __init__(self, engine, module, outside, is_own):
-        self._engine, self._module, self._outside, self._is_own = weakref.ref(engine), module, outside, is_own
+    def __init__(self, engine, outside, is_own):
+        self._engine, self._outside, self._is_own = weakref.ref(engine), outside, is_own
 
-    def wrap(self):
+    def wrap(self, module):
         """Those that came since the last call."""
-        for module in self._module.modules():
-            for key, hook in module._forward_hooks.items():
-                if not isinstance(hook, _Wrapped) and not self._is_own(hook):
-                    module._forward_hooks[key] = _Wrapped(hook, self._engine, self._outside)
+        for key, hook in module._forward_hooks.items():
+            if not isinstance(hook, _Wrapped) and not self._is_own(hook):
+                module._forward_hooks[key] = _Wrapped(hook, self._engine, self._outside)
 
 
 def _itself(hook):
@@ -43,9 +42,10 @@ class _Wrapped:
         *before, output = given
         with self._outside():
             seen = backward.caught(engine, output, engine.calls.entered)
+            versions = backward.versions(seen)
             result = self._hook(module, *before, seen)
-        if result is None and backward.is_hooked(seen):
-            result = seen  # what the hook wants to see of gradients, or to change in them, is on this way
+        if result is None and (backward.is_hooked(seen) or backward.is_written(versions)):
+            result = seen  # what the hook wants to see of gradients, or changes in them, is on this way
         if result is None:
             return None
         result, entered = backward.inputs(engine, result)

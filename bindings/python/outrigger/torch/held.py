@@ -13,6 +13,7 @@ from .classes import origin
 from .registry import engine_of
 
 _Tensor: Any = torch.Tensor
+_Parameter: Any = torch.nn.Parameter
 _data: Any = _Tensor.data  # a property
 LOOSE = "_outrigger_loose"  # at a parameter whose memory is the script's for a while
 
@@ -60,8 +61,16 @@ class Held(Copied):
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = self._plain(self.detach().clone())
+            memo[id(self)] = self._copy(memo)
         return memo[id(self)]
+
+    def _copy(self, memo):
+        kind: Any = origin(type(self))
+        if kind.__deepcopy__ is _Parameter.__deepcopy__:
+            return self._plain(self.detach().clone())
+        copy = kind.__deepcopy__(self, memo)  # a class's own way
+        copy.__class__ = origin(type(copy))
+        return copy
 
 
 def _write(engine, parameter, value):
@@ -80,7 +89,9 @@ def _write(engine, parameter, value):
 def _keep(module, name, parameter):
     """A parameter of PyTorch takes the place of an engine's."""
     engine = engine_of(module._parameters.get(name))
-    if engine is not None and parameter is not module._parameters[name]:
+    if engine is None or parameter is module._parameters[name]:
+        return
+    if any(each._parameters is module._parameters for each in engine.module.modules()):  # not in a copy of one
         raise RuntimeError(f"{name!r} of a {type(module).__name__} is a parameter of an engine, which would go on with the old one: write into it "
                            "(parameter.copy_ under torch.no_grad(), load_state_dict without assign=True, zero.GatheredParameters), or replace "
                            "it before initialize")

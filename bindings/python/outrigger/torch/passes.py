@@ -20,6 +20,7 @@ from .untraced import untraced
 
 if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
+    from .calls import Calls
     from .config import Effective
     from .gathering import Gathering
     from .gradients import Gradients
@@ -36,6 +37,7 @@ class Passes:
     parameters_of: Parameters
     gathering: Gathering | None
     optimizer: ZeroOptimizer
+    calls: Calls | None
     _library: LibraryEngine
     _lock: threading.Lock
     _pass: lowlevel.Pass | None
@@ -54,7 +56,7 @@ class Passes:
 
     if TYPE_CHECKING:  # of the engine
         def gradient_accumulation_steps(self) -> int: ...
-        def take_weights(self, parameters: Any = None) -> None: ...
+        def set_value(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None: ...
 
     @untraced
     def open_pass(self) -> float:
@@ -74,6 +76,8 @@ class Passes:
     def enter_backward(self) -> float:
         """open_pass, from a node that a backward enters the engine by."""
         self._entered = True
+        if self.calls is not None:
+            self.calls.backward_came()
         return self.open_pass()
 
     def _go_on_after_reading(self) -> None:
@@ -98,7 +102,12 @@ class Passes:
                    "the ranks have it in slices, so what was written is gone")
             raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into by a rank, and {why}: write inside "
                                "zero.GatheredParameters(…, modifier_rank=0), or use load_state_dict")
-        self.take_weights(written)
+        for parameter in written:
+            own = parameter.detach().clone()
+            self.set_value(parameter, own, lowlevel.VALUE_MASTER)
+            if not torch.equal(own, parameter.detach()):  # rank 0 has written something else
+                torch.autograd.graph.increment_version(parameter)
+            self.parameters_of.noted(parameter)
 
     @untraced
     def close_pass(self) -> None:

@@ -62,20 +62,24 @@ class Values:
 
     def write(self, parameter: torch.Tensor, source: Any, value: int, rank: int = 0) -> None:
         """Sets the value from that rank's tensor (or array), of the parameter's shape, any floating dtype. Collective."""
-        identity = self.id_of(parameter)
-        self._require_writable(value)
+        self.id_of(parameter)
         source = torch.as_tensor(source).detach()
         if rank != 0:
             if not 0 <= rank < self.world_size:
                 raise ValueError(f"rank {rank} is outside 0..{self.world_size - 1}")
             source = source.float().contiguous().clone()
             self._comm.broadcast(source.view(-1).numpy(), rank)
-        lowlevel.engine_parameter_write(self.handle, identity, value, source)
+        self.set_value(parameter, source, value)
         if value == lowlevel.VALUE_GRAD:
             self.gradients.written(parameter)
         else:
             torch.autograd.graph.increment_version(parameter)
             self.parameters_of.noted(parameter)
+
+    def set_value(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None:
+        """write() from rank 0, of which autograd hears nothing."""
+        self._require_writable(value)
+        lowlevel.engine_parameter_write(self.handle, self.id_of(parameter), value, source)
 
     def whole(self, parameters: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
         """A block in which the parameters' values can be read. Collective at stage 3 over ranks that do not share them."""

@@ -88,6 +88,7 @@ class GatheredParameters:
                 self._whole.enter_context(own.pinned())
         self._views = [each.data for each in self._params]
         self._before = [_content(each) for each in self._params] if self._modifier is None else []
+        self._inner = {each for each in self._params if getattr(each, LOOSE, False)}  # in a block that writes into it
         if self._modifier is not None:
             for parameter in self._params:
                 if engine_of(parameter) is not None:
@@ -105,9 +106,12 @@ class GatheredParameters:
                 if engine is not None:
                     written = parameter.data
                     show(parameter, view)
-                    vars(parameter).pop(LOOSE, None)  # of a block in another, once
+                    if parameter not in self._inner:
+                        delattr(parameter, LOOSE)
                     if kind is None:
                         engine.write(parameter, written, lowlevel.VALUE_MASTER, self._modifier)
+                        if parameter in self._inner:
+                            view.copy_(engine.read(parameter, lowlevel.VALUE_PUBLISHED))
                 elif kind is None:
                     _spread(parameter, self._modifier)
 
