@@ -8,7 +8,7 @@ import weakref
 import torch
 
 from . import backward
-from .trees import part, parts_of, put, rebuilt
+from .trees import may_hold_tensors, part, parts_of, put, rebuilt
 
 _OWN = frozenset(vars(torch.nn.Module()))  # what PyTorch keeps in a module
 _DEPTH = 4  # of containers in each other
@@ -127,10 +127,10 @@ def _replaced(old, path, value):
 
 def _places(modules):
     for module in modules:
-        for key, value in parts_of(vars(module)):
-            if key not in _OWN:
+        for key, value in list(vars(module).items()):
+            if key not in _OWN and may_hold_tensors(value):
                 yield from _at(key, vars(module), key, (), value, 0)
-        for key, value in parts_of(module._buffers):
+        for key, value in list(module._buffers.items()):
             yield from _at(key, module._buffers, key, (), value, 0)
 
 

@@ -97,7 +97,11 @@ def parts_of(value):
         found = _fields(value).items()
     else:
         return None
-    return [(name, part) for name, part in found if type(part) not in _LEAVES]
+    return [(name, part) for name, part in found if may_hold_tensors(part)]
+
+
+def may_hold_tensors(value):
+    return type(value) not in _LEAVES
 
 
 def _fields(value):
