@@ -7,13 +7,13 @@
 bfloat16 with bfloat16 master weights and states. Printed for each stage, under zero.Init and without it, in bytes a parameter:
 the peak of building and initializing, the peak with the first step, the ledger's peak and what is resident after it, beside
 the bytes of one module (of the largest layer under zero.Init; of the ranks' own models without it, which a program builds
-whole)."""
+whole). Checked: the start is the ledger's within 3 %, and no peak is more than 15 % above what is resident and one module."""
 import argparse
 import ctypes
 import gc
+import os
 import sys
 import threading
-import time
 
 import torch
 import torch.distributed as dist
@@ -21,10 +21,6 @@ from test_gradients import engine_of
 
 import outrigger.torch
 from outrigger.torch import zero
-
-BIN = 0.02  # seconds: samples of ranks in one of these add up
-BINS = 20000
-
 
 class Block(torch.nn.Module):
     def __init__(self, width):
@@ -35,37 +31,43 @@ class Block(torch.nn.Module):
         return x + self.down(torch.tanh(self.up(x)))
 
 
-def pss():
-    """Bytes of this process, shared pages divided among those that share them."""
-    with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+def pss(process):
+    """Bytes of a process, shared pages divided among those that share them."""
+    with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
         return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
 
 
-def summed(values):
-    total = torch.tensor(values, dtype=torch.int64)
-    dist.all_reduce(total)
-    return total.tolist()
+def on_all_ranks(value):
+    values = torch.zeros(dist.get_world_size(), dtype=torch.int64)
+    values[dist.get_rank()] = value
+    dist.all_reduce(values)
+    return values.tolist()
 
 
 class Sampler(threading.Thread):
+    """Rank 0 looks at all ranks, one right after the other, so that a rank that waits for a core is not counted as it was before."""
+
     def __init__(self):
         super().__init__(daemon=True)
-        start = torch.tensor([time.time()], dtype=torch.float64)
-        dist.broadcast(start, 0)
-        self._start, self._over, self._bins = float(start), threading.Event(), [0] * BINS
+        self._ranks, self._over, self._most = on_all_ranks(os.getpid()), threading.Event(), 0
+        if dist.get_rank() == 0:
+            self.start()
 
     def run(self):
         while not self._over.wait(0.004):
-            at = min(int((time.time() - self._start) / BIN), BINS - 1)
-            self._bins[at] = max(self._bins[at], pss())
+            self._most = max(self._most, sum(pss(each) for each in self._ranks))
 
     def peak(self):
         """The most that all ranks had at one time. Ends it."""
         self._over.set()
-        self.join()
-        for at in range(1, BINS):
-            self._bins[at] = self._bins[at] or self._bins[at - 1]
-        return max(summed(self._bins))
+        if self.is_alive():
+            self.join()
+        return sum(on_all_ranks(self._most))
+
+
+def total_of(engine):
+    """Bytes now and at most, by the ledger."""
+    return next(each[1:] for each in engine.memory() if each[0] == "total")
 
 
 def measured(stage, blocks, width, inside):
@@ -74,9 +76,8 @@ def measured(stage, blocks, width, inside):
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     dist.barrier()
-    base, = summed([pss()])
+    base = sum(on_all_ranks(pss(os.getpid())))
     sampler = Sampler()
-    sampler.start()
     with zero.Init(enabled=inside):
         model = torch.nn.Sequential(*(Block(width) for _ in range(blocks)))
     parameters = sum(each.numel() for each in model.parameters())
@@ -85,13 +86,12 @@ def measured(stage, blocks, width, inside):
                                          "zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu"}},
                                          "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})
     start = sampler.peak() - base
-    ledger_start, = summed([peak for purpose, _, peak in engine.memory() if purpose == "total"])
+    ledger_start = sum(on_all_ranks(total_of(engine)[1]))
     sampler = Sampler()
-    sampler.start()
     engine(torch.ones(1, width, dtype=torch.bfloat16)).sum().backward()
     engine.step()
     first = sampler.peak() - base
-    resident, ledger = summed([list(each[1:]) for each in engine.memory() if each[0] == "total"][0])
+    resident, ledger = (sum(on_all_ranks(each)) for each in total_of(engine))
     engine.destroy()
     module = 4 * layer * dist.get_world_size() if inside else 4 * parameters * dist.get_world_size()
     return {"start": start, "ledger's start": ledger_start, "with a step": max(start, first), "ledger": ledger, "resident": resident,
@@ -111,12 +111,14 @@ def main():
         for inside in (True, False):
             found, parameters = measured(stage, options.blocks, options.width, inside)
             most = 1.15 * (found["resident"] + found["module"])
-            good = found["with a step"] <= most
+            # A busy machine's sampler may miss the top, and never sees more than is there; a rank's heap has some MB of its own.
+            own = found["ledger's start"] + (4 << 20) * dist.get_world_size()
+            good = found["with a step"] <= most and 0.8 * found["ledger's start"] <= found["start"] <= 1.03 * own
             failures += not good
             if dist.get_rank() == 0:
                 text = ", ".join(f"{name} {value / parameters:.2f}" for name, value in found.items())
                 print(f"{parameters / 1e6:.0f} M, {dist.get_world_size()} ranks, stage {stage}, zero.Init {inside}: {text}"
-                      f"{'' if good else ' — TOO MUCH'}", flush=True)
+                      f"{'' if good else ' — BEYOND THE BOUNDS'}", flush=True)
     return 1 if failures else 0
 
 
