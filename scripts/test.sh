@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a built tree; ctest's closing lines come last.   scripts/test.sh FOLDER TIER [SANITIZE]
+# Runs the tests of a built tree; ctest's closing lines come last.
+# OTR_REQUIRE_ALL=1: a test that is skipped and not listed in tests/skips.txt is a failure.
+#   scripts/test.sh FOLDER TIER [SANITIZE]
 # TIER: fast, full, soak, or all (fast and full). OTR_JOBS: tests at a time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,5 +36,8 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:detect
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
-exec ${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "${selection[@]}" --no-tests=error \
-  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(nproc)}"
+status=0
+${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "${selection[@]}" --no-tests=error \
+  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(nproc)}" || status=$?
+if [[ ${OTR_REQUIRE_ALL:-0} == 1 ]]; then python3 scripts/skips.py "$folder" || status=1; fi
+exit "$status"

@@ -9,9 +9,9 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 
+#include "../core/shared_memory.h"
 #include "blocking.h"
 
 namespace {
@@ -59,14 +59,6 @@ pid_t in_child(const Body& body) {
     _exit(98);  // a body leaves by itself
   }
   return child;
-}
-
-std::vector<std::string> shared_files() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-    names.push_back(entry.path().string());
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 otr_step_report begun_report(const Engine& engine) {
@@ -136,7 +128,7 @@ TEST(Exit, WhileAThreadWaits) {
 }
 
 TEST(Exit, OfProcessesThatShareMemory) {
-  const auto files = shared_files();
+  const auto files = outrigger::test::named_shared_memory();
   const std::string job = "c_api_exit_" + std::to_string(getpid());
   std::array<pid_t, 2> ranks{};
   for (int32_t rank = 0; rank < 2; ++rank) {
@@ -153,7 +145,7 @@ TEST(Exit, OfProcessesThatShareMemory) {
   for (int32_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(exit_code_of(ranks[static_cast<size_t>(rank)], 10), 7 + rank);
   }
-  EXPECT_EQ(shared_files(), files);
+  EXPECT_EQ(outrigger::test::named_shared_memory(), files);
 }
 
 // A host forks while another of its threads is inside of the library.

@@ -13,10 +13,13 @@
 #include <algorithm>
 #include <chrono>
 #include <clocale>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
+#include "../core/shared_memory.h"
 #include "flat.h"
 
 namespace {
@@ -147,7 +150,7 @@ TEST(Process, NothingIsLeftOver) {
   const auto descriptors = entries_of("/proc/self/fd");
   const size_t threads = threads_now(1);
   const auto shared = shared_mappings();
-  const auto files = entries_of("/dev/shm");
+  const auto files = outrigger::test::named_shared_memory();
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr int kRuns = 1;  // each takes seconds, and their memory is the sanitizer's
 #else
@@ -162,7 +165,7 @@ TEST(Process, NothingIsLeftOver) {
   EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
   EXPECT_EQ(threads_now(threads), threads);
   EXPECT_EQ(shared_mappings(), shared);
-  EXPECT_EQ(entries_of("/dev/shm"), files);
+  EXPECT_EQ(outrigger::test::named_shared_memory(), files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // Each run maps more than 50 MB. A leak grows in every run, the C library's cache of thread
   // stacks only in those that have one thread more alive at a time; less than a block of one engine
@@ -172,7 +175,7 @@ TEST(Process, NothingIsLeftOver) {
 }
 
 TEST(Process, AFileOfASharedGroupIsGoneWhileItLives) {
-  const auto files = entries_of("/dev/shm");
+  const auto files = outrigger::test::named_shared_memory();
   const auto context = make_context();
   otr_comm_options options;
   ASSERT_OK(otr_comm_options_init(&options, sizeof options));
@@ -180,7 +183,8 @@ TEST(Process, AFileOfASharedGroupIsGoneWhileItLives) {
   options.world_size = 1;
   otr_comm* comm = nullptr;
   ASSERT_OK(otr_comm_create_shm(context.get(), &options, &comm));
-  EXPECT_EQ(entries_of("/dev/shm"), files) << "shared memory that no file name is needed for";
+  EXPECT_EQ(outrigger::test::named_shared_memory(), files)
+      << "shared memory that no file name is needed for";
   otr_comm_destroy(comm);
 }
 
@@ -280,16 +284,35 @@ TEST_F(Modes, OfTheHostDoNotShowInTheResults) {
 }
 #endif
 
+// Makes de_DE.UTF-8, whose decimal sign is a comma, in a folder of its own.
+class CommaLocale {
+ public:
+  CommaLocale() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    const std::string make = "localedef -f UTF-8 -i de_DE " + folder_ + "/de_DE.UTF-8";
+    EXPECT_EQ(std::system(make.c_str()), 0) << "Debian's packages libc-bin and locales have it";
+    setenv("LOCPATH", folder_.c_str(), 1);
+  }
+  ~CommaLocale() {
+    setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  CommaLocale(const CommaLocale&) = delete;
+  CommaLocale& operator=(const CommaLocale&) = delete;
+
+ private:
+  std::string folder_ = std::filesystem::temp_directory_path().string() + "/otr-locale-XXXXXX";
+};
+
 TEST(Process, TheLocaleDoesNotShow) {
   // A comma as the decimal sign would break configurations and texts.
   const auto plain = results();
-  const char* found = nullptr;
-  for (const char* name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8"}) {
-    found = found != nullptr ? found : setlocale(LC_ALL, name);
-  }
-  if (found == nullptr) GTEST_SKIP() << "no locale with a decimal comma is installed";
+  const CommaLocale made;
+  ASSERT_NE(setlocale(LC_ALL, "de_DE.UTF-8"), nullptr);
+  ASSERT_STREQ(localeconv()->decimal_point, ",");
   EXPECT_EQ(results(), plain);
-  setlocale(LC_ALL, "C");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "core/context/error.h"
 #include "core/context/text.h"
 #include "tests/comm/group.h"
+#include "tests/core/shared_memory.h"
 
 namespace outrigger::comm::test {
 namespace {
@@ -361,7 +362,8 @@ TEST(ShmFault, SharedMemoryCannotBeCutAway) {
 // ---- What is left behind ------------------------------------------------------------------------
 
 TEST(ShmFault, LeavesNothingBehind) {
-  const size_t files = entries_of("/dev/shm"), own = entries_of("/proc/self/fd");
+  const auto files = outrigger::test::named_shared_memory();
+  const size_t own = entries_of("/proc/self/fd");
   run_all_well({Provider::shm, 3}, [](Communicator& c) {
     const size_t fds = entries_of("/proc/self/fd");
     const auto maps = [] {
@@ -388,7 +390,7 @@ TEST(ShmFault, LeavesNothingBehind) {
     work_on(c);
   });
   EXPECT_EQ(outcomes[0].status, OTR_E_PEER_DEAD);
-  EXPECT_EQ(entries_of("/dev/shm"), files);
+  EXPECT_EQ(outrigger::test::named_shared_memory(), files);
   EXPECT_EQ(entries_of("/proc/self/fd"), own);
 }
 

@@ -115,16 +115,6 @@ bool has_ended(pid_t pid) {
          text.compare(name_end, 3, ") X") == 0;
 }
 
-std::set<std::string> shared_memory_names() {
-  std::set<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find("outrigger") != name.npos || name.find("otr") != name.npos) names.insert(name);
-  }
-  return names;
-}
-
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = std::filesystem::temp_directory_path().string() + "/outrigger-demo-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");

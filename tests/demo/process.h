@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,9 +51,6 @@ class Process {
 
 // True when no such process runs (one that ended and was not waited for counts as ended).
 [[nodiscard]] bool has_ended(pid_t pid);
-
-// Names in /dev/shm that are this project's; other programs of the machine come and go there.
-[[nodiscard]] std::set<std::string> shared_memory_names();
 
 // A folder of its own that goes away with the object.
 class TemporaryFolder {

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../core/shared_memory.h"
 #include "process.h"
 
 namespace outrigger::testing {
@@ -146,7 +146,7 @@ TEST_F(Train, AccumulatesPassesIntoOneUpdate) {
 }
 
 TEST_F(Train, EndsWithinSecondsAndNamesTheRankThatWasKilled) {
-  const std::set<std::string> before = shared_memory_names();
+  const auto before = outrigger::test::named_shared_memory();
   for (int victim = 0; victim < 2; victim++) {
     const std::string csv = "killed-" + std::to_string(victim) + ".csv";
     Process process(command(2, config(3, kBf16), 1000000, csv));
@@ -173,7 +173,7 @@ TEST_F(Train, EndsWithinSecondsAndNamesTheRankThatWasKilled) {
     EXPECT_NE(message.find("rank " + number + " "), std::string::npos) << message;
     EXPECT_NE(result.err.find("rank " + number + " (process"), std::string::npos) << result.err;
   }
-  EXPECT_EQ(shared_memory_names(), before);
+  EXPECT_EQ(outrigger::test::named_shared_memory(), before);
 }
 
 TEST_F(Train, NamesWhatIsWrongWithItsCall) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank dies or falls silent inside the engine: every survivor learns who, where, and soon; its
 // engine is poisoned and can be destroyed; nothing stays behind.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,8 +8,8 @@
 
 #include <chrono>
 #include <cstring>
-#include <set>
 
+#include "tests/core/shared_memory.h"
 #include "tests/engine/model.h"
 
 namespace outrigger::test {
@@ -100,21 +99,13 @@ Outcome outcome_of(const RankResult& result) {
   return outcome;
 }
 
-std::set<std::string> listing(const char* folder) {
-  std::set<std::string> names;
-  DIR* dir = opendir(folder);
-  while (const dirent* entry = dir == nullptr ? nullptr : readdir(dir)) names.insert(entry->d_name);
-  if (dir != nullptr) closedir(dir);
-  return names;
-}
-
 class Fault : public testing::TestWithParam<std::tuple<const char*, const char*, int32_t>> {};
 
 TEST_P(Fault, KilledRankIsNamedWithinASecond) {
   const auto [place, order, victim] = GetParam();
   Case c{Provider::shm, 3, 2, "bf16 master and states", order, 1, 0.5};
   c.bucket = 3000;
-  const auto before = listing("/dev/shm");
+  const auto before = test::named_shared_memory();
   const auto results =
       run_ranks(c.provider, c.world, [&](int32_t rank, otr_context*, otr_comm* comm) {
         return run_until_failure(c, rank, comm, place, victim, [] { kill(getpid(), SIGKILL); });
@@ -131,7 +122,7 @@ TEST_P(Fault, KilledRankIsNamedWithinASecond) {
     EXPECT_LT(outcome.seconds, 1.0) << outcome.text;
     EXPECT_TRUE(outcome.status_after == OTR_E_POISONED) << outcome.status_after;
   }
-  EXPECT_EQ(listing("/dev/shm"), before);
+  EXPECT_EQ(test::named_shared_memory(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(
