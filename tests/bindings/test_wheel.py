@@ -16,6 +16,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "bindings/python/examples/numpy/regression.py"
+BUILD = ROOT / "build/wheel"
 FOLDER = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(("PYTHON", "OTR_", "CMAKE_", "SKBUILD_")) and name not in ("LD_LIBRARY_PATH", "VIRTUAL_ENV")}
@@ -38,10 +39,11 @@ class Wheel(unittest.TestCase):
         cls.bin = FOLDER / "venv/bin"
         cls.pip = [cls.bin / "python", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
         building = dict(CLEAN)
-        if shutil.which("ccache"):
-            building.update(CMAKE_C_COMPILER_LAUNCHER="ccache", CMAKE_CXX_COMPILER_LAUNCHER="ccache")
+        if shutil.which("ccache"):  # the same objects as the tree's own build, seen from a folder as deep
+            building.update(CMAKE_C_COMPILER_LAUNCHER="ccache", CMAKE_CXX_COMPILER_LAUNCHER="ccache", CCACHE_BASEDIR=str(ROOT), CCACHE_NOHASHDIR="1")
+        shutil.rmtree(BUILD, ignore_errors=True)
         started = time.monotonic()
-        run(*cls.pip, "wheel", "--no-deps", "--wheel-dir", FOLDER, ROOT, environment=building)
+        run(*cls.pip, "wheel", "--no-deps", "--wheel-dir", FOLDER, f"--config-settings=build-dir={BUILD}", ROOT, environment=building)
         (cls.wheel,) = FOLDER.glob("*.whl")
         print(f"{cls.wheel.name}: {cls.wheel.stat().st_size / 2**20:.1f} MiB, built in {time.monotonic() - started:.0f} s")
         run(*cls.pip, "install", cls.wheel)
