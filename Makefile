@@ -45,7 +45,7 @@ test: $(if $(SANITIZE),,frameworks) build
 fast: build
 	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
 
-soak: build
+soak: $(if $(SANITIZE),,frameworks) build
 	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
 
 fuzz: setup

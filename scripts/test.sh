@@ -13,7 +13,8 @@ sanitize=${3:-}
 # -L and -LE take regular expressions on labels; a test without a label counts as full. Under a sanitizer
 # the bindings stay out (their host programs are not built with it), and so does what says no-sanitizer.
 excluded=soak
-[[ -z $sanitize ]] || excluded="soak|bindings|no-sanitizer"
+[[ -z $sanitize ]] || excluded+="|bindings|no-sanitizer"
+[[ $sanitize != *thread* ]] || excluded+="|one-thread"
 case $tier in
   all) selection=(-LE "^($excluded)\$") ;;
   full) selection=(-LE "^($excluded|fast)\$") ;;
