@@ -363,6 +363,19 @@ class Borders(unittest.TestCase):
             return model.b(torch.tanh(nn.functional.linear(x, model.a.weight - 10 * grad.to(x.dtype), model.a.bias)))
         self.same(body, lambda called, module, x: loss_of(called(x)).backward())
 
+    def test_transforms_of_functions(self):
+        """Where there is no factor."""
+        def both(called, x):
+            return torch.func.grad(lambda given: loss_of(called(given)))(x), torch.func.vmap(called)(x)
+
+        for kind in ("float32", "bfloat16"):
+            options, bound = KINDS[kind]
+            module, x = Model(Model.core), torch.tensor([[0.5, -1, 2], [1, 0.25, -0.5]])
+            expected = both(module, x)
+            engine = engine_of(module, options)
+            for one, other in zip(both(engine, x.to(engine.compute_dtype)), expected, strict=True):
+                self.assertLess((one.float() - other).abs().max() / other.abs().max(), bound)
+
     def test_edges_of_parameters(self):
         for call in (lambda module: torch.autograd.graph.register_multi_grad_hook(list(module.parameters()), print),
                      lambda module: torch.autograd.graph.get_gradient_edge(module.a.weight)):
