@@ -248,8 +248,10 @@ def _note_backwards(engine, value):
         if owner is not None:
             owner.enter_backward()
 
-    for node in {each.grad_fn for each in tensors(value) if each.requires_grad}:
-        if node is not None:
+    for node in {each.grad_fn for each in tensors(value) if each.requires_grad} - {None}:
+        heard = node.metadata.setdefault("outrigger", [])  # by which engines: a tensor may be returned again and again
+        if not any(each() is engine for each in heard):
+            heard.append(weak)
             node.register_prehook(came)
 
 
