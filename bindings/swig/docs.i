@@ -29,14 +29,14 @@ shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1"
 %feature("docstring") otr_context_destroy "Children keep working: they hold the context. Any thread. Since: 0.1";
 %feature("docstring") otr_context_load_plugin "Loads a plugin that drives a kind of device: by its name (\"cuda\", \"simulated\"), which is looked
 for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
-folders; or by a path that contains '/'. Again: nothing. \"cuda\" is loaded by itself when it is
-needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
-of another release. Since: 0.1";
-%feature("docstring") otr_device_count "Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+folders; or by a path that contains '/'. Loading it again is a no-op. \"cuda\" loads
+automatically when it is first needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with
+the reason; OTR_E_ABI: a plugin of another release. Since: 0.1";
+%feature("docstring") otr_device_count "The number of devices of a type. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
 Since: 0.1";
 %feature("docstring") otr_device_set_value "A setting of the device's plugin: on the simulated device \"copy_bytes_per_second\",
 \"copy_latency\", \"launch_latency\" (seconds; 0: at once), \"memory_bytes\", and the faults
-\"fail_allocation\" and \"fail_operation\" (the how-manieth from now on fails; 0: none). Any thread.
+\"fail_allocation\" and \"fail_operation\" (n: the n-th next one fails; 0: none). Any thread.
 OTR_E_NOT_FOUND lists the names. Since: 0.1";
 %feature("docstring") otr_device_allocate "Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
 more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1";
@@ -157,11 +157,11 @@ order; count 0: none. The same for master, moments and gradient. Local. Since: 0
 %feature("docstring") otr_engine_local_read "Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
 with that count. Local. Since: 0.1";
 %feature("docstring") otr_engine_local_write "Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
-others see a weight without further ado: let none read it before all have written it. Elsewhere
-(a custom communicator, a device, \"share_parameters\": false) at stages 1 and 2 they see it from
-the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
-they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
-prefetched. Since: 0.1";
+a written weight is visible to the others at once: make sure that all have written it before any
+reads it. Elsewhere (a custom communicator, a device, \"share_parameters\": false) the others see
+it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
+stage 3 when they acquire it next, unless it was prefetched before. Local; waits for parameters
+that are being prefetched. Since: 0.1";
 %feature("docstring") otr_engine_set_trainable "Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
 frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
 and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1";
@@ -217,13 +217,13 @@ Equal shapes, any dtypes and strides; out may be grad. Local. Any thread. Since:
 %feature("docstring") otr_pass_get_seed_overflow "The first output whose gradient was finite and is not after scaling, -1 for none: the step will
 be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
 backward. Any thread. Since: 0.1";
-%feature("docstring") otr_pass_get_slot "A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
-by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
-abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
-view of it may be used, and whoever still writes into it overwrites other gradients. It is the
-caller's to see that all writers are done before, on threads and on streams (but for the stream
-that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
-waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1";
+%feature("docstring") otr_pass_get_slot "Memory to write this parameter's gradient into (a slot): compute dtype, row-major, uninitialised,
+owned by the pass. It is valid until you hand it back through otr_pass_add_grad, or until any
+thread ends, abandons or destroys the pass. Ownership then returns to the library: use no view of
+it, because a late write would overwrite other gradients. The caller makes sure that all writers
+are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
+it). One slot at a time for each parameter. The call never waits: if the gradient's own memory is
+in use, the slot is scratch memory. Any thread. Since: 0.1";
 %feature("docstring") otr_pass_add_grad "Adds a gradient, from the scaled output gradients, to a parameter: the slot that
 otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
 shape, float32, bfloat16, float16 or float64, any strides, which is copied and may be freed after
@@ -255,15 +255,16 @@ shapes are answered; others return OTR_E_STATE. Destroy gives the step up withou
 other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
 communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
 is open, none was made, or a step is pending already. Since: 0.1";
-%feature("docstring") otr_engine_report "What became of the step that otr_engine_step_begin began last: report and errors as those of
-otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
-OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
-which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
-over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
-goes on; OTR_E_STATE: no step was begun. Since: 0.1";
+%feature("docstring") otr_engine_report "The result of the last step that otr_engine_step_begin began: report and errors are those of
+otr_engine_step. If the step is not over within timeout_seconds: OTR_OK, with outcome
+OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: waits as long as the step
+takes, which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step
+is over, every further call gives the same result. May wait. OTR_E_INTERRUPTED: ask again, the
+step goes on; OTR_E_STATE: no step was begun. Since: 0.1";
 %feature("docstring") otr_engine_reduce "The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
 and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
-says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+says what the step would do now; its outcome is OTR_STEP_REDUCED. Calling it again computes the
+report again.
 
 With optimizer.type \"Host\" the caller then updates: each rank reads OTR_VALUE_GRAD and
 OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
@@ -330,7 +331,8 @@ states, or Lamb or Muon got a part of a layer or of a matrix. Since: 0.1";
 %feature("docstring") otr_optimizer_prepare "Gives shards that have none their states, zero, as the first step would: to load a checkpoint
 into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1";
 %feature("docstring") otr_optimizer_destroy "Shards that it stepped stay usable. Local. Any thread. Since: 0.1";
-%feature("docstring") otr_context "Everything that would otherwise be global: log sink, worker threads' number, topology.";
+%feature("docstring") otr_context "Holds what would otherwise be global: the log callback, the number of worker threads, the
+topology.";
 %feature("docstring") otr_comm "A group of ranks and its collectives. One handle is used by one thread at a time.";
 %feature("docstring") otr_engine "One model's training state on this rank: parameters, gradients, master weights, optimizer states.
   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that comes and goes at one address of the host's: what a host framework has kept of it (a
-// view, a tensor that its autograd saved) is right again when it is filled again. Of a device only
-// the memory is kept while filled, and its address may change.
+// A reserved address range of the host whose pages can be released and restored: what a framework
+// has kept of it (a view, a tensor that its autograd saved) is valid again once it is filled again.
+// On a device memory is held only while it is filled, and its address may change.
 #pragma once
 
 #include "core/memory/block.h"

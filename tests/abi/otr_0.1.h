@@ -7,40 +7,41 @@
  * as C++11 and later.
  *
  * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
- * code. Outputs come last and are named out_*; on failure they hold NULL or 0.
- *   otr_last_error_message() then tells, on the same thread, the offending value, the rule, and the
- *   way out. Nothing in this library prints, aborts, exits, installs a signal handler or throws
- * across this boundary.
+ * code. Outputs come last and are named out_*; on failure they hold NULL or 0. After a failure,
+ *   otr_last_error_message() on the same thread gives the offending value, the rule and the way
+ * out. Nothing in this library prints, aborts, exits, installs a signal handler or throws across
+ * this boundary.
  *
- * OWNERSHIP.  A handle is created by one function and given back by its otr_<object>_destroy, which
- *   accepts NULL, is local, and never waits for another rank. A child keeps its parent alive, so
- * handles may be destroyed in any order. Pointers passed in are read during the call only, unless a
- * function says otherwise. Tensors handed out stay valid as long as the function that hands them
- * out says.
+ * OWNERSHIP.  One function creates a handle, and its otr_<object>_destroy releases it. Destroy
+ *   accepts NULL, acts on this rank alone and never waits for another one. A child keeps its parent
+ * alive, so handles may be destroyed in any order. The library reads pointers that you pass in only
+ * during the call, unless a function says otherwise. Tensors that a function hands out stay valid
+ * as long as that function says.
  *
- * THREADS.  Calls on different handles may run in parallel, the destroy of a child beside a call on
- * its parent included. Calls on one handle must not, except where a function says "any thread":
- * such a call may run beside any other on that handle but its destroy.
+ * THREADS.  Calls on different handles may run in parallel; so may the destroy of a child and a
+ * call on its parent. Calls on one handle must not run in parallel, except where a function says
+ * "any thread": such a call may run beside any other call on that handle but its destroy.
  *
  * FORK.  A handle works in the process that made it. In a forked child every call on it returns
  *   OTR_E_STATE and its destroy does nothing; handles made after the fork work.
  *
- * COLLECTIVE CALLS.  A function marked "collective" must be called by every rank of the
- * communicator, in the same order. It may wait for other ranks, at most for the communicator's
- * timeout. A call that is refused for its arguments, or because it does not fit its handle's state,
- * has not begun: it changed nothing here and told nobody, and the other ranks wait until this one
- * makes the call as it should be, or calls otr_engine_abort or otr_comm_abort, or their timeout is
- * over. After a collective call that failed later an engine is poisoned: it then answers only
- * queries and destroy. otr_engine_check tells the two apart.
+ * COLLECTIVE CALLS.  Every rank of the communicator must call a function marked "collective", in
+ * the same order. The call may wait for other ranks, at most for the communicator's timeout. If the
+ * library refuses a call because of its arguments or its handle's state, the call has no effect
+ * and the other ranks do not hear of it: they wait until this rank makes the right call or calls
+ * otr_engine_abort or otr_comm_abort, or until their timeout ends. If a collective call fails at a
+ * later point, the engine is poisoned: it then answers only queries and destroy. otr_engine_check
+ * tells the two cases apart.
  *
- * INTERRUPTION.  While a call waits for other ranks it asks the context's interrupt callback, and
- * returns OTR_E_INTERRUPTED once that says so; the text names the operation and the ranks. A call
- * that was interrupted while ranks had still to come to it is made again, with the same arguments,
- * and goes on where it was (otr_engine_acquire anywhere; otr_engine_step, otr_engine_reduce,
- * otr_engine_discard and otr_step_many anywhere before the update); until then other collective
- * calls on the handle return OTR_E_STATE. Interrupted in the middle of moving data or of the
- * update, or while a group is being made, it is lost: the text says so, and group or engine cannot
- * go on. A custom communicator's own functions are not interrupted. docs/waiting.md has more.
+ * INTERRUPTION.  A call that waits for other ranks asks the context's interrupt callback, and
+ * returns OTR_E_INTERRUPTED once the callback says so; the text names the operation and the ranks.
+ * If the call was still waiting for ranks to arrive, make it again with the same arguments, and it
+ * continues where it was. This holds for otr_engine_acquire at any point, and for otr_engine_step,
+ * otr_engine_reduce, otr_engine_discard and otr_step_many until the update begins. Before you do,
+ * other collective calls on the handle return OTR_E_STATE. A call that was interrupted while it
+ * moved data, during the update, or while a group was being made, cannot continue: the text says
+ * so, and the group or engine is lost. The library does not interrupt the functions of a custom
+ * communicator. docs/waiting.md has more.
  *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */
@@ -216,7 +217,8 @@ OTR_API int32_t otr_call_info_init(otr_call_info *info, size_t size) OTR_NOEXCEP
 /* ---- Context -----------------------------------------------------------------------------------
  */
 
-/* Everything that would otherwise be global: log sink, worker threads' number, topology. */
+/* Holds what would otherwise be global: the log callback, the number of worker threads, the
+ * topology. */
 typedef struct otr_context otr_context;
 
 enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG = 4 };
@@ -225,11 +227,11 @@ enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG =
  * thread, never from two at a time for one context. Must not call back into the library. */
 typedef void (*otr_log_callback)(int32_t level, const char *text, void *user_data);
 
-/* Whether the call that waits shall end: another number than 0 says yes, and that call returns
- * OTR_E_INTERRUPTED. Called about 20 times a second by a call that waits for other ranks, on the
- * thread that made the call and never on one of the library's; where several threads wait, beside
- * each other. May make calls that any thread may make, such as otr_engine_abort; none that waits.
- */
+/* Asks whether a waiting call shall end: any number but 0 means yes, and the call returns
+ * OTR_E_INTERRUPTED. A call that waits for other ranks calls it about 20 times a second, on the
+ * thread that made the call and never on one of the library's; if several threads wait, they may
+ * call it at the same time. It may make calls marked "any thread", such as otr_engine_abort, but
+ * none that waits. */
 typedef int32_t (*otr_interrupt_callback)(void *user_data);
 
 typedef struct otr_context_options {
@@ -260,19 +262,19 @@ OTR_API void otr_context_destroy(otr_context *context) OTR_NOEXCEPT;
 
 /* Loads a plugin that drives a kind of device: by its name ("cuda", "simulated"), which is looked
  * for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
- * folders; or by a path that contains '/'. Again: nothing. "cuda" is loaded by itself when it is
- * needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
- * of another release. Since: 0.1 */
+ * folders; or by a path that contains '/'. Loading it again is a no-op. "cuda" loads
+ * automatically when it is first needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with
+ * the reason; OTR_E_ABI: a plugin of another release. Since: 0.1 */
 OTR_API int32_t otr_context_load_plugin(otr_context *context, const char *name) OTR_NOEXCEPT;
 
-/* Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+/* The number of devices of a type. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
  * Since: 0.1 */
 OTR_API int32_t otr_device_count(otr_context *context, int32_t device_type,
                                  int32_t *out_count) OTR_NOEXCEPT;
 
 /* A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
  * "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
- * "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
+ * "fail_allocation" and "fail_operation" (n: the n-th next one fails; 0: none). Any thread.
  * OTR_E_NOT_FOUND lists the names. Since: 0.1 */
 OTR_API int32_t otr_device_set_value(otr_context *context, int32_t device_type, int32_t device_id,
                                      const char *name, double value) OTR_NOEXCEPT;
@@ -606,11 +608,11 @@ OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t va
                                       const otr_tensor *out) OTR_NOEXCEPT;
 
 /* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
- * others see a weight without further ado: let none read it before all have written it. Elsewhere
- * (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
- * the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
- * they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
- * prefetched. Since: 0.1 */
+ * a written weight is visible to the others at once: make sure that all have written it before any
+ * reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
+ * it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
+ * stage 3 when they acquire it next, unless it was prefetched before. Local; waits for parameters
+ * that are being prefetched. Since: 0.1 */
 OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
                                        const otr_tensor *source) OTR_NOEXCEPT;
 
@@ -757,13 +759,13 @@ OTR_API int32_t otr_pass_unscale(const otr_pass *pass, const otr_tensor *grad,
  * backward. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_seed_overflow(const otr_pass *pass, int64_t *out_index) OTR_NOEXCEPT;
 
-/* A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
- * by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
- * abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
- * view of it may be used, and whoever still writes into it overwrites other gradients. It is the
- * caller's to see that all writers are done before, on threads and on streams (but for the stream
- * that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
- * waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1 */
+/* Memory to write this parameter's gradient into (a slot): compute dtype, row-major, uninitialised,
+ * owned by the pass. It is valid until you hand it back through otr_pass_add_grad, or until any
+ * thread ends, abandons or destroys the pass. Ownership then returns to the library: use no view of
+ * it, because a late write would overwrite other gradients. The caller makes sure that all writers
+ * are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
+ * it). One slot at a time for each parameter. The call never waits: if the gradient's own memory is
+ * in use, the slot is scratch memory. Any thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
 /* Adds a gradient, from the scaled output gradients, to a parameter: the slot that
@@ -863,18 +865,19 @@ OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR
  * is open, none was made, or a step is pending already. Since: 0.1 */
 OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
 
-/* What became of the step that otr_engine_step_begin began last: report and errors as those of
- * otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
- * OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
- * which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
- * over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
- * goes on; OTR_E_STATE: no step was begun. Since: 0.1 */
+/* The result of the last step that otr_engine_step_begin began: report and errors are those of
+ * otr_engine_step. If the step is not over within timeout_seconds: OTR_OK, with outcome
+ * OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: waits as long as the step
+ * takes, which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step
+ * is over, every further call gives the same result. May wait. OTR_E_INTERRUPTED: ask again, the
+ * step goes on; OTR_E_STATE: no step was begun. Since: 0.1 */
 OTR_API int32_t otr_engine_report(otr_engine *engine, double timeout_seconds,
                                   otr_step_report *report) OTR_NOEXCEPT;
 
 /* The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
  * and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
- * says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+ * says what the step would do now; its outcome is OTR_STEP_REDUCED. Calling it again computes the
+ * report again.
  *
  * With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
  * OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the

@@ -184,7 +184,7 @@ TEST(Process, AFileOfASharedGroupIsGoneWhileItLives) {
   otr_comm* comm = nullptr;
   ASSERT_OK(otr_comm_create_shm(context.get(), &options, &comm));
   EXPECT_EQ(outrigger::test::named_shared_memory(), files)
-      << "shared memory that no file name is needed for";
+      << "the library's shared memory is anonymous";
   otr_comm_destroy(comm);
 }
 

@@ -124,7 +124,8 @@ pub const OTR_BOUNDARY_NO: i32 = 1;
 /// every step ends its window
 pub const OTR_BOUNDARY_YES: i32 = 2;
 
-/// Everything that would otherwise be global: log sink, worker threads' number, topology.
+/// Holds what would otherwise be global: the log callback, the number of worker threads, the
+/// topology.
 #[repr(C)]
 pub struct otr_context {
     _data: [u8; 0],
@@ -176,10 +177,11 @@ pub struct otr_optimizer {
 /// thread, never from two at a time for one context. Must not call back into the library.
 pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char, user_data: *mut c_void);
 
-/// Whether the call that waits shall end: another number than 0 says yes, and that call returns
-/// OTR_E_INTERRUPTED. Called about 20 times a second by a call that waits for other ranks, on the
-/// thread that made the call and never on one of the library's; where several threads wait, beside
-/// each other. May make calls that any thread may make, such as otr_engine_abort; none that waits.
+/// Asks whether a waiting call shall end: any number but 0 means yes, and the call returns
+/// OTR_E_INTERRUPTED. A call that waits for other ranks calls it about 20 times a second, on the
+/// thread that made the call and never on one of the library's; if several threads wait, they may
+/// call it at the same time. It may make calls marked "any thread", such as otr_engine_abort, but
+/// none that waits.
 pub type otr_interrupt_callback = unsafe extern "C" fn(user_data: *mut c_void) -> i32;
 
 /// all receives world_size × bytes in rank order; mine does not overlap it.
@@ -500,16 +502,16 @@ extern "C" {
     pub fn otr_context_destroy(context: *mut otr_context);
     /// Loads a plugin that drives a kind of device: by its name ("cuda", "simulated"), which is looked
     /// for in the folders of OTR_PLUGIN_PATH (colons between), beside this library and in the system's
-    /// folders; or by a path that contains '/'. Again: nothing. "cuda" is loaded by itself when it is
-    /// needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with the reason; OTR_E_ABI: a plugin
-    /// of another release. Since: 0.1
+    /// folders; or by a path that contains '/'. Loading it again is a no-op. "cuda" loads
+    /// automatically when it is first needed. Any thread. OTR_E_NOT_FOUND lists every path tried, with
+    /// the reason; OTR_E_ABI: a plugin of another release. Since: 0.1
     pub fn otr_context_load_plugin(context: *mut otr_context, name: *const c_char) -> i32;
-    /// Devices of a type that there are. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
+    /// The number of devices of a type. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
     /// Since: 0.1
     pub fn otr_device_count(context: *mut otr_context, device_type: i32, out_count: *mut i32) -> i32;
     /// A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
     /// "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
-    /// "fail_allocation" and "fail_operation" (the how-manieth from now on fails; 0: none). Any thread.
+    /// "fail_allocation" and "fail_operation" (n: the n-th next one fails; 0: none). Any thread.
     /// OTR_E_NOT_FOUND lists the names. Since: 0.1
     pub fn otr_device_set_value(context: *mut otr_context, device_type: i32, device_id: i32, name: *const c_char, value: f64) -> i32;
     /// Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
@@ -673,11 +675,11 @@ extern "C" {
     /// with that count. Local. Since: 0.1
     pub fn otr_engine_local_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
     /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
-    /// others see a weight without further ado: let none read it before all have written it. Elsewhere
-    /// (a custom communicator, a device, "share_parameters": false) at stages 1 and 2 they see it from
-    /// the next applied step or otr_engine_parameter_write of a weight on, at stage 3 from what
-    /// they acquire next on, unless it was prefetched before. Local; waits for parameters that are being
-    /// prefetched. Since: 0.1
+    /// a written weight is visible to the others at once: make sure that all have written it before any
+    /// reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
+    /// it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
+    /// stage 3 when they acquire it next, unless it was prefetched before. Local; waits for parameters
+    /// that are being prefetched. Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
@@ -748,13 +750,13 @@ extern "C" {
     /// be skipped with OTR_SKIP_SEED_OVERFLOW and the loss scale falls, so the host may spare itself the
     /// backward. Any thread. Since: 0.1
     pub fn otr_pass_get_seed_overflow(pass: *const otr_pass, out_index: *mut i64) -> i32;
-    /// A place to write this parameter's gradient into: compute dtype, row-major, uninitialised, owned
-    /// by the pass, valid until it is handed back through otr_pass_add_grad or the pass is ended,
-    /// abandoned or destroyed, by whatever thread: its memory is the library's again from then on, no
-    /// view of it may be used, and whoever still writes into it overwrites other gradients. It is the
-    /// caller's to see that all writers are done before, on threads and on streams (but for the stream
-    /// that is given to otr_pass_add_grad with it). One at a time for each parameter. Asking never
-    /// waits: where the gradient's own place is taken, the place is scratch. Any thread. Since: 0.1
+    /// Memory to write this parameter's gradient into (a slot): compute dtype, row-major, uninitialised,
+    /// owned by the pass. It is valid until you hand it back through otr_pass_add_grad, or until any
+    /// thread ends, abandons or destroys the pass. Ownership then returns to the library: use no view of
+    /// it, because a late write would overwrite other gradients. The caller makes sure that all writers
+    /// are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
+    /// it). One slot at a time for each parameter. The call never waits: if the gradient's own memory is
+    /// in use, the slot is scratch memory. Any thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
     /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
     /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
@@ -794,16 +796,17 @@ extern "C" {
     /// communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
     /// is open, none was made, or a step is pending already. Since: 0.1
     pub fn otr_engine_step_begin(engine: *mut otr_engine) -> i32;
-    /// What became of the step that otr_engine_step_begin began last: report and errors as those of
-    /// otr_engine_step, or, if it is not over within timeout_seconds, OTR_OK with outcome
-    /// OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: as long as the step takes,
-    /// which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step is
-    /// over, every further call gives the same again. May wait. OTR_E_INTERRUPTED: ask again, the step
-    /// goes on; OTR_E_STATE: no step was begun. Since: 0.1
+    /// The result of the last step that otr_engine_step_begin began: report and errors are those of
+    /// otr_engine_step. If the step is not over within timeout_seconds: OTR_OK, with outcome
+    /// OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: waits as long as the step
+    /// takes, which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step
+    /// is over, every further call gives the same result. May wait. OTR_E_INTERRUPTED: ask again, the
+    /// step goes on; OTR_E_STATE: no step was begun. Since: 0.1
     pub fn otr_engine_report(engine: *mut otr_engine, timeout_seconds: f64, report: *mut otr_step_report) -> i32;
     /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
     /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
-    /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Again: agrees again.
+    /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Calling it again computes the
+    /// report again.
     ///
     /// With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
     /// OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
