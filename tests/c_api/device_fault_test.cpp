@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fails on a device: calls that are refused, memory that is not there, a device that is lost.
+#include <barrier>
 #include <map>
 #include <mutex>
 
@@ -171,22 +172,24 @@ TEST(DeviceFaults, TheEndOfAPassNoticesALostDevice) {
 TEST(DeviceFaults, OtherRanksAreTold) {
   std::map<int32_t, int32_t> statuses;
   std::mutex mutex;
+  std::barrier begun(2);  // else rank 0 could hear of it in its begin
   run_ranks(
       2,
       [&](int32_t rank, otr_comm* comm) {
         Engine engine(comm, on_stage(2));
-        ASSERT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
+        EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
         const int64_t id = engine.add("w", {600}, Values(600, 1));
         engine.commit();
         const auto context = device_context();
-        if (rank == 1) {
-          EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 1, "fail_operation", 2));
-        }
         int32_t status = OTR_OK;
         std::string text;
         {
           const DeviceTensor grad(context.get(), simulated(rank), Tensor::filled({600}, 1));
           const Owned<otr_pass> pass = engine.begin();
+          begun.arrive_and_wait();
+          if (rank == 1) {
+            EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 1, "fail_operation", 1));
+          }
           status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
           if (status == OTR_OK) status = otr_pass_end(pass.get());
           if (status == OTR_OK) status = otr_engine_step(engine.get(), nullptr);
