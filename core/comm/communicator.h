@@ -107,7 +107,7 @@ class Communicator {
 
 struct Settings {
   double timeout = 300;  // seconds
-  int32_t spin = -1;     // iterations before sleeping; −1: chosen from cores and ranks
+  int32_t spin = -1;     // microseconds before sleeping; −1: chosen from cores and ranks
 };
 
 [[nodiscard]] std::unique_ptr<Communicator> make_self();

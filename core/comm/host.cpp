@@ -10,19 +10,12 @@
 #include <limits>
 #include <utility>
 
+#include "core/comm/copy.h"
 #include "core/comm/host_window.h"
 #include "core/context/error.h"
 #include "core/context/process.h"
 
 namespace outrigger::comm {
-namespace {
-
-void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
-  if (bytes != 0) std::memcpy(to, from, bytes);
-}
-
-}  // namespace
-
 HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region,
                                    ChannelBlock& channel, std::string_view name)
     : member_(std::move(member)),
@@ -32,6 +25,7 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       world_(member_->world),
       name_(name),
       spin_(member_->spin),
+      secret_(some_number(this)),
       slices_(static_cast<size_t>(world_)) {}
 
 HostCommunicator::~HostCommunicator() { go({Gone::left, rank_}); }
@@ -154,30 +148,6 @@ void HostCommunicator::broadcast(std::span<std::byte> data, int32_t root, std::s
     if (rank_ != root) copy_bytes(data.data() + done, staging(root, step_), n);
     done += n;
   } while (done < data.size());
-}
-
-void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                                  std::string_view label) {
-  require_usable();
-  require_room(label, mine.size(), all.size(), world_);
-  const size_t chunk = world_ == 1 ? mine.size() : ChannelBlock::staging_bytes(world_);
-  size_t done = 0;
-  do {
-    const size_t n = std::min(chunk, mine.size() - done);
-    if (world_ > 1 && !interrupted_) {
-      copy_bytes(staging(rank_, step_ + 1), mine.data() + done, n);
-    }
-    if (done == 0) {
-      begin(OperationKind::all_gather, mine.size(), label);
-    } else {
-      step();
-    }
-    for (int32_t r = 0; r < world_; r++) {
-      const std::byte* from = r == rank_ ? mine.data() + done : staging(r, step_);
-      copy_bytes(all.data() + static_cast<size_t>(r) * mine.size() + done, from, n);
-    }
-    done += n;
-  } while (done < mine.size());
 }
 
 const HostWindow& HostCommunicator::checked(const Window& window, size_t offset, size_t slice_bytes,

@@ -13,7 +13,7 @@ static JobBlock& job_of(const Region& control) {
 }
 
 Member::Member(int32_t rank_, int32_t world_, std::string_view provider_, const Settings& settings,
-               int32_t spin_, std::shared_ptr<Region> control_,
+               Clock::duration spin_, std::shared_ptr<Region> control_,
                std::shared_ptr<RegionExchange> exchange_, std::unique_ptr<Liveness> liveness_)
     : rank(rank_),
       world(world_),

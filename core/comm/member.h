@@ -14,19 +14,20 @@
 #include "core/comm/liveness.h"
 #include "core/comm/region.h"
 #include "core/comm/region_exchange.h"
+#include "core/comm/wait.h"
 
 namespace outrigger::comm {
 
 struct Member {
   // `control` holds the JobBlock and, behind it, the job's first channel.
   Member(int32_t rank, int32_t world, std::string_view provider, const Settings& settings,
-         int32_t spin, std::shared_ptr<Region> control, std::shared_ptr<RegionExchange> exchange,
-         std::unique_ptr<Liveness> liveness);
+         Clock::duration spin, std::shared_ptr<Region> control,
+         std::shared_ptr<RegionExchange> exchange, std::unique_ptr<Liveness> liveness);
 
   const int32_t rank, world;
   const std::string_view provider;
-  double timeout;  // changes only before the first channel is handed out
-  const int32_t spin;
+  double timeout;              // changes only before the first channel is handed out
+  const Clock::duration spin;  // the longest before sleeping
   const std::shared_ptr<Region> control;
   JobBlock& job;
   FailureBoard failures;

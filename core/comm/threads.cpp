@@ -46,7 +46,7 @@ std::vector<std::unique_ptr<Communicator>> make(int32_t world, std::string_view 
   auto control = Region::make_private(control_bytes(world));
   initialise_control(*control, world);
   auto exchange = std::make_shared<ThreadExchange>(world);
-  const int32_t spin = choose_spin(settings.spin, world, usable_cores());
+  const Clock::duration spin = choose_spin(settings.spin, world, usable_cores());
 
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int32_t r = 0; r < world; r++) {

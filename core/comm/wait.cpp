@@ -38,10 +38,10 @@ bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {
   return futex(bell.rings, FUTEX_WAIT, seen, &timeout) == 0;
 }
 
-int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {
-  constexpr int32_t kIterations = 1000;  // tens of microseconds: more than a sleep and a wake cost
-  if (wanted >= 0) return wanted;
-  return ranks <= cores ? kIterations : 0;
+Clock::duration choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {
+  constexpr std::chrono::microseconds kMost{200};  // a few times what a sleep and a wake cost
+  if (wanted >= 0) return std::chrono::microseconds(wanted);
+  return ranks <= cores ? kMost : std::chrono::microseconds(0);
 }
 
 int32_t usable_cores() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "core/comm/control.h"
 
@@ -36,31 +37,50 @@ inline void relax_cpu() {
 #endif
 }
 
-// How long to spin before sleeping: up to `most` iterations while that pays, almost never when the
-// peers turn out to need longer or the cores are taken by others.
+// How long to spin before sleeping: up to `most` while that pays, almost never when the peers turn
+// out to need longer or the cores are taken by others.
 class Spin {
  public:
-  explicit Spin(int32_t most) : most_(most) {}
+  explicit Spin(Clock::duration most) : most_(most), budget_(most) {}
 
   // True if ready() came true in time.
   template <typename Ready>
   bool wait(Ready&& ready) {
     constexpr uint32_t kProbe = 32;  // every so many waits spin fully, to notice better times
-    const int32_t limit = ++waits_ % kProbe == 0 ? most_ : budget_;
-    for (int32_t i = 0; i < limit; i++) {
-      if (ready()) {
-        budget_ = std::min(most_, std::max(2 * i, most_ / 8));
-        return true;
-      }
+    const Clock::duration limit = ++waits_ % kProbe == 0 ? most_ : budget_;
+    if (limit < kShort) {
+      budget_ /= 2;
+      return false;
+    }
+    for (int32_t i = 0; i < kHot; i++) {
+      if (ready()) return succeeded();
       relax_cpu();
+    }
+    // Whoever else wants this core has it: perhaps the thread that this one waits for.
+    for (const auto begun = Clock::now(); Clock::now() - begun < limit;) {
+      for (int32_t i = 0; i < kHot / 8; i++) {
+        if (ready()) return succeeded();
+        relax_cpu();
+      }
+      std::this_thread::yield();
     }
     budget_ /= 2;
     return false;
   }
 
  private:
-  const int32_t most_;
-  int32_t budget_ = most_;
+  static constexpr Clock::duration kShort = std::chrono::microseconds(1);
+  static constexpr int32_t kHot = 128;  // a few microseconds
+
+  // One late peer must not make all later waits sleep: a peer that sleeps comes later than spinning
+  // lasts, and so on. Half the time is still more than it takes to wake somebody.
+  bool succeeded() {
+    budget_ = std::max(budget_, most_ / 2);
+    return true;
+  }
+
+  const Clock::duration most_;
+  Clock::duration budget_;
   uint32_t waits_ = 0;
 };
 
@@ -89,8 +109,9 @@ void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around)
   }
 }
 
-// The most iterations to spin: `wanted`, or if −1 a choice; none when ranks have to share cores.
-[[nodiscard]] int32_t choose_spin(int32_t wanted, int32_t ranks, int32_t cores);
+// The longest to spin: `wanted` microseconds, or if −1 a choice; not at all when ranks have to
+// share cores.
+[[nodiscard]] Clock::duration choose_spin(int32_t wanted, int32_t ranks, int32_t cores);
 [[nodiscard]] int32_t usable_cores();  // of this process
 [[nodiscard]] int32_t online_cores();  // of this host
 

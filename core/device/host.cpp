@@ -21,6 +21,7 @@ using kernels::advance;
 constexpr size_t kOwnPages = size_t{1} << 20, kHuge = size_t{2} << 20;
 constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
+constexpr int64_t kAlone = 4 * kChunk;  // up to so many, waking a worker costs more than it does
 
 // Arrays cut into tasks of about a chunk: a large one into several, many small ones into one.
 class Tasks {
@@ -37,10 +38,12 @@ class Tasks {
         filled_ = 0;
       }
       filled_ += n;
+      elements_ += n;
       parts_.push_back({array, first, n});
     }
   }
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(begins_.size()); }
+  [[nodiscard]] int64_t elements() const { return elements_; }
   [[nodiscard]] std::span<const Part> operator[](int64_t task) const {
     const auto t = static_cast<size_t>(task);
     const size_t end = t + 1 < begins_.size() ? begins_[t + 1] : parts_.size();
@@ -50,7 +53,7 @@ class Tasks {
  private:
   std::vector<Part> parts_;
   std::vector<size_t> begins_;
-  int64_t filled_ = 0;
+  int64_t filled_ = 0, elements_ = 0;
 };
 
 // Whole huge pages, with room to move: the system puts those on a boundary of theirs.
@@ -118,10 +121,7 @@ void Host::write(const tensor::View& to, const void* from, Format from_format, S
 
 void Host::convert(void* to, Format to_format, const void* from, Format from_format, float factor,
                    int64_t count, Stream) {
-  if (count == 0) return;
-  run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t) {
-    const int64_t begin = task * kChunk;
-    const int64_t n = std::min(kChunk, count - begin);
+  run_chunks(count, [&](int64_t begin, int64_t n, int32_t) {
     auto* target = advance(to, begin, to_format);
     const auto* source = advance(from, begin, from_format);
     if (factor == 1) {
@@ -134,7 +134,10 @@ void Host::convert(void* to, Format to_format, const void* from, Format from_for
 
 void Host::add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
                Stream) {
-  kernels::add(to, to_format, from, from_format, count);
+  run_chunks(count, [&](int64_t begin, int64_t n, int32_t) {
+    kernels::add(advance(to, begin, to_format), to_format, advance(from, begin, from_format),
+                 from_format, n);
+  });
 }
 
 void Host::run(int64_t tasks, const outrigger::Task& task) {
@@ -145,12 +148,24 @@ void Host::run(int64_t tasks, const outrigger::Task& task) {
   }
 }
 
+void Host::run_over(int64_t elements, int64_t tasks, const outrigger::Task& task) {
+  if (elements > kAlone) return run(tasks, task);
+  for (int64_t i = 0; i < tasks; ++i) task(i, 0);
+}
+
+template <typename Body>
+void Host::run_chunks(int64_t count, const Body& body) {
+  run_over(count, (count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
+    const int64_t begin = task * kChunk;
+    body(begin, std::min(kChunk, count - begin), worker);
+  });
+}
+
 template <typename Body>
 kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
   std::vector<kernels::NormSum> norms(threads());
-  run((count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
-    const int64_t begin = task * kChunk;
-    body(begin, std::min(kChunk, count - begin), norms[static_cast<size_t>(worker)], worker);
+  run_chunks(count, [&](int64_t begin, int64_t n, int32_t worker) {
+    body(begin, n, norms[static_cast<size_t>(worker)], worker);
   });
   for (size_t w = 1; w < norms.size(); ++w) kernels::merge(norms[0], norms[w]);
   return norms[0];
@@ -195,7 +210,7 @@ kernels::NormSum Host::norm(std::span<const Array> arrays, int64_t& nonfinite) {
     int64_t nonfinite = -1;
   };
   std::vector<Found> found(threads());
-  run(tasks.size(), [&](int64_t task, int32_t worker) {
+  run_over(tasks.elements(), tasks.size(), [&](int64_t task, int32_t worker) {
     Found& f = found[static_cast<size_t>(worker)];
     for (const Tasks::Part& part : tasks[task]) {
       const Array& a = arrays[part.array];
@@ -220,7 +235,7 @@ std::vector<Host::LambNorms> Host::lamb_norms(std::span<const kernels::Update> p
   for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<LambNorms> norms(pieces.size());
   std::mutex mutex;
-  run(tasks.size(), [&](int64_t task, int32_t) {
+  run_over(tasks.elements(), tasks.size(), [&](int64_t task, int32_t) {
     for (const Tasks::Part& part : tasks[task]) {
       LambNorms n;
       kernels::lamb_norms(kernels::part_of(pieces[part.array], part.first, part.count), n.weights,
@@ -237,7 +252,7 @@ kernels::UpdateCount Host::update(std::span<const kernels::Update> pieces) {
   Tasks tasks;
   for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<kernels::UpdateCount> counts(threads());
-  run(tasks.size(), [&](int64_t task, int32_t worker) {
+  run_over(tasks.elements(), tasks.size(), [&](int64_t task, int32_t worker) {
     const auto parts = tasks[task];
     const auto update_of = [&](const Tasks::Part& part) {
       return kernels::part_of(pieces[part.array], part.first, part.count);

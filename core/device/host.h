@@ -82,6 +82,9 @@ class Host final : public Device {
   kernels::NormSum norm(std::span<const Array> arrays, int64_t& nonfinite);
 
  private:
+  // Runs body(begin, count, worker) over [0, count); few elements on the calling thread.
+  template <typename Body>
+  void run_chunks(int64_t count, const Body& body);
   // Runs body(begin, count, norm of the worker, worker) over [0, count) and merges the norms.
   template <typename Body>
   kernels::NormSum over_chunks(int64_t count, const Body& body);
@@ -89,6 +92,8 @@ class Host final : public Device {
     return workers_ == nullptr ? 1 : static_cast<size_t>(workers_->size());
   }
   void run(int64_t tasks, const Task& task);
+  // The same, on the calling thread where there are few elements in all.
+  void run_over(int64_t elements, int64_t tasks, const Task& task);
   Workers* workers_;
 };
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmark's cases and writes the report. Called by bench.sh; standard library only."""
+"""Runs the benchmark's cases, writes the report and adds to the results that docs/benchmarks.md shows. Called by bench.sh."""
 
 import argparse
 import os
@@ -11,9 +11,10 @@ import time
 import bench_case
 import machine
 import report
-from cases import engine_step, optimizer_curves, optimizer_step, reduce_scatter, torch_overhead, torch_training
+import results
+from cases import collectives, engine_step, optimizer_curves, optimizer_step, reduce_scatter, torch_overhead, torch_training
 
-CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "optimizer_step": optimizer_step,
+CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "collectives": collectives, "optimizer_step": optimizer_step,
          "torch_training": torch_training, "torch_overhead": torch_overhead, "optimizer_curves": optimizer_curves}
 
 
@@ -23,9 +24,11 @@ def arguments():
     parser.add_argument("--package", type=pathlib.Path, required=True, help="folder of the package outrigger, for Python")
     parser.add_argument("--peer-python", type=pathlib.Path, required=True, help="Python that has the peers")
     parser.add_argument("--peer-missing", default="", help="why the peers cannot run; empty if they can")
+    parser.add_argument("--mpi-missing", default="", help="why MPI cannot run; empty if it can")
     parser.add_argument("--output", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=31, help="no round is begun later")
+    parser.add_argument("--minutes", type=float, default=36, help="no round is begun later")
     parser.add_argument("--seed", type=int, default=None, help="of the order of the sides")
+    parser.add_argument("--record", action=argparse.BooleanOptionalAction, default=True, help="add to docs/benchmarks/results.json")
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; default all")
     options = parser.parse_args()
     unknown = [name for name in options.cases if name not in CASES]
@@ -45,6 +48,7 @@ def main():
         package=options.package.absolute(),
         peer_python=options.peer_python.absolute(),
         peer_missing=options.peer_missing,
+        mpi_missing=options.mpi_missing,
         output=options.output.absolute(),
         cores=sorted(os.sched_getaffinity(0)),
         deadline=time.monotonic() + 60 * options.minutes,
@@ -57,6 +61,11 @@ def main():
         print(report.terminal(groups[name]) or report.terminal_curves(bench.curves), flush=True)
         described["load_after"] = os.getloadavg()[0]
         report.write(bench.output, described, bench.facts, groups, bench.curves)
+        if options.record:
+            known = results.read()
+            curves = bench.curves if name == results.CURVES else []
+            results.add(known, described, machine.versions(), name, groups[name], curves)
+            results.write(known, list(CASES))
     print(f"bench: report in {os.path.relpath(bench.output)}/report.md")
     missing = [row for rows in groups.values() for row in rows if row["ratio"] is None]
     missing += [curve for curve in bench.curves if curve["missing"] or any("reason" in point for point in curve["points"])]

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
-#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, optimizer_step, torch_training, torch_overhead,
-#                                      optimizer_curves; default all
-# Writes build/bench/report.md and report.json. BENCH_VENV: where the peers' environment is or goes
+#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, collectives, optimizer_step, torch_training,
+#                                      torch_overhead, optimizer_curves; default all
+# Writes build/bench/report.md and report.json, and adds to docs/benchmarks/results.json and the page that shows it
+# (not with --no-record). BENCH_VENV: where the peers' environment is or goes
 # (default build/bench/venv); BENCH_OUTPUT: where everything else goes (default build/bench).
 # A peer that cannot be had: its rows say "not measured", and with OTR_REQUIRE_ALL=1 the call fails.
 set -euo pipefail
@@ -20,6 +21,7 @@ source scripts/ccache.sh
 cmake -S . -B "$programs" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release \
   -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF "${launchers[@]}"
 cmake --build "$programs" --target bench_programs
+install_mpi "$programs/tests/bench" "$output/mpi.log"
 
-python3 scripts/bench/bench.py --programs "$programs/tests/bench" --package build/release/python --peer-python "$venv/bin/python" \
-  --peer-missing "$PEERS_MISSING" --output "$output" "$@"
+build/venv/bin/python scripts/bench/bench.py --programs "$programs/tests/bench" --package build/release/python --peer-python "$venv/bin/python" \
+  --peer-missing "$PEERS_MISSING" --mpi-missing "$MPI_MISSING" --output "$output" "$@"

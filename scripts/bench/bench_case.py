@@ -26,6 +26,7 @@ class Bench:
     package: pathlib.Path  # folder of our Python package
     peer_python: pathlib.Path
     peer_missing: str  # why no peer can run; empty if they can
+    mpi_missing: str  # the same for MPI
     output: pathlib.Path
     cores: list
     deadline: float  # time.monotonic()

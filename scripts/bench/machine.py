@@ -50,11 +50,21 @@ def _revision():
     return result.stdout.strip() or "unknown"
 
 
+def versions():
+    """Of the peers, as they are pinned, and of Python."""
+    folder = pathlib.Path(__file__).resolve().parent
+    lines = [line for name in ("requirements.txt", "requirements-deepspeed.txt") for line in (folder / name).read_text().splitlines()]
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    return {name: pinned[name] for name in ("torch", "torchao", "deepspeed")}
+
+
 def describe():
     memory_kib = int(_read("/proc/meminfo").split("MemTotal:")[1].split()[0])
     flags = _cpu_field("flags").split()
     return {
         "cpu": _cpu_field("model name"),
+        "cpu_family": _cpu_field("cpu family"),
+        "cpu_model": _cpu_field("model"),
         "cores": len(os.sched_getaffinity(0)),
         "simd_of_cpu": [flag for flag in ("avx2", "fma", "avx512f", "avx512bw", "avx512_bf16") if flag in flags],
         "last_level_cache_mib": last_level_cache_bytes() / 2**20,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmark's peers, in a virtual environment of their own.
 # shellcheck shell=bash
+# shellcheck source=scripts/setup/common.sh
+source scripts/setup/common.sh
 
 # install_peers FOLDER LOG: leaves PEERS_MISSING empty, or with the reason why there are none.
 install_peers() {
@@ -27,6 +29,20 @@ install_peers() {
   else
     PEERS_MISSING="the peers could not be installed, see $log"
     echo "bench: $PEERS_MISSING"
+  fi
+}
+
+# install_mpi FOLDER LOG: builds the peer over MPI in FOLDER; leaves MPI_MISSING empty, or with the reason why there is none.
+install_mpi() {
+  local folder=$1 log=$2 source=scripts/bench/peers/mpi_collectives.c
+  MPI_MISSING=
+  if ! command -v mpicc > /dev/null; then
+    echo "bench: installing Open MPI with apt, log in $log"
+    { may_install && apt_install openmpi-bin libopenmpi-dev; } > "$log" 2>&1 || true
+  fi
+  if ! mpicc -O2 -Itests/bench "$source" -o "$folder/mpi_collectives" >> "$log" 2>&1; then
+    MPI_MISSING="there is no Open MPI, see $log"
+    echo "bench: $MPI_MISSING"
   fi
 }
 

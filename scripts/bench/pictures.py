@@ -1,147 +1,136 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's pictures: one of bars for each case with rows, one of lines for each kind of curve."""
+"""Pictures of the rows of a case and of the curves, for one machine or several beside each other."""
 
-from svg import FAINT, GRID, INK, Axis, Drawing, number
+import math
+import sys
+from pathlib import Path
 
-MET, MISSED = "#0072b2", "#d55e00"
-STYLES = [("#0072b2", "circle"), ("#d55e00", "square"), ("#009e73", "triangle"), ("#cc79a7", "circle")]
-LOOP_STYLE = ("#888888", "")
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "demo"))
+from picture import GREY, style  # noqa: E402
+
+# Text stays text, and the same figures give the same file.
+matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "outrigger", "font.size": 9})
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 AXES = {"parameters": "parameters in one tensor", "tensors": "tensors of the same size", "threads": "threads"}
 
 
-def bars(name, rows, path):
-    """Ratios with their 10–90 % band and the target's mark, on a logarithmic axis: twice as fast and half as fast look alike."""
-    measured = [row for row in rows if row["ratio"] is not None]
-    if not measured:
+def _write(figure, path):
+    figure.savefig(path, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    plt.close(figure)
+
+
+def ratios(title, machines, path):
+    """machines: name → rows of one case. A line for each row: the ratio (filled: the target is met), from its 10th to its 90th
+    percentile, and the target's mark. Logarithmic: twice as fast and half as fast look alike. False: no row is measured."""
+    keys = list(dict.fromkeys((row["case"], row["peer"]) for rows in machines.values() for row in rows))
+    found = {name: {(row["case"], row["peer"]): row for row in rows if row["ratio"] is not None} for name, rows in machines.items()}
+    if not any(found.values()):
         return False
-    left, right, line, head = 330, 150, 22, 62
-    cases = list(dict.fromkeys(row["case"] for row in rows))
-    height = head + sum(26 + line * sum(row["case"] == case for row in rows) for case in cases) + 48
-    drawing = Drawing(960, height, f"{name}: ratios")
-    low = min([0.8, *(min(row["ratio_p10"], row["target"]) * 0.93 for row in measured)])
-    high = max([1.25, *(max(row["ratio_p90"], row["target"]) * 1.07 for row in measured)])
-    axis = Axis(low, high, left, drawing.width - right)
-    bottom = height - 42
-    drawing.text(16, 26, name, size=16, bold=True)
-    _key(drawing, 26)
-    for tick in axis.ticks():
-        drawing.text(axis(tick), bottom + 16, number(round(tick, 9)), "middle", 11, FAINT)
-    drawing.text((axis.begin + axis.end) / 2, bottom + 34, "peer's time over ours", "middle", 12, FAINT)
-    y = head
-    for case in cases:
-        drawing.text(16, y + 8, case, bold=True)
-        y += 18
-        own = [row for row in rows if row["case"] == case]
-        for tick in axis.ticks():
-            drawing.line(axis(tick), y - 4, axis(tick), y + line * len(own) - 3, GRID)
-        for row in own:
-            _bar(drawing, axis, y, row)
-            y += line
-        drawing.line(axis(1), y - line * len(own) - 4, axis(1), y - 3, INK)
-        y += 8
-    drawing.write(path)
+    lines, places = _lines(keys)
+    figure, ax = plt.subplots(figsize=(8.5, 0.24 * len(lines) + 1.1))
+    for index, rows in enumerate(found.values()):
+        shift = 0.3 * (index - (len(found) - 1) / 2)
+        for key, row in rows.items():
+            _ratio(ax, places[key] + shift, row, COLOURS[index % len(COLOURS)])
+    for key, y in places.items():
+        target = next((rows[key]["target"] for rows in found.values() if key in rows), None)
+        if target is None:
+            ax.annotate("not measured", (1, y), color=GREY, va="center")
+        else:
+            ax.plot([target] * 2, [y - 0.36, y + 0.36], color="black", linewidth=2.5, zorder=2)
+    ax.axvline(1, color=GREY, linewidth=1, zorder=1)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if _narrow(ax) else (1, 2, 5)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_yticks(range(len(lines)), [words for words, _ in lines])
+    for label, (_, bold) in zip(ax.get_yticklabels(), lines):
+        label.set_fontweight("bold" if bold else "normal")
+    ax.set_ylim(len(lines) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("peer's time over ours")
+    ax.set_title(title, loc="left", fontweight="bold")
+    handles = [Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=name) for index, name in enumerate(found)]
+    handles += [Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="", label="below its target"),
+                Line2D([], [], color="black", marker="|", markersize=9, markeredgewidth=2.5, linestyle="", label="target")]
+    ax.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0 + 0.3 / len(lines)), ncols=len(handles))
+    style(ax)
+    ax.grid(axis="y", visible=False)
+    _write(figure, path)
     return True
 
 
-def _key(drawing, y):
-    x = drawing.width - 470
-    for color, words, width in ((MET, "met", 60), (MISSED, "not met", 85)):
-        drawing.box(x, y - 10, 12, 10, color, 0.75)
-        drawing.text(x + 17, y, words, color=FAINT)
-        x += width
-    drawing.line(x, y - 12, x, y + 2, INK, 3)
-    drawing.text(x + 8, y, "target", color=FAINT)
-    drawing.line(x + 70, y - 5, x + 100, y - 5, INK, 1.5)
-    drawing.text(x + 106, y, "10–90 % of the rounds", color=FAINT)
+def _lines(keys):
+    """The labels (text, bold), a case's name above its peers; and at which line each key is."""
+    lines, places, last = [], {}, None
+    for case, peer in keys:
+        if case != last:
+            lines.append((case, True))
+            last = case
+        places[case, peer] = len(lines)
+        lines.append((peer, False))
+    return lines, places
 
 
-def _bar(drawing, axis, y, row):
-    middle = y + 7
-    peer = row["peer"]
-    drawing.text(axis.begin - 10, middle + 4, peer, "end", 12 if len(peer) < 48 else 10, FAINT)
-    if row["ratio"] is None:
-        drawing.text(axis.end + 10, middle + 4, "not measured", color=FAINT)
-        return
-    color = MET if row["met"] else MISSED
-    one, ratio = axis(1), axis(row["ratio"])
-    drawing.box(min(one, ratio), middle - 7, abs(ratio - one), 14, color, 0.75)
-    low, high = axis(row["ratio_p10"]), axis(row["ratio_p90"])
-    drawing.line(low, middle, high, middle, INK, 1.5)
-    for end in (low, high):
-        drawing.line(end, middle - 3, end, middle + 3, INK, 1.5)
-    target = axis(row["target"])
-    drawing.line(target, middle - 9, target, middle + 9, INK, 3)
-    drawing.text(axis.end + 10, middle + 4, _figure(row["ratio"]), bold=True, color=color)
-    drawing.text(axis.end + 54, middle + 4, f"target {row['target']:.2f}", color=FAINT)
+def _ratio(ax, y, row, colour):
+    ax.plot([row["ratio_p10"], row["ratio_p90"]], [y, y], color=colour, linewidth=1.5, zorder=3)
+    ax.plot(row["ratio"], y, "o", color=colour, markerfacecolor=colour if row["met"] else "white", zorder=4)
 
 
-def _figure(value):
-    return f"{value:.2f}" if value < 99.5 else f"{value:.0f}"
+def _narrow(ax):
+    low, high = ax.get_xlim()
+    return math.log10(high / max(low, 1e-9)) < 1
 
 
-def lines(curve, panels, path):
-    """ns a parameter over one quantity; a panel for each format."""
-    panels = [panel for panel in panels if panel["points"]]
-    names = list(dict.fromkeys(name for panel in panels for point in panel["points"] for name in point.get("ns_per_parameter", ())))
+def lines(kind, machines, path):
+    """machines: name → curves of one kind. ns a parameter over one quantity; a row for each machine, a panel for each format.
+    False: no point is measured."""
+    machines = {name: panels for name, curves in machines.items() if (panels := [curve for curve in curves if curve["points"]])}
+    names = list(dict.fromkeys(side for panels in machines.values() for panel in panels for point in panel["points"]
+                               for side in point.get("ns_per_parameter", ())))
     if not names:
         return False
-    drawing = Drawing(960, 440, f"optimizer step: time a parameter against {curve}")
-    _legend(drawing, names)
-    values = [each for panel in panels for point in panel["points"] for summary in point.get("ns_per_parameter", {}).values()
-              for each in summary.values()]
-    linear = curve == "threads"
-    y = Axis(0 if linear else min(values) * 0.85, max(values) * 1.1, 372, 76, log=not linear)
-    width = (drawing.width - 70) / len(panels)
-    for index, panel in enumerate(panels):
-        _panel(drawing, panel, names, y, 70 + width * index, 70 + width * (index + 1) - 24, index == 0)
-    drawing.text(18, 224, "ns a parameter", "middle", 12, FAINT, turn=-90)
-    drawing.write(path)
+    columns = max(len(panels) for panels in machines.values())
+    figure, axes = plt.subplots(len(machines), columns, figsize=(9, 3.2 * len(machines)), sharey="row", squeeze=False)
+    for row, (machine, panels) in zip(axes, machines.items()):
+        for ax, panel in zip(row, panels):
+            _panel(ax, panel, names)
+            ax.set_title(f"{machine}: {panel['format']} weights and states, {panel['fixed']}", fontsize=8)
+        row[0].set_ylabel("ns a parameter")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, loc="upper center", ncols=len(labels))
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.25 / (3.2 * len(machines))))
+    _write(figure, path)
     return True
 
 
-def _style(names, name):
-    if "loop" in name:
-        return LOOP_STYLE
-    return STYLES[[each for each in names if "loop" not in each].index(name) % len(STYLES)]
-
-
-def _legend(drawing, names):
-    x = 70
-    for name in names:
-        color, shape = _style(names, name)
-        drawing.line(x, 22, x + 26, 22, color, 2, "" if shape else "5 4")
-        drawing.mark(x + 13, 22, shape, color)
-        drawing.text(x + 32, 26, name)
-        x += 62 + 6.4 * len(name)
-
-
-def _panel(drawing, panel, names, y, left, right, first):
-    xs = [point["x"] for point in panel["points"]]
-    spread = max(xs) > min(xs)
-    x = Axis(min(xs), max(xs) if spread else min(xs) * 2, left + 16, right - 16)
-    drawing.text((left + right) / 2, 62, f"{panel['format']} weights and states, {panel['fixed']}", "middle", bold=True)
-    for tick in y.ticks():
-        drawing.line(left, y(tick), right, y(tick), GRID)
-        if first:
-            drawing.text(left - 6, y(tick) + 4, number(round(tick, 9)), "end", 11, FAINT)
-    free_from = 0
-    for at in xs:
-        drawing.line(x(at), y.begin, x(at), y.begin + 5, FAINT)
-        if x(at) >= free_from:
-            drawing.text(x(at), y.begin + 19, number(at), "middle", 11, FAINT)
-            free_from = x(at) + 36
-    if not any("ns_per_parameter" in point for point in panel["points"]):
-        drawing.text((left + right) / 2, (y.begin + y.end) / 2, "not measured", "middle", color=FAINT)
-    drawing.line(left, y.begin, right, y.begin, FAINT)
-    drawing.text((left + right) / 2, y.begin + 44, AXES[panel["curve"]], "middle", 12, FAINT)
-    for name in reversed(names):  # ours on top
-        color, shape = _style(names, name)
-        points = [(x(point["x"]), point["ns_per_parameter"][name]) for point in panel["points"]
-                  if name in point.get("ns_per_parameter", ())]
+def _panel(ax, panel, names):
+    for index, name in enumerate(names):
+        points = [(point["x"], point["ns_per_parameter"][name]) for point in panel["points"] if name in point.get("ns_per_parameter", ())]
         if not points:
             continue
-        band = [(at, y(each["p10"])) for at, each in points] + [(at, y(each["p90"])) for at, each in reversed(points)]
-        drawing.area(band, color, 0.15)
-        drawing.path([(at, y(each["median"])) for at, each in points], color, 2, "" if shape else "5 4")
-        for at, each in points:
-            drawing.mark(at, y(each["median"]), shape, color)
+        loop = "loop" in name
+        colour = GREY if loop else COLOURS[index % len(COLOURS)]
+        x = [at for at, _ in points]
+        ax.fill_between(x, [each["p10"] for _, each in points], [each["p90"] for _, each in points], color=colour, alpha=0.15,
+                        linewidth=0)
+        ax.plot(x, [each["median"] for _, each in points], color=colour, marker="" if loop else "o", markersize=4, label=name,
+                linestyle="--" if loop else "-")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    if panel["curve"] == "threads":
+        ax.set_xticks([point["x"] for point in panel["points"]], [str(point["x"]) for point in panel["points"]])
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel(AXES[panel["curve"]])
+    style(ax)

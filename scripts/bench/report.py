@@ -61,7 +61,9 @@ def _details(row):
         if key in row:
             lines.append(f"- {text[0].upper()}{text[1:].format(row[key])}.")
     if "roofline" in row:
-        lines.append(_roofline(row))
+        lines.append(f"- Roofline: {_roofline(row)}.")
+    if "products_gflop_per_s" in row:
+        lines.append(f"- Matrix products: {_products(row)}.")
     if "forms_gb_per_s" in row:
         lines.append("- Forms of the loop, GB/s before timing: " + ", ".join(f"{key} {value:.1f}" for key, value in row["forms_gb_per_s"].items()) + ".")
     if "buffers" in row:
@@ -81,13 +83,35 @@ def _details(row):
 
 def _roofline(row):
     facts = row["roofline"]
-    text = (f"- Roofline: {facts['bytes_per_parameter']} bytes a parameter; ours moves {facts['ours_gb_per_s']:.1f} GB/s, a plain loop over as "
+    text = (f"{facts['bytes_per_parameter']} bytes a parameter; ours moves {facts['ours_gb_per_s']:.1f} GB/s, a plain loop over as "
             f"many bytes {facts['loop_gb_per_s']:.1f} GB/s ({facts['loop_form']}): ours has {facts['share']:.2f} of it")
     if "ceiling" in facts:
         text += f"; a step as fast as the loop would have the ratio {facts['ceiling']:.2f}"
         if facts["ceiling"] < row["target"]:
             text += ", so the speed of memory alone keeps this row below its target"
-    return text + "."
+    return text
+
+
+def _products(row):
+    return ", ".join(f"{name} {value:.0f} GFLOP/s" for name, value in row["products_gflop_per_s"].items())
+
+
+def why(row):
+    """What was measured that explains a row below its target; empty if nothing was."""
+    parts = []
+    if "products_gflop_per_s" in row:
+        parts.append(f"bound by matrix products: {_products(row)}")
+    elif "roofline" in row:
+        parts.append(_roofline(row))
+    if "ceiling" in row:
+        parts.append(f"forward and backward alone have the ratio {row['ceiling']:.2f}, which no engine can pass")
+    if "share_of_triad" in row and "roofline" not in row:
+        parts.append(f"ours has {row['share_of_triad']:.2f} of the speed of a plain triad in the same rounds")
+    if row.get("adapter_us"):
+        parts.append("microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()))
+    if "phases" in row:
+        parts.append("rank 0's medians: " + ", ".join(f"{key[:-2]} {value * 1e3:.1f} ms" for key, value in row["phases"].items()))
+    return "; ".join(parts)
 
 
 def _curve_table(curve):
@@ -111,7 +135,7 @@ def _curves(folder, curves):
         panels = [curve for curve in curves if curve["curve"] == kind]
         picture = f"curve_{kind}.svg"
         lines += [f"### Time a parameter against {kind}", ""]
-        if pictures.lines(kind, panels, folder / picture):
+        if pictures.lines(kind, {"here": panels}, folder / picture):
             lines += [f"![time a parameter against {kind}]({picture})", ""]
             for panel in panels:
                 panel["picture"] = picture
@@ -124,7 +148,7 @@ def _row_pictures(folder, groups):
     lines = []
     for name, rows in groups.items():
         picture = f"rows_{name}.svg"
-        if pictures.bars(name, rows, folder / picture):
+        if pictures.ratios(name, {"here": rows}, folder / picture):
             lines += [f"![{name}: ratios]({picture})", ""]
     return lines
 

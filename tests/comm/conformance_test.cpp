@@ -99,6 +99,27 @@ TEST_P(Conformance, GathersInRankOrder) {
   });
 }
 
+// Large parts may be read from the ranks' own memory, which each changes as soon as its call
+// returns.
+TEST_P(Conformance, GathersLargePartsThatChangeAtOnce) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    constexpr size_t kBytes = (size_t{600} << 10) + 7;
+    std::vector<std::byte> mine, all(kBytes * static_cast<size_t>(c.size()));
+    for (uint64_t round = 0; round < 12; round++) {
+      const auto next = filled(c.rank(), kBytes, round);
+      mine.assign(next.begin(), next.end());  // in the same place
+      c.all_gather(mine, all, "large");
+      std::memset(mine.data(), 0xee, mine.size());
+      for (int32_t r = 0; r < c.size(); r++) {
+        const auto expected = filled(r, kBytes, round);
+        require(
+            std::memcmp(all.data() + static_cast<size_t>(r) * kBytes, expected.data(), kBytes) == 0,
+            outrigger::format_text("round {}: part of rank {}", round, r));
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, ManySmallOperationsInTurn) {
   run_all_well(GetParam(), [](Communicator& c) {
     for (int32_t i = 0; i < 1000; i++) {

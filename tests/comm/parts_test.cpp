@@ -183,7 +183,7 @@ TEST(WindowLayout, PartsCoverEachBlockOnce) {
 }
 
 TEST(Spin, GivesUpSpinningWhereItDoesNotPayAndComesBack) {
-  Spin spin(1000);
+  Spin spin(std::chrono::milliseconds(1));
   const auto looks = [&](int64_t ready_at) {
     int64_t n = 0;
     static_cast<void>(spin.wait([&] { return n++ == ready_at; }));
@@ -195,7 +195,7 @@ TEST(Spin, GivesUpSpinningWhereItDoesNotPayAndComesBack) {
   while (looks(10) != 11 && waits < 100) waits++;
   EXPECT_LT(waits, 40);        // a probe noticed that it pays again
   EXPECT_EQ(looks(100), 101);  // and room was left for a little more
-  Spin never(0);
+  Spin never(std::chrono::microseconds(0));
   EXPECT_FALSE(never.wait([] { return true; }));
 }
 

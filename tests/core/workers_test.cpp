@@ -11,6 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/device/host.h"
+#include "kernels/kernels.h"
+
 namespace outrigger {
 namespace {
 
@@ -109,6 +112,32 @@ TEST_P(WorkersTest, AnExceptionReachesTheCallerAndTheNextRunWorks) {
     std::atomic<int64_t> sum{0};
     workers.run(10, [&](int64_t i, int32_t) { sum += i; });
     EXPECT_EQ(sum, 45);
+  }
+}
+
+// What the workers share out has the bits of one call, around the counts at which they are woken.
+TEST_P(WorkersTest, TheHostAddsConvertsAndMeasuresAsOneCallDoes) {
+  using kernels::Format;
+  Workers workers(GetParam());
+  device::Host host(&workers);
+  for (const int64_t count : {1, 65537, 262144, 262145, 1000003}) {
+    const auto n = static_cast<size_t>(count);
+    std::vector<float> from(n), sum(n), expected(n);
+    std::vector<uint16_t> narrow(n), expected_narrow(n);
+    for (size_t i = 0; i < n; ++i) {
+      from[i] = static_cast<float>(i % 1013) / 7 - 50;
+      sum[i] = expected[i] = static_cast<float>(i % 509) / 3;
+    }
+    host.add(sum.data(), Format::float32, from.data(), Format::float32, count, 0);
+    kernels::add(expected.data(), Format::float32, from.data(), Format::float32, count);
+    EXPECT_EQ(sum, expected) << count;
+    host.convert(narrow.data(), Format::bfloat16, sum.data(), Format::float32, 0.5F, count, 0);
+    kernels::scale(expected_narrow.data(), Format::bfloat16, sum.data(), Format::float32, 0.5F,
+                   count);
+    EXPECT_EQ(narrow, expected_narrow) << count;
+    kernels::NormSum whole;
+    kernels::sum_of_squares(whole, sum.data(), Format::float32, count, 0);
+    EXPECT_EQ(host.norm(sum.data(), Format::float32, count, 0).limbs, whole.limbs);
   }
 }
 

@@ -17,10 +17,10 @@ NAMES = {
     "deepspeed": "DeepSpeed 0.19.8 CPUAdam",
     "deepspeed_avx2": "DeepSpeed 0.19.8 CPUAdam compiled for AVX2",
     "deepspeed_cast": "DeepSpeed 0.19.8 CPUAdam, float32 states, and the casts",
-    "deepspeed_whole": "DeepSpeed 0.19.8's sequence: norm, mul_, CPUAdam, cast",
+    "deepspeed_whole": "DeepSpeed 0.19.8's sequence: a norm of each tensor, mul_, CPUAdam, cast of float32 weights",
     "torch_fused": "torch 2.15.0 fused AdamW",
     "torch_foreach": "torch 2.15.0 foreach AdamW",
-    "torch_whole": "torch 2.15.0: clip_grad_norm_, fused AdamW, cast",
+    "torch_whole": "torch 2.15.0: clip_grad_norm_, fused AdamW, cast of float32 weights",
     "deepspeed_muon": "DeepSpeed 0.19.8 MuonWithAuxAdam",
     "torch_muon": "torch 2.15.0 Muon",
     "torchao_stochastic": "torchao 0.18.0 AdamW with stochastic rounding",
@@ -71,10 +71,10 @@ VARIANTS = [
             peer_weights="published"),
     Variant("float32 weights, 8-bit moments", "float32", "float32", (FLOAT32, BLOCK8, BLOCK8), {"torchao_8bit": 2.0}, 16.1,
             limit=4),
-    Variant("a whole step, float32 states", "published", "bfloat16", (FLOAT32,) * 3, {"deepspeed_whole": 1.4, "torch_whole": 1.4},
-            30, clip=1.0, timed=WHOLE),
-    Variant("a whole step, bfloat16 states", "bfloat16", "bfloat16", (NEAREST,) * 3, {"deepspeed_whole": 2.5}, 16, clip=1.0,
-            timed=WHOLE),
+    Variant("a whole step, 64 tensors of 1 Mi parameters, float32 states", "published", "bfloat16", (FLOAT32,) * 3,
+            {"deepspeed_whole": 1.4, "torch_whole": 1.4}, 30, clip=1.0, tensors=64, timed=WHOLE),
+    Variant("a whole step, 64 tensors of 1 Mi parameters, bfloat16 states", "bfloat16", "bfloat16", (NEAREST,) * 3,
+            {"deepspeed_whole": 2.5, "torch_whole": 2.0}, 16, clip=1.0, tensors=64, timed=WHOLE),
     Variant("10000 tensors of 1000 elements, float32", "float32", "float32", (FLOAT32,) * 3,
             {"deepspeed": 10.0, "torch_fused": 3.0, "torch_foreach": 10.0}, 28, bits=24, limit=8,
             tensors=10000, count=10_000_000),
@@ -164,11 +164,20 @@ def _measure(bench, case, variant, peers):
     facts["roofline"] = {"bytes_per_parameter": variant.bytes, "loop_form": loop_facts["form"],
                          "loop_gb_per_s": _speed(variant, rounds, NAMES[LOOP]), "ours_gb_per_s": _speed(variant, rounds, OURS),
                          "share": rounds.ratio(NAMES[LOOP], OURS)["median"]}
+    if variant.rows:
+        facts["products_gflop_per_s"] = _products(bench, variant, rounds)
     rows = [_row(case, variant, peer, rounds, numerics.get(peer), facts) for peer in peers]
     for each in rows:
         if each["peer"] == NAMES[LOOP]:
             each["forms_gb_per_s"] = loop_facts["forms_gb_per_s"]
     return rows
+
+
+def _products(bench, variant, rounds):
+    """What bounds Muon: each of its five iterations has three products, of square matrices here."""
+    flop = variant.tensors * 5 * 3 * 2 * variant.rows**3
+    speed = flop / measure.quantile(rounds.seconds[OURS], 0.5) / 1e9
+    return {"our whole step, float32 products": speed, **bench.facts.get(NAMES["torch_muon"], {}).get("products_gflop_per_s", {})}
 
 
 def _speed(variant, rounds, name):

@@ -13,12 +13,24 @@ import gc
 import json
 import pathlib
 import sys
+import time
 
 import torch
 import worker
 from numbers_ import stream
 
 CHECK_FACTORS = (1.0, -0.5, 0.25)
+
+
+def products(dtype, size, times=5):
+    """What a product of square matrices reaches, the best of some, in GFLOP/s."""
+    left, right = (torch.rand(size, size).to(getattr(torch, dtype)) for _ in range(2))
+    best = float("inf")
+    for _ in range(times):
+        start = time.monotonic()
+        left @ right
+        best = min(best, time.monotonic() - start)
+    return 2 * size**3 / best / 1e9
 
 
 class OptimizerStep(worker.Worker):
@@ -39,15 +51,21 @@ class OptimizerStep(worker.Worker):
         self.grad = self.given if self.grad_dtype == self.weight_dtype else self.given.to(self.weight_dtype)
         self.flat = weights
         formed = (lambda each: each.view(self.rows, -1)) if self.rows else (lambda each: each)
-        self.weights = [torch.nn.Parameter(formed(each)) for each in weights.chunk(self.tensors)]
-        for weight, grad in zip(self.weights, self.grad.chunk(self.tensors), strict=True):
+        self.grads = self.grad.chunk(self.tensors)
+        # DeepSpeed's stages 1 and 2 update one flat tensor a rank.
+        pieces = 1 if self.peer == "deepspeed_whole" else self.tensors
+        self.weights = [torch.nn.Parameter(formed(each)) for each in weights.chunk(pieces)]
+        for weight, grad in zip(self.weights, self.grad.chunk(pieces), strict=True):
             weight.grad = formed(grad)
         self.copy = torch.empty_like(weights, dtype=torch.bfloat16)
         self.optimizer, name = self.make()
-        return {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
+        facts = {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
+        if self.peer == "torch_muon":
+            facts["products_gflop_per_s"] = {f"PyTorch in {dtype}": products(dtype, self.rows) for dtype in ("float32", "bfloat16")}
+        return facts
 
     def shape(self, count, tensors):
-        self.flat = self.given = self.grad = self.copy = self.weights = self.optimizer = None  # both sizes at once may not fit
+        self.flat = self.given = self.grad = self.grads = self.copy = self.weights = self.optimizer = None  # both sizes at once may not fit
         gc.collect()
         self.count, self.tensors = int(count), int(tensors)
         return self.setup()
@@ -88,7 +106,7 @@ class OptimizerStep(worker.Worker):
         if self.peer == "torch_whole":
             torch.nn.utils.clip_grad_norm_(self.weights, self.clip)
         if self.peer == "deepspeed_whole":  # as its stages 1 and 2 with an offloaded optimizer do
-            norms = [weight.grad.double().norm(2) for weight in self.weights]
+            norms = [grad.double().norm(2) for grad in self.grads]
             total = torch.norm(torch.stack(norms), p=2).item()
             combined = max(1.0, (total + 1e-6) / self.clip)
             for weight in self.weights:

@@ -4,7 +4,8 @@ PyTorch's fused AdamW, or by that alone. The model, the data and autograd are th
 contain: forward and backward of the module in the precision that ours and DeepSpeed use, nothing reduced or updated.
 
 torch_training.py SIDE RANK WORLD PORT CONFIG_FILE LAYERS WIDTH BATCH CONTEXT
-SIDE: outrigger, deepspeed, ddp, plain, autograd
+SIDE: outrigger, deepspeed, ddp, ddp_bf16 (module and states in bfloat16), plain, plain_ours (PyTorch alone, and our optimizer on flat
+memory), autograd
 """
 
 import json
@@ -57,6 +58,32 @@ class GPT(nn.Module):
         return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
+class OurStep:
+    """What the engine's step is without the engine: the norm, the clipping and the update of the same library, on one flat tensor."""
+
+    def __init__(self, model, config):
+        import outrigger
+
+        self.parameters = list(model.parameters())
+        sizes = [each.numel() for each in self.parameters]
+        self.weights, self.grads = torch.empty(sum(sizes)), torch.empty(sum(sizes))
+        for parameter, weight in zip(self.parameters, self.weights.split(sizes), strict=True):
+            weight.copy_(parameter.detach().flatten())
+            parameter.data = weight.view(parameter.shape)
+        self.views = [view.view(each.shape) for each, view in zip(self.parameters, self.grads.split(sizes), strict=True)]
+        context = outrigger.Context()
+        self.optimizer = outrigger.Optimizer(context, {**config["optimizer"], "gradient_clipping": config["gradient_clipping"]})
+        self.shard = outrigger.Shard(context, self.weights, self.grads)
+
+    def step(self):
+        torch._foreach_copy_(self.views, [each.grad for each in self.parameters])
+        self.optimizer.step([self.shard])
+
+    def zero_grad(self):
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
 class Training(worker.Worker):
     def __init__(self, side, rank, world, port, config, layers, width, batch, context):
         self.side, self.rank, self.batch, self.context = side, rank, batch, context
@@ -75,9 +102,12 @@ class Training(worker.Worker):
         if self.side == "autograd":
             self.model = model.bfloat16()
             return facts
-        if self.side in ("ddp", "plain"):
-            self.model = model
-            if self.side == "ddp":
+        if self.side == "plain_ours":
+            self.model, self.optimizer = model, OurStep(model, self.config)
+            return facts
+        if self.side in ("ddp", "ddp_bf16", "plain"):
+            self.model = model = model.bfloat16() if self.side == "ddp_bf16" else model
+            if self.side != "plain":
                 torch.distributed.init_process_group("gloo")
                 self.model = nn.parallel.DistributedDataParallel(model)
             options = self.config["optimizer"]["params"]
@@ -106,14 +136,15 @@ class Training(worker.Worker):
 
     def work(self):
         ids = self.ids()
-        if self.side in ("ddp", "plain", "autograd"):
+        if self.side not in ("outrigger", "deepspeed"):
             with torch.autocast("cpu", torch.bfloat16, enabled="torch_autocast" in self.config):
                 loss = self.model(ids)
             loss.backward()
             if self.side == "autograd":
                 self.model.zero_grad()
                 return {"loss": loss.item()}
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config["gradient_clipping"])
+            if self.side != "plain_ours":  # its step clips
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.config["gradient_clipping"])
             self.optimizer.step()
             self.optimizer.zero_grad()
         else:
