@@ -44,6 +44,7 @@ class Bench:
             "PATH": f"{python_bin}:/usr/local/bin:/usr/bin:/bin",
             "DS_ACCELERATOR": "cpu",
             "OMP_NUM_THREADS": str(threads),
+            "OMP_PROC_BIND": "true",  # else two threads often share a core for some milliseconds
             "PYTHONDONTWRITEBYTECODE": "1",
             "TORCH_EXTENSIONS_DIR": str(python_bin.parent / "torch_extensions"),
         }
