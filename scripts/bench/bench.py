@@ -10,8 +10,8 @@ import time
 
 import bench_case
 import machine
+import record
 import report
-import results
 from cases import collectives, engine_step, optimizer_curves, optimizer_step, reduce_scatter, torch_overhead, torch_training
 
 CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "collectives": collectives, "optimizer_step": optimizer_step,
@@ -62,10 +62,10 @@ def main():
         described["load_after"] = os.getloadavg()[0]
         report.write(bench.output, described, bench.facts, groups, bench.curves)
         if options.record:
-            known = results.read()
-            curves = bench.curves if name == results.CURVES else []
-            results.add(known, described, machine.versions(), name, groups[name], curves)
-            results.write(known, list(CASES))
+            known = record.read()
+            curves = bench.curves if name == record.CURVES else []
+            record.add(known, described, machine.versions(), name, groups[name], curves)
+            record.write(known, list(CASES))
     print(f"bench: report in {os.path.relpath(bench.output)}/report.md")
     missing = [row for rows in groups.values() for row in rows if row["ratio"] is None]
     missing += [curve for curve in bench.curves if curve["missing"] or any("reason" in point for point in curve["points"])]
