@@ -221,6 +221,9 @@ OTR_API int32_t otr_call_info_init(otr_call_info *info, size_t size) OTR_NOEXCEP
  * topology. */
 typedef struct otr_context otr_context;
 
+/* ERROR: an engine failed for good. WARNING: a configuration that is legal and rarely meant, or a
+ * window that is bound to be skipped. INFO: what an engine is, at commit, and each skipped step with
+ * its cause. DEBUG: each update. */
 enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG = 4 };
 
 /* Receives one line of text, without a newline, valid during the call. May be called from any

@@ -37,7 +37,7 @@ Context::Context(const otr_context_options& options) : options_(options) {
 }
 
 void Context::log(int32_t level, const std::string& text) const {
-  if (options_.log_callback == nullptr || level > options_.log_level) return;
+  if (!logs(level)) return;
   const std::lock_guard lock(log_mutex_);
   options_.log_callback(level, text.c_str(), options_.log_user_data);
 }

@@ -16,7 +16,10 @@ class Context {
   explicit Context(const otr_context_options& options);
 
   [[nodiscard]] int32_t workers() const { return workers_; }  // threads per engine
-  void log(int32_t level, const std::string& text) const;
+  [[nodiscard]] bool logs(int32_t level) const {
+    return options_.log_callback != nullptr && level <= options_.log_level;
+  }
+  void log(int32_t level, const std::string& text) const;  // where logs(level)
   [[nodiscard]] device::Registry& devices() { return devices_; }
   [[nodiscard]] bool can_interrupt() const { return options_.interrupt_callback != nullptr; }
   // Asks the host; only where it can.

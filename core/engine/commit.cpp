@@ -92,6 +92,7 @@ void Engine::commit() {
     streams_.push_back(optimizer::random_stream(config_.optimizer.seed, model_.at(id).name));
   }
   updates_.assign(static_cast<size_t>(model_.size()), 0);
+  log_commit();
   const std::unique_lock lock(life_mutex_);
   comm_.reset();  // whoever destroys the communicator leaves its group
   state_ = State::committed;

@@ -174,6 +174,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_no_pass(const char* call) const;
   void poison(const Error& error) noexcept;
   void poison_with_current() noexcept;  // in a catch clause
+  void log_commit() const;
+  void log_step(const otr_step_report& report) const;
+  void log_failure(const Error& error) const noexcept;
   // Runs a local part: a failure of the device in it poisons the engine.
   template <typename Body>
   auto on_device(const Body& body) -> decltype(body());

@@ -90,8 +90,12 @@ void Engine::poison(const Error& error) noexcept {
     if (storage_) storage_->give_up(culprit);
     control_->give_up(culprit);
   }
-  const std::lock_guard lock(failure_mutex_);
-  if (!failure_) failure_ = error;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;
+    failure_ = error;
+  }
+  log_failure(error);
 }
 
 void Engine::poison_with_current() noexcept {

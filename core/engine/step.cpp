@@ -240,6 +240,7 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report.applied_steps = applied_steps_;
   report.skipped_steps = skipped_steps_;
   if (!scalable) stuck_at_minimum_ = true;
+  log_step(report);
 }
 
 void Engine::clear_window() {

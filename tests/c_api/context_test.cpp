@@ -112,6 +112,47 @@ TEST(Context, LogsNothingAboveItsLevel) {
   EXPECT_TRUE(log.lines.empty());
 }
 
+// One line for each thing that an engine's life has, at its level.
+TEST(Context, LogsWhatAnEngineIsAndDoes) {
+  Log log;
+  otr_context_options options;
+  ASSERT_OK(otr_context_options_init(&options, sizeof options));
+  options.log_callback = Log::receive;
+  options.log_user_data = &log;
+  options.log_level = OTR_LOG_DEBUG;
+  otr_context* context = nullptr;
+  ASSERT_OK(otr_context_create(&options, &context));
+  const Owned<otr_context> owned(context);
+  const auto comm = make_self(context);
+  Engine engine(comm.get(),
+                R"({"fp16": {"enabled": true, "initial_scale_power": 4, "hysteresis": 1},
+                               "gradient_clipping": 1.0, "zero_optimization": {"stage": 2}})");
+  log.lines.clear();
+  const auto expect_line = [&](int32_t level, const std::vector<std::string>& parts) {
+    ASSERT_EQ(log.lines.size(), 1U);
+    EXPECT_EQ(log.lines[0].first, level);
+    for (const std::string& part : parts) {
+      EXPECT_NE(log.lines[0].second.find(part), std::string::npos) << log.lines[0].second;
+    }
+    log.lines.clear();
+  };
+  const int64_t id = engine.add("layer.weight", {3}, Values(3, 1));
+  engine.commit();
+  expect_line(OTR_LOG_INFO, {"rank 0 of 1 over self", "1 parameters, 3 elements", "stage 2"});
+  engine.pass({{id, {48, 64, 0}}});
+  EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+  expect_line(OTR_LOG_DEBUG, {"step 1", "gradient norm 5", "clipped by 0.", "loss scale 16"});
+  engine.pass({{id, {1, INFINITY, 0}}});
+  EXPECT_EQ(engine.step().outcome, OTR_STEP_SKIPPED);
+  expect_line(OTR_LOG_INFO,
+              {"step 2 was skipped", "'layer.weight'", "on rank 0", "was 16 and is 8"});
+  EXPECT_OK(otr_engine_abort(engine.get(), "given up here"));
+  EXPECT_EQ(otr_engine_check(engine.get()), OTR_E_ABORTED);
+  expect_line(OTR_LOG_ERROR, {"destroyed", "given up here"});
+  EXPECT_NE(otr_engine_check(engine.get()), OTR_OK);
+  EXPECT_TRUE(log.lines.empty());  // once
+}
+
 TEST(Context, LogsFromManyEnginesOneAtATime) {
   Log log;
   otr_context_options options;
