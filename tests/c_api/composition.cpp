@@ -16,25 +16,27 @@ enum class Spoil : uint8_t { nothing, abandoned, infinite };
 
 class Run {
  public:
-  Run(uint64_t seed, int32_t rank, int32_t world, otr_context* context, otr_comm* comm,
-      Board& board, Forms& forms)
+  Run(uint64_t seed, int32_t rank, int32_t world, const Place& place, otr_comm* comm)
       : shared_(seed, 0),
         own_(seed, 1 + static_cast<uint64_t>(rank)),
         rank_(rank),
-        board_(board),
-        alone_(make_self(context)),
-        passes_(shared_, own_, rank, forms, members_) {
+        world_(world),
+        board_(comm),
+        alone_(make_self(place.context)),
+        passes_(shared_, own_, place, forms_, members_) {
     const int32_t engines = shared_.from(1, 3);
     const double clip = shared_.one_in(3) ? 0.0039 : 0;
     for (int32_t e = 0; e < engines; ++e) {
-      const Setup setup = draw_setup(shared_, world, clip);
-      members_.push_back(std::make_unique<Member>(setup, setup.own_group ? alone_.get() : comm));
+      const Setup setup = draw_setup(shared_, world, clip, place.on_device());
+      members_.push_back(
+          std::make_unique<Member>(setup, setup.own_group ? alone_.get() : comm, place));
       declare(*members_.back());
     }
   }
 
-  void windows() {
+  Forms windows() {
     for (int32_t w = 0; w < kWindows; ++w) window();
+    return forms_;
   }
 
  private:
@@ -138,11 +140,11 @@ class Run {
   }
 
   void spoil(Member& m, Spoil how) {
-    const int32_t by = shared_.below(2) % static_cast<int32_t>(board_.sums.size());
+    const int32_t by = shared_.below(2) % world_;
     Owned<otr_pass> pass = m.engine.begin();
     const bool here = rank_ == by || m.setup.own_group;
     const double value = how == Spoil::infinite ? INFINITY : 1;
-    if (here) Engine::add(pass, kB, {kWidth}, Values(kWidth, value));
+    if (here) passes_.add(pass.get(), kB, Tensor({kWidth}, Values(kWidth, value)));
     met(how == Spoil::infinite ? "infinite" : "abandoned");
     if (how == Spoil::infinite || !here) Engine::end(pass);
   }
@@ -150,18 +152,14 @@ class Run {
   // ---- The end of a window ----
 
   void step_all(Spoil how, size_t spoiled) {
-    auto& mine = board_.sums[static_cast<size_t>(rank_)];
-    mine.clear();
+    Board::Sums mine;
     for (const auto& m : members_) mine.push_back(m->own);
-    board_.barrier.arrive_and_wait();
+    const std::vector<Board::Sums> sums = board_.exchange(mine);
     std::vector<std::vector<Board::Sum>> means;
-    for (size_t e = 0; e < members_.size(); ++e) means.push_back(mean_of(e));
-    board_.barrier.arrive_and_wait();
+    for (size_t e = 0; e < members_.size(); ++e) means.push_back(mean_of(sums, e));
 
-    bool together = members_.size() > 1 && shared_.one_in(3);
-    for (const auto& m : members_) together = together && !m->setup.own_group;
-    if (together) {
-      joint_step(means, how, spoiled);
+    if (members_.size() > 1 && shared_.one_in(3)) {
+      joint_step(sums, means, how, spoiled);
       return;
     }
     for (size_t e = 0; e < members_.size(); ++e) {
@@ -174,14 +172,15 @@ class Run {
     }
   }
 
-  // The mean gradients of an engine, from what its ranks have put on the board.
-  std::vector<Board::Sum> mean_of(size_t e) {
+  // The mean gradients of an engine, from those of its ranks.
+  [[nodiscard]] std::vector<Board::Sum> mean_of(const std::vector<Board::Sums>& sums,
+                                                size_t e) const {
     if (members_[e]->setup.own_group) return members_[e]->own;
-    std::vector<Board::Sum> mean = board_.sums[0][e];
-    for (size_t rank = 1; rank < board_.sums.size(); ++rank) {
+    std::vector<Board::Sum> mean = sums[0][e];
+    for (size_t rank = 1; rank < sums.size(); ++rank) {
       for (size_t id = 0; id < mean.size(); ++id) {
-        add_to(mean[id].mean, board_.sums[rank][e][id].mean);
-        mean[id].bound += board_.sums[rank][e][id].bound;
+        add_to(mean[id].mean, sums[rank][e][id].mean);
+        mean[id].bound += sums[rank][e][id].bound;
       }
     }
     return mean;
@@ -199,18 +198,26 @@ class Run {
     return norm;
   }
 
-  void joint_step(const std::vector<std::vector<Board::Sum>>& means, Spoil how, size_t spoiled) {
+  void joint_step(const std::vector<Board::Sums>& sums,
+                  const std::vector<std::vector<Board::Sum>>& means, Spoil how, size_t spoiled) {
     met("joint step");
     std::vector<otr_engine*> engines;
     std::vector<otr_step_report> reports(members_.size(), OTR_STEP_REPORT_INIT);
     Norm norm;
+    bool group = shared_.one_in(2);
     for (size_t e = 0; e < members_.size(); ++e) {
       engines.push_back(members_[e]->engine.get());
-      norm.squares += norm_of(means[e]).squares;
-      norm.bound += norm_of(means[e]).bound;
+      const bool own = members_[e]->setup.own_group;
+      group = group || own;
+      for (size_t rank = 0; rank < (own ? sums.size() : 1); ++rank) {
+        const Norm part = norm_of(own ? sums[rank][e] : means[e]);
+        norm.squares += part.squares;
+        norm.bound += part.bound;
+      }
     }
-    EXPECT_OK(otr_step_many(engines.data(), static_cast<int64_t>(engines.size()), nullptr,
-                            reports.data()));
+    if (group) met("joint step of a group");
+    EXPECT_OK(otr_step_many(engines.data(), static_cast<int64_t>(engines.size()),
+                            group ? board_.comm() : nullptr, reports.data()));
     for (size_t e = 0; e < members_.size(); ++e) {
       const int32_t reason = how == Spoil::nothing    ? OTR_SKIP_NONE
                              : e != spoiled           ? OTR_SKIP_JOINT
@@ -283,18 +290,19 @@ class Run {
   }
 
   Random shared_, own_;  // the same on all ranks; this rank's
-  int32_t rank_;
-  Board& board_;
+  int32_t rank_, world_;
+  Board board_;
   Owned<otr_comm> alone_;
+  Forms forms_;
   Members members_;
   Passes passes_;
 };
 
 }  // namespace
 
-void run_composition(uint64_t seed, int32_t rank, int32_t world, otr_context* context,
-                     otr_comm* comm, Board& board, Forms& forms) {
-  Run(seed, rank, world, context, comm, board, forms).windows();
+Forms run_composition(uint64_t seed, int32_t rank, int32_t world, const Place& place,
+                      otr_comm* comm) {
+  return Run(seed, rank, world, place, comm).windows();
 }
 
 }  // namespace otr_test

@@ -44,9 +44,12 @@ struct OpenPass {
 
 // One engine, its weights as the host sees them, and its window.
 struct Member {
-  Member(const Setup& chosen, otr_comm* comm)
+  Member(const Setup& chosen, otr_comm* comm, const Place& place)
       : setup(chosen), engine(comm, chosen.config), comm_size(0) {
     EXPECT_OK(otr_comm_size(comm, &comm_size));
+    if (!place.on_device()) return;
+    EXPECT_OK(
+        otr_engine_set_device(engine.get(), place.device.device_type, place.device.device_id));
   }
   [[nodiscard]] int32_t mean_ranks() const { return setup.sum ? 1 : comm_size; }
   // What a gradient that nobody has divided yet is divided by.
@@ -66,11 +69,14 @@ using Members = std::vector<std::unique_ptr<Member>>;
 class Passes {
  public:
   // shared: the same on all ranks; own: this rank's.
-  Passes(Random& shared, Random& own, int32_t rank, Forms& forms, Members& members)
-      : shared_(shared), own_(own), rank_(rank), forms_(forms), members_(members) {}
+  Passes(Random& shared, Random& own, const Place& place, Forms& forms, Members& members)
+      : shared_(shared), own_(own), place_(place), forms_(forms), members_(members) {}
 
-  void met(const char* form) {
-    if (rank_ == 0) forms_.met(form);
+  void met(const char* form) { ++forms_[form]; }
+
+  void add(otr_pass* pass, int64_t id, const Tensor& grad, const otr_call_info* info = nullptr) {
+    const Moved there(place_, grad);
+    EXPECT_OK(otr_pass_add_grad(pass, id, &there, info));
   }
 
   void micro_batch() {
@@ -153,7 +159,8 @@ class Passes {
     otr_call_info info = in.tagged ? in.tag : plain_info();
     const char* dtype = seed_dtype(m, in, info);
     const Tensor first({samples, kWidth}, in.scaled, dtype), second({}, {in.total});
-    const otr_tensor outputs[2] = {first.get(), second.get()};
+    const Moved first_there(place_, first), second_there(place_, second);
+    const otr_tensor outputs[2] = {first_there.get(), second_there.get()};
     Work work{*this, m, trace, in, nullptr, {}};
     if (shared_.one_in(4)) {
       met("callback");
@@ -208,9 +215,9 @@ class Passes {
     }
 
     void pull_back(otr_pass* pass, const otr_tensor* seeds, int64_t count) {
-      Values out = values_of(seeds[0]);
+      Values out = run.place_.values(seeds[0]);
       if (count == 2) {
-        for (double& x : out) x += value_at(seeds[1], 0);
+        for (double& x : out) x += run.place_.values(seeds[1])[0];
       }
       const Pulled scaled = pull(m.layer, trace, out), exact = pull(m.layer, trace, in.exact);
       const int32_t ranks = in.tagged ? in.ranks : m.mean_ranks();
@@ -238,9 +245,10 @@ class Passes {
       Incoming& plain = leaving.plain;
       plain.exact = times(exact, own);
       const Shape shape{static_cast<int64_t>(scaled.size())};
-      const Tensor from(shape, scaled), to = Tensor::filled(shape, 0);
+      const Tensor grad(shape, scaled), zeros = Tensor::filled(shape, 0);
+      const Moved from(run.place_, grad), to(run.place_, zeros);
       EXPECT_OK(otr_pass_unscale(pass, &from, &to));
-      plain.scaled = to.values();
+      plain.scaled = run.place_.values(to.get());
       plain.rounding = in.rounding;
       const double bound = 8 * in.rounding * largest(plain.exact);
       for (size_t i = 0; i < plain.exact.size(); ++i) {
@@ -267,15 +275,18 @@ class Passes {
     const Values exact = own_.values(kWidth, kSeed);
     const Tensor grad({kWidth}, times(exact, carried));
     if (tag.accumulation > 0 && m.setup.counted) {
-      EXPECT_FAILS(OTR_E_STATE, otr_pass_add_grad(pass, kB, &grad, &tag), "counted");
+      const Moved there(place_, grad);
+      EXPECT_FAILS(OTR_E_STATE, otr_pass_add_grad(pass, kB, &there, &tag), "counted");
       return;
     }
-    otr_tensor given = grad.get();
     if (own_.one_in(2)) {
-      EXPECT_OK(otr_pass_get_slot(pass, kB, &given));
-      for (int64_t i = 0; i < kWidth; ++i) set_value(given, i, value_at(grad.get(), i));
+      otr_tensor slot;
+      EXPECT_OK(otr_pass_get_slot(pass, kB, &slot));
+      place_.fill(slot, grad.values());
+      EXPECT_OK(otr_pass_add_grad(pass, kB, &slot, &tag));
+    } else {
+      add(pass, kB, grad, &tag);
     }
-    EXPECT_OK(otr_pass_add_grad(pass, kB, &given, &tag));
     const double divisor = tag.accumulation > 0 ? tag.accumulation : m.divisor();
     expect(m, kB, exact, 1 / divisor / (tag.ranks > 0 ? tag.ranks : m.mean_ranks()), 0x1p-22);
   }
@@ -304,16 +315,15 @@ class Passes {
       met("slot");
       otr_tensor slot;
       EXPECT_OK(otr_pass_get_slot(pass, id, &slot));
-      for (size_t i = 0; i < grad.size(); ++i) set_value(slot, static_cast<int64_t>(i), grad[i]);
+      place_.fill(slot, grad);
       EXPECT_OK(otr_pass_add_grad(pass, id, &slot, nullptr));
     } else {
-      const Tensor tensor(shape, grad, form == 1 ? "float64" : "float32");
-      EXPECT_OK(otr_pass_add_grad(pass, id, &tensor, nullptr));
+      add(pass, id, Tensor(shape, grad, form == 1 ? "float64" : "float32"));
     }
   }
 
   Random &shared_, &own_;
-  int32_t rank_;
+  Place place_;
   Forms& forms_;
   Members& members_;
   std::vector<std::unique_ptr<OpenPass>> open_;
