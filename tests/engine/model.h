@@ -32,7 +32,9 @@ struct Case {
   On on = On::cpu;
   bool share = true;           // "share_parameters"
   std::string rule = "AdamW";  // see rules()
+  double lr = 0.01;
 };
+inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();
 [[nodiscard]] std::vector<std::string> rules();
 [[nodiscard]] double loss_scale(const Case& c, int32_t window);
@@ -63,6 +65,11 @@ inline constexpr int32_t kWindows = 4;
 [[nodiscard]] std::vector<Contribution> contributions(int32_t rank, int32_t window,
                                                       int32_t micro_step);
 
+// What all ranks contribute to a parameter in a window, its aliases' included: [pass][rank][…].
+[[nodiscard]] std::vector<std::vector<std::vector<std::vector<float>>>> collect(const Case& c,
+                                                                                int64_t root,
+                                                                                int32_t window);
+
 // Everything that training leaves behind, as float32 and float64 bit patterns.
 struct Trained {
   struct Values {
@@ -76,8 +83,6 @@ struct Trained {
 
 [[nodiscard]] Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm);
 [[nodiscard]] Trained simulate(const Case& c);
-// Plain double AdamW with the published formulas and exact gradients; masters only.
-[[nodiscard]] std::vector<std::vector<double>> train_in_double(const Case& c);
 
 // Where two results first differ, for a failure's text.
 [[nodiscard]] std::string first_difference(const Bytes& got, const Bytes& expected);

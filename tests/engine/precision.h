@@ -7,7 +7,6 @@
 
 namespace outrigger::test {
 
-inline constexpr double kLr = 0.01, kDecay = 0.1;
 inline constexpr uint64_t kSeed = 7;
 
 struct Precision {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same training without an engine: once in the contract's formulas, bit by bit, once in double.
+// The same training without an engine, in the contract's formulas, bit by bit.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,6 +16,22 @@ namespace outrigger::test {
 
 using kernels::Format;
 using kernels::Rounding;
+
+std::vector<std::vector<std::vector<std::vector<float>>>> collect(const Case& c, int64_t root,
+                                                                  int32_t window) {
+  std::vector<std::vector<std::vector<std::vector<float>>>> given;
+  for (int32_t step = 0; step < c.accumulation; ++step) {
+    auto& ranks = given.emplace_back();
+    for (int32_t r = 0; r < c.world; ++r) {
+      auto& list = ranks.emplace_back();
+      for (const Contribution& g : contributions(r, window, step)) {
+        const int64_t alias = model_parameters()[static_cast<size_t>(g.id)].alias_of;
+        if ((alias >= 0 ? alias : g.id) == root) list.push_back(g.values);
+      }
+    }
+  }
+  return given;
+}
 
 namespace {
 
@@ -102,23 +118,6 @@ class Sum {
   size_t count_;
 };
 
-// given[micro step][rank] = contributions to this root
-std::vector<std::vector<std::vector<std::vector<float>>>> collect(const Case& c, int64_t root,
-                                                                  int32_t window) {
-  std::vector<std::vector<std::vector<std::vector<float>>>> given;
-  for (int32_t step = 0; step < c.accumulation; ++step) {
-    auto& ranks = given.emplace_back();
-    for (int32_t r = 0; r < c.world; ++r) {
-      auto& list = ranks.emplace_back();
-      for (const Contribution& g : contributions(r, window, step)) {
-        const int64_t alias = model_parameters()[static_cast<size_t>(g.id)].alias_of;
-        if ((alias >= 0 ? alias : g.id) == root) list.push_back(g.values);
-      }
-    }
-  }
-  return given;
-}
-
 bool has_any(const std::vector<std::vector<std::vector<std::vector<float>>>>& given) {
   return std::any_of(given.begin(), given.end(), [](const auto& step) {
     return std::any_of(step.begin(), step.end(), [](const auto& rank) { return !rank.empty(); });
@@ -183,7 +182,7 @@ config::OptimizerConfig hyperparameters(const Case& c) {
     config.momentum = 0.9;
     config.nesterov = true;
   }
-  config.lr = kLr;
+  config.lr = c.lr;
   config.weight_decay = kDecay;
   return config;
 }
@@ -255,7 +254,7 @@ Trained simulate(const Case& c) {
         const double ratio = std::sqrt(kernels::value_of(w)) / std::sqrt(kernels::value_of(d));
         const bool defined = kernels::value_of(w) > 0 && kernels::value_of(d) > 0;
         const double bounded = ratio < 0.01 ? 0.01 : ratio > 1.5 ? 1.5 : ratio;
-        a.scalars.minus_step = static_cast<float>(-kLr * (defined ? bounded : 1));
+        a.scalars.minus_step = static_cast<float>(-c.lr * (defined ? bounded : 1));
       }
       std::vector<float> direction(q.initial.size());
       if (matrix) {
@@ -267,7 +266,7 @@ Trained simulate(const Case& c) {
         a.grad_format = Format::float32;
         a.scalars.gradient_factor = 1;
         const double ratio = static_cast<double>(q.shape[0]) / static_cast<double>(q.shape[1]);
-        a.scalars.minus_step = static_cast<float>(-(kLr * std::sqrt(ratio > 1 ? ratio : 1)));
+        a.scalars.minus_step = static_cast<float>(-(c.lr * std::sqrt(ratio > 1 ? ratio : 1)));
       }
       const kernels::UpdateCount n = kernels::update(a);
       counts.updates += n.updates;
@@ -294,52 +293,6 @@ Trained simulate(const Case& c) {
     trained.parameters.push_back(std::move(v));
   }
   return trained;
-}
-
-std::vector<std::vector<double>> train_in_double(const Case& c) {
-  const auto& parameters = model_parameters();
-  std::vector<std::vector<double>> weights, m, v;
-  for (const ModelParameter& q : parameters) {
-    weights.emplace_back(q.initial.begin(), q.initial.end());
-    m.emplace_back(q.initial.size(), 0.0);
-    v.emplace_back(q.initial.size(), 0.0);
-  }
-  std::vector<int> steps(parameters.size(), 0);
-  for (int32_t window = 0; window < kWindows; ++window) {
-    std::vector<std::vector<double>> grads(parameters.size());
-    std::vector<bool> present(parameters.size());
-    double squares = 0;
-    for (size_t id = 0; id < parameters.size(); ++id) {
-      if (parameters[id].alias_of >= 0 || !parameters[id].trainable) continue;
-      grads[id].assign(parameters[id].initial.size(), 0.0);
-      for (const auto& step : collect(c, static_cast<int64_t>(id), window)) {
-        for (const auto& rank : step) {
-          for (const auto& g : rank) {
-            present[id] = true;
-            for (size_t i = 0; i < g.size(); ++i)
-              grads[id][i] += static_cast<double>(g[i]) / c.world / loss_scale(c, window);
-          }
-        }
-      }
-      for (const double g : grads[id]) squares += g * g;
-    }
-    const double norm = std::sqrt(squares);
-    const double factor = c.clip > 0 && norm > c.clip ? c.clip / (norm + 1e-6) : 1.0;
-    for (size_t id = 0; id < parameters.size(); ++id) {
-      if (!present[id]) continue;
-      const int t = ++steps[id];
-      for (size_t i = 0; i < grads[id].size(); ++i) {
-        const double g = grads[id][i] * factor;
-        m[id][i] = 0.9 * m[id][i] + 0.1 * g;
-        v[id][i] = 0.999 * v[id][i] + 0.001 * g * g;
-        const double mean = m[id][i] / (1 - std::pow(0.9, t));
-        const double variance = v[id][i] / (1 - std::pow(0.999, t));
-        weights[id][i] -= kLr * kDecay * weights[id][i];
-        weights[id][i] -= kLr * mean / (std::sqrt(variance) + 1e-8);
-      }
-    }
-  }
-  return weights;
 }
 
 }  // namespace outrigger::test
