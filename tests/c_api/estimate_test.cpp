@@ -152,9 +152,9 @@ void compare(int32_t rank, int32_t world, otr_comm* comm, const std::string& con
 TEST(Estimate, IsTheLedgerToTheByte) {
   std::mt19937 random(11);
   int cases = 0;
-  for (int round = 0; round < 13; ++round) {
+  for (int round = 0; round < 10; ++round) {
     for (const Kind& kind : kKinds) {
-      for (int32_t world = 1; world <= 4; ++world) {
+      for (const int32_t world : {1, 2, 3, 4, 5, 8}) {
         std::vector<Declared> model = random_model(random);
         if (cases % 16 == 0) model.push_back({{300000}, cases % 32 == 0, -1});
         const std::string bucket = std::to_string(256 << random() % 5);
