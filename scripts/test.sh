@@ -3,7 +3,8 @@
 # Runs the tests of a built tree; ctest's closing lines come last.
 # OTR_REQUIRE_ALL=1: a test that is skipped and not listed in tests/skips.txt is a failure.
 #   scripts/test.sh FOLDER TIER [SANITIZE]
-# TIER: fast, full, soak, or all (fast and full). OTR_JOBS: tests at a time.
+# TIER: fast, full, soak, or all (fast and full). OTR_JOBS: tests at a time;
+# one more than there are cores without it, because some only wait.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
@@ -39,6 +40,6 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
 status=0
 ${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "${selection[@]}" --no-tests=error \
-  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(nproc)}" || status=$?
+  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(($(nproc) + 1))}" || status=$?
 if [[ ${OTR_REQUIRE_ALL:-0} == 1 ]]; then python3 scripts/skips.py "$folder" || status=1; fi
 exit "$status"
