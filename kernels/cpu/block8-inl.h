@@ -27,22 +27,7 @@ class Decoder8 {
     scale_ = hn::Set(DF{}, factor);
   }
   HWY_INLINE VF load(const uint8_t* codes) const {
-    const DF df;
-    const DI di;
-    const VF least = hn::Set(df, C::kLeast);
-    const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode});
-    const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset));
-    const VI stored = hn::PromoteTo(di, hn::LoadU(D8{}, codes));
-    const VI code = kPositive ? stored : hn::And(stored, hn::Set(di, 0x7f));
-    const MI small = hn::Lt(code, normal);
-    const VI moved = hn::Add(code, hn::IfThenElseZero(small, normal));
-    const VF y = hn::BitCast(df, hn::Add(hn::ShiftLeft<C::kCut>(moved), offset));
-    VF x = hn::Mul(hn::Sub(y, hn::IfThenElseZero(hn::RebindMask(df, small), least)), scale_);
-    if (!kPositive) {
-      const VI sign = hn::And(hn::ShiftLeft<24>(stored), hn::Set(di, INT32_MIN));
-      x = hn::Xor(x, hn::BitCast(df, sign));
-    }
-    return x;
+    return kPositive ? positive(codes) : any_sign(codes);
   }
   HWY_INLINE Pair load_pair(const uint8_t* codes) const {
     return {load(codes), load(codes + kVector)};
@@ -50,6 +35,29 @@ class Decoder8 {
 
  private:
   using C = reference::Code8<kPositive>;
+
+  // A code of block8 is a float16 without its upper exponent bit and its last seven bits.
+  HWY_INLINE VF any_sign(const uint8_t* codes) const {
+    const hn::Rebind<int8_t, DF> d8;
+    const hn::Rebind<int16_t, DF> d16;
+    const hn::Rebind<hwy::float16_t, DF> half;
+    const auto wide = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const int8_t*>(codes)));
+    const auto bits = hn::And(hn::ShiftLeft<7>(wide), hn::Set(d16, int16_t{-0x4001}));
+    return hn::Mul(hn::PromoteTo(DF{}, hn::BitCast(half, bits)), scale_);
+  }
+  HWY_INLINE VF positive(const uint8_t* codes) const {
+    const DF df;
+    const DI di;
+    const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode});
+    const VI code = hn::PromoteTo(di, hn::LoadU(D8{}, codes));
+    const MI small = hn::Lt(code, normal);
+    const VI moved = hn::IfThenElse(small, hn::Add(code, normal), code);
+    const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset));
+    const VF y = hn::BitCast(df, hn::Add(hn::ShiftLeft<C::kCut>(moved), offset));
+    const VF least = hn::Set(df, C::kLeast);
+    return hn::Mul(hn::IfThenElse(hn::RebindMask(df, small), hn::Sub(y, least), y), scale_);
+  }
+
   VF scale_;
 };
 
@@ -65,16 +73,50 @@ HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* block) {
 
 HWY_INLINE VI magnitude_bits(VF x) { return hn::BitCast(DI{}, hn::Abs(x)); }
 
+// A leaf's codes by reference/block8.h's formula. kInRange: no value is beyond the last code.
+template <bool kPositive, bool kInRange>
+HWY_INLINE void encode_leaf(uint8_t* codes, const float* values, float inverse_scale,
+                            const uint16_t* random) {
+  using C = reference::Code8<kPositive>;
+  const DF df;
+  const DI di;
+  const hn::Rebind<uint16_t, DF> d16;
+  const VF inverse = hn::Set(df, inverse_scale), least = hn::Set(df, C::kLeast);
+  const VI one = hn::Set(di, 1);
+  constexpr auto kOffset = static_cast<int32_t>(C::kOffset >> C::kCut);
+  const VI normal_offset = hn::Set(di, kOffset);
+  const VI small_offset = hn::Set(di, kOffset + int32_t{C::kLeastNormalCode});
+  for (int64_t i = 0; i < kLeaf; i += kVector) {
+    const VF x = hn::LoadU(df, values + i);
+    const VF magnitude = hn::Abs(hn::Mul(x, inverse));
+    const MF small = hn::Lt(magnitude, least);
+    const VI bits = hn::BitCast(di, hn::IfThenElse(small, hn::Add(magnitude, least), magnitude));
+    VI increment;
+    if (random != nullptr) {
+      increment = hn::ShiftLeft<4>(hn::PromoteTo(di, hn::LoadU(d16, random + i)));
+    } else {
+      increment = hn::Add(hn::And(hn::ShiftRight<20>(bits), one), hn::Set(di, 0x7ffff));
+    }
+    VI code = hn::Sub(hn::ShiftRight<C::kCut>(hn::Add(bits, increment)),
+                      hn::IfThenElse(hn::RebindMask(di, small), small_offset, normal_offset));
+    if (!kInRange) code = hn::Min(code, hn::Set(di, int32_t{C::kLastCode}));
+    if (kPositive) {
+      const VI given = hn::BitCast(di, hn::Abs(x));  // may vanish when scaled
+      code = hn::Max(code, hn::Min(given, one));
+    } else {
+      const VI sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
+      code = hn::Or(code, sign);
+    }
+    hn::StoreU(hn::TruncateTo(D8{}, hn::BitCast(DU{}, code)), D8{}, codes + i);
+  }
+}
+
 // `most`: the largest of each lane's magnitudes. `random`: a leaf's numbers, or null for nearest
 // even.
 template <bool kPositive>
 HWY_NOINLINE void pack_scaled(uint8_t* block, const float* values, VI most,
                               const uint16_t* random) {
-  using C = reference::Code8<kPositive>;
-  const DF df;
-  const DI di;
-  const VI magnitude_mask = hn::Set(di, INT32_MAX);
-  const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most)));
+  const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(DI{}, most)));
   uint8_t* codes = block + sizeof(float);
   if (largest >= 0x7f800000) {
     std::memcpy(block, &reference::kCanonicalNan, sizeof(float));
@@ -83,37 +125,14 @@ HWY_NOINLINE void pack_scaled(uint8_t* block, const float* values, VI most,
   }
   const int32_t exponent = reference::block_exponent(largest);
   const float scale = reference::power_of_two(exponent);
+  const float inverse = reference::power_of_two(-exponent);
   std::memcpy(block, &scale, sizeof scale);
-
-  const VF inverse = hn::Set(df, reference::power_of_two(-exponent));
-  const VF least = hn::Set(df, C::kLeast);
-  const VI least_bits = hn::BitCast(di, least), last = hn::Set(di, int32_t{C::kLastCode});
-  const VI normal = hn::Set(di, int32_t{C::kLeastNormalCode}), one = hn::Set(di, 1);
-  const VI offset = hn::Set(di, static_cast<int32_t>(C::kOffset >> C::kCut));
-  for (int64_t i = 0; i < kLeaf; i += kVector) {
-    const VF x = hn::LoadU(df, values + i);
-    const VI magnitude = hn::And(hn::BitCast(di, hn::Mul(x, inverse)), magnitude_mask);
-    const MI small = hn::Lt(magnitude, least_bits);
-    const VF aligned =
-        hn::Add(hn::BitCast(df, magnitude), hn::IfThenElseZero(hn::RebindMask(df, small), least));
-    const VI bits = hn::BitCast(di, aligned);
-    VI increment;
-    if (random != nullptr) {
-      const hn::Rebind<uint16_t, DF> d16;
-      increment = hn::ShiftLeft<4>(hn::PromoteTo(di, hn::LoadU(d16, random + i)));
-    } else {
-      increment = hn::Add(hn::And(hn::ShiftRight<20>(bits), one), hn::Set(di, 0x7ffff));
-    }
-    VI code = hn::Sub(hn::ShiftRight<C::kCut>(hn::Add(bits, increment)), offset);
-    code = hn::Min(hn::Sub(code, hn::IfThenElseZero(small, normal)), last);
-    if (kPositive) {
-      const VI given = hn::And(hn::BitCast(di, x), magnitude_mask);  // may vanish when scaled
-      code = hn::Max(code, hn::Min(given, one));
-    } else {
-      const VI sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
-      code = hn::Or(code, sign);
-    }
-    hn::StoreU(hn::TruncateTo(D8{}, hn::BitCast(DU{}, code)), D8{}, codes + i);
+  if (exponent == reference::kLastScaleExponent) {  // the scale that such values want is beyond it
+    encode_leaf<kPositive, false>(codes, values, inverse, random);
+  } else if (random == nullptr) {
+    encode_leaf<kPositive, true>(codes, values, inverse, nullptr);
+  } else {
+    encode_leaf<kPositive, true>(codes, values, inverse, random);
   }
 }
 

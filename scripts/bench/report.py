@@ -70,6 +70,8 @@ def _details(row):
         lines.append(f"- Buffers used in turn: {row['buffers']}.")
     if "tokens_per_second" in row:
         lines.append("- Tokens a second, medians: " + ", ".join(f"{key} {value:.0f}" for key, value in row["tokens_per_second"].items()) + ".")
+    if "gathered_gb_per_s" in row:
+        lines.append(f"- Gathered on each rank: {_speeds(row)}.")
     if row.get("adapter_us"):
         lines.append("- Microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()) + ".")
     if "phases" in row:
@@ -96,6 +98,10 @@ def _products(row):
     return ", ".join(f"{name} {value:.0f} GFLOP/s" for name, value in row["products_gflop_per_s"].items())
 
 
+def _speeds(row):
+    return ", ".join(f"{name} {value:.1f} GB/s" for name, value in row["gathered_gb_per_s"].items())
+
+
 def why(row):
     """What was measured that explains a row below its target; empty if nothing was."""
     parts = []
@@ -103,6 +109,8 @@ def why(row):
         parts.append(f"bound by matrix products: {_products(row)}")
     elif "roofline" in row:
         parts.append(_roofline(row))
+    if "gathered_gb_per_s" in row:
+        parts.append(f"gathered on each rank, medians of the same rounds: {_speeds(row)}")
     if "ceiling" in row:
         parts.append(f"forward and backward alone have the ratio {row['ceiling']:.2f}, which no engine can pass")
     if "share_of_triad" in row and "roofline" not in row:

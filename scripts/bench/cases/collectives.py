@@ -66,7 +66,7 @@ def _measure(bench, operation, case, timed, peers):
         if peer != COPY and samples(OURS) != samples(peer):
             rows.append(row(case, peer, targets[peer], timed, reason="the two sides' numbers differ"))
             continue
-        speed = {f"{key}_gb_per_s": RANKS * size / measure.quantile(rounds.seconds[name], 0.5) / 1e9
-                 for key, name in (("ours", OURS), ("peer", peer))} if size > 10**6 else {}
-        rows.append(row(case, peer, targets[peer], timed, rounds, peer, numerics={"agree": True, "same": 1.0}, wire_gb_per_s=speed))
+        speed = {} if times > 1 else {"gathered_gb_per_s": {
+            name: RANKS * size / measure.quantile(rounds.seconds[name], 0.5) / 1e9 for name in (OURS, *peers)}}
+        rows.append(row(case, peer, targets[peer], timed, rounds, peer, numerics={"agree": True, "same": 1.0}, **speed))
     return rows

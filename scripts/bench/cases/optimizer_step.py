@@ -10,9 +10,10 @@ from bench_case import OURS, compare, memory_speed, read_floats, row
 COUNT, THREADS = 64 << 20, 2
 ROUNDS = 15
 LOOP, LOOP_BYTES = "loop", 28  # of an element: four float32 arrays, three of them written
-OF_OURS = (LOOP, "nearest")  # need no peer's environment
 NEAREST, STOCHASTIC = ({"format": "bfloat16", "rounding": each} for each in ("nearest", "stochastic"))
 FLOAT32, SPLIT, BLOCK8 = ({"format": each} for each in ("float32", "split", "block8"))
+OWN = {"nearest": (NEAREST,) * 3, "float32_states": (FLOAT32,) * 3}  # our own step with other states
+OF_OURS = (LOOP, *OWN)  # need no peer's environment
 NAMES = {
     "deepspeed": "DeepSpeed 0.19.8 CPUAdam",
     "deepspeed_avx2": "DeepSpeed 0.19.8 CPUAdam compiled for AVX2",
@@ -26,6 +27,7 @@ NAMES = {
     "torchao_stochastic": "torchao 0.18.0 AdamW with stochastic rounding",
     "torchao_8bit": "torchao 0.18.0 AdamW8bit",
     "nearest": "ours, rounded to nearest",
+    "float32_states": "ours, float32 moments",
     LOOP: "read-modify-write loop over the same bytes",
 }
 STEP = "one call of the step, update only: no norm and no look for Inf and NaN on either side (ours: check_grad_overflow false)"
@@ -69,7 +71,7 @@ VARIANTS = [
             {"nearest": 1 / 1.2, "torchao_stochastic": 1.3}, 14, limit=4),
     Variant("split master, bfloat16 moments", "split", "bfloat16", (SPLIT, STOCHASTIC, STOCHASTIC), {"deepspeed_cast": 1.6}, 18,
             peer_weights="published"),
-    Variant("float32 weights, 8-bit moments", "float32", "float32", (FLOAT32, BLOCK8, BLOCK8), {"torchao_8bit": 2.0}, 16.1,
+    Variant("float32 weights, 8-bit moments", "float32", "float32", (FLOAT32, BLOCK8, BLOCK8), {"torchao_8bit": 2.0, "float32_states": 1.0}, 16.1,
             limit=4),
     Variant("a whole step, 64 tensors of 1 Mi parameters, float32 states", "published", "bfloat16", (FLOAT32,) * 3,
             {"deepspeed_whole": 1.4, "torch_whole": 1.4}, 30, clip=1.0, tensors=64, timed=WHOLE),
@@ -126,10 +128,9 @@ def specification(bench, variant, who, folder, threads):
     result = {"name": NAMES.get(who, who), "cores": [set(bench.cores[:threads])]}
     if who == LOOP:
         return {**result, "commands": [[bench.programs / "bench_read_modify_write", loop_count(variant), threads]]}
-    states = (NEAREST,) * 3 if who == "nearest" else variant.states
-    file = optimizer_file(folder, "nearest.json" if who == "nearest" else "optimizer.json", variant, states)
+    file = optimizer_file(folder, f"{who}.json", variant, OWN.get(who, variant.states))
     sizes = [variant.count, variant.tensors, threads, file, *([variant.rows] if variant.rows else [])]
-    if who in (OURS, "nearest"):
+    if who in (OURS, *OWN):
         return {**result, "environment": {"OTR_SIMD": variant.simd} if variant.simd else {},
                 "commands": [[bench.programs / "bench_optimizer_step", variant.weights, variant.grads, *sizes]]}
     environment = bench.peer_environment(threads)
@@ -143,7 +144,7 @@ def specification(bench, variant, who, folder, threads):
 def check(side, who, folder):
     """The weights after three steps, and what the side says of them."""
     (facts,) = side.check(folder, 300)
-    return read_floats(folder / f"{'outrigger' if who in (OURS, 'nearest') else who}.weight"), facts
+    return read_floats(folder / f"{'outrigger' if who in (OURS, *OWN) else who}.weight"), facts
 
 
 def agreement(variant, own, written):
