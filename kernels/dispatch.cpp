@@ -55,7 +55,7 @@ struct Dispatch {
       std::snprintf(available + length, sizeof available - length, "%s%s", i == 0 ? "" : ",",
                     tables[i].name);
     }
-    current = &tables[0];
+    current = tables.data();
     const char* wanted = std::getenv("OTR_SIMD");
     if (wanted != nullptr && !select(wanted)) {
       std::snprintf(error, sizeof error,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy over the library, the tools and the examples: scripts/tidy.py BUILD_FOLDER
+"""Runs clang-tidy over the library, its plugins, the tools and the examples: scripts/tidy.py BUILD_FOLDER
 
 A source that was clean is not looked at again until it, a header that it includes, its compiler
 command, the configuration or clang-tidy changes. The memory of that is BUILD_FOLDER/tidy.
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("core/", "kernels/", "c_api/")
+FOLDERS = ("core/", "kernels/", "c_api/", "plugins/")
 CLANG_TIDY = "clang-tidy-19"
 INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/context/error.h"
-#include "core/context/process.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
 #include "kernels/float_environment.h"
 
 namespace outrigger::c_api {

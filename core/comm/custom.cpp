@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/base/text.h"
 #include "core/comm/operation.h"
 #include "core/comm/region.h"
 #include "core/comm/verdict.h"
-#include "core/context/error.h"
-#include "core/context/process.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {

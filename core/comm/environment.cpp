@@ -7,8 +7,8 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "core/context/error.h"
-#include "core/context/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace outrigger::comm {
 namespace {

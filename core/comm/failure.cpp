@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::comm {
 

@@ -10,10 +10,10 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/comm/copy.h"
 #include "core/comm/host_window.h"
-#include "core/context/error.h"
-#include "core/context/process.h"
 
 namespace outrigger::comm {
 HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region,

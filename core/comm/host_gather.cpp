@@ -9,11 +9,11 @@
 #include <cstring>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/base/text.h"
 #include "core/comm/copy.h"
 #include "core/comm/host.h"
-#include "core/context/error.h"
-#include "core/context/process.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/host.h"
-#include "core/context/error.h"
 #include "core/context/interrupt.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 

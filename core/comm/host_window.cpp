@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::comm {
 

@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/comm/control.h"
 #include "core/comm/region.h"
-#include "core/context/error.h"
 
 namespace outrigger::comm {
 namespace {

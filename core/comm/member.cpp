@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/context/error.h"
-#include "core/context/process.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
 
 namespace outrigger::comm {
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/context/error.h"
-#include "core/context/process.h"
-#include "core/context/text.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/base/text.h"
 
 namespace outrigger::comm {
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::comm {
 namespace {

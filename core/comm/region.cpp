@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/context/error.h"
-#include "core/context/process.h"
+#include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/topology/memory.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14

@@ -9,12 +9,12 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/liveness.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
-#include "core/context/error.h"
 #include "core/context/interrupt.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {

@@ -12,12 +12,12 @@
 #include <system_error>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/liveness.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
-#include "core/context/error.h"
 #include "core/context/interrupt.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -84,8 +84,9 @@ UniqueFd try_connect(const Rendezvous& r) {
   UniqueFd fd = open_socket();
   const SocketAddress address(r.job);
   if (connect(fd.get(), address.get(), address.size()) != 0) {
-    if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR || errno == ENOENT)
-      return UniqueFd();
+    if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR || errno == ENOENT) {
+      return {};
+    }
     fail(errno == EPROTOTYPE ? OTR_E_MISMATCH : OTR_E_SYSTEM,
          "cannot connect to rank 0 of job '{}': {}", r.job, std::generic_category().message(errno));
   }

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/comm/host.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous.h"
-#include "core/context/error.h"
 
 namespace outrigger::comm {
 namespace {
@@ -63,7 +63,7 @@ class SocketExchange final : public RegionExchange {
         fail(OTR_E_OUT_OF_MEMORY,
              "no file descriptor is left for shared memory; raise RLIMIT_NOFILE (ulimit -n)");
       }
-      if (result != PacketResult::done || descriptors.size() != 1) return UniqueFd();
+      if (result != PacketResult::done || descriptors.size() != 1) return {};
       offers_[{offer.channel, offer.operation}] = std::move(descriptors.front());
     }
   }

@@ -7,11 +7,11 @@
 #include <span>
 #include <tuple>
 
+#include "core/base/error.h"
+#include "core/base/process.h"
+#include "core/base/text.h"
 #include "core/comm/gather_values.h"
 #include "core/comm/host.h"
-#include "core/context/error.h"
-#include "core/context/process.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm {
 namespace {
@@ -66,7 +66,8 @@ std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32
   }
   const std::vector<uintptr_t> all = gather_values(*this, made, "split a communicator");
   for (int32_t rank = 0; rank < world_; ++rank) {
-    const uintptr_t mine = all[static_cast<size_t>(rank * world_ + rank_)];
+    const uintptr_t mine =
+        all[static_cast<size_t>(rank) * static_cast<size_t>(world_) + static_cast<size_t>(rank_)];
     if (mine != 0) return std::unique_ptr<Communicator>(reinterpret_cast<Communicator*>(mine));
   }
   return nullptr;

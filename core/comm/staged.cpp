@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/comm/gather_values.h"
 #include "core/comm/verdict.h"
-#include "core/context/error.h"
 
 namespace outrigger::comm {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::comm {
 

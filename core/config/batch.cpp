@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/base/error.h"
 #include "core/config/relations.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/context/error.h"
-#include "core/context/nearest.h"
+#include "core/base/error.h"
+#include "core/base/nearest.h"
 
 namespace outrigger::config {
 namespace {

@@ -2,10 +2,10 @@
 // Walks the text beside the key table: names, types, ranges.
 #include <algorithm>
 
+#include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/config/canonical.h"
 #include "core/config/values.h"
-#include "core/context/error.h"
-#include "core/context/nearest.h"
 
 namespace outrigger::config {
 namespace {

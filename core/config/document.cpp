@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/config/cursor.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

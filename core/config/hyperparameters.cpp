@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/config/update_rules.h"
-#include "core/context/error.h"
-#include "core/context/nearest.h"
 
 namespace outrigger::config {
 namespace {

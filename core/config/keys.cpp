@@ -5,13 +5,13 @@
 #include <array>
 #include <cctype>
 
+#include "core/base/text.h"
 #include "core/config/keys_host.h"
 #include "core/config/keys_outrigger.h"
 #include "core/config/keys_precision.h"
 #include "core/config/keys_schedule.h"
 #include "core/config/keys_training.h"
 #include "core/config/keys_zero.h"
-#include "core/context/text.h"
 
 namespace outrigger::config {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/config/legality.h"
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::config {
 namespace {

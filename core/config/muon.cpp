@@ -4,8 +4,8 @@
 #include <cctype>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/config/read_optimizer.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

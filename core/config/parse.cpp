@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/config/config.h"
 #include "core/config/document.h"
 #include "core/config/effective.h"
@@ -10,7 +11,6 @@
 #include "core/config/read_optimizer.h"
 #include "core/config/relations.h"
 #include "core/config/values.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

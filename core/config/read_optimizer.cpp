@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "core/base/error.h"
 #include "core/config/update_rules.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/config/config.h"
 #include "core/config/values.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

@@ -2,9 +2,9 @@
 // Formats and roundings of the master weights and of the two moments.
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/config/legality.h"
 #include "core/config/relations.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 namespace {

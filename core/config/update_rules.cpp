@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/config/update_rules.h"
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace outrigger::config {
 namespace {

@@ -47,7 +47,7 @@ class Values {
   [[nodiscard]] std::string lead(std::string_view path) const;
   [[nodiscard]] std::string name(std::string_view path) const;
 
-  void set(std::string_view path, Json value, Origin origin);
+  void set(std::string_view path, Json json, Origin origin);
   [[nodiscard]] Value& at(std::string_view path);
   [[nodiscard]] const Value& at(std::string_view path) const;
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "core/threads/cores.h"
 #include "core/topology/topology.h"
 

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "kernels/fold_origin.h"
 #include "kernels/update_part.h"
 

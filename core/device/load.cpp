@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "core/device/plugin.h"
 
 namespace outrigger::device {
@@ -42,7 +42,7 @@ std::vector<std::string> candidates(const std::string& name) {
   if (name.find('/') != std::string::npos) return {name};
   const std::string file = format_text("{}{}{}", kPrefix, name, kSuffix);
   std::vector<std::string> paths;
-  for (const std::string& folder : folders()) paths.push_back(folder + "/" + file);
+  for (const std::string& folder : folders()) paths.push_back(format_text("{}/{}", folder, file));
   paths.push_back(file);  // the system's folders
   return paths;
 }

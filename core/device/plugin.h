@@ -67,7 +67,7 @@ class PluginDevice final : public Device {
 
  private:
   void check(int32_t status, const char* what) const;
-  kernels::NormSum run(const otr_plugin_fold& fold, Nonfinite* origin);
+  kernels::NormSum run(const otr_plugin_fold& given, Nonfinite* origin);
 
   const otr_device_plugin* table_;
   int32_t device_id_;

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/context/text.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
 #include "core/topology/memory.h"

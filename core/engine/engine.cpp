@@ -9,7 +9,7 @@
 #include <memory>
 #include <new>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "core/engine/step.h"
 #include "core/optimizer/schedule.h"
 #include "core/tensor/tensor.h"

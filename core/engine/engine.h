@@ -26,10 +26,10 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
 #include "core/context/context.h"
-#include "core/context/error.h"
 #include "core/device/host.h"
 #include "core/engine/gather.h"
 #include "core/engine/matrices.h"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {

@@ -9,8 +9,8 @@
 #include <new>
 #include <span>
 
+#include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/context/text.h"
 #include "core/engine/engine.h"
 #include "core/tensor/tensor.h"
 #include "kernels/composed.h"

@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/context/text.h"
 #include "core/engine/step.h"
 #include "core/optimizer/rule.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine tells the host's log, beside what its calls return.
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "core/engine/engine.h"
 
 namespace outrigger::engine {

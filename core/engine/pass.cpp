@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::engine {
 

@@ -9,50 +9,29 @@
 #include "core/comm/wait.h"
 #include "core/context/interrupt.h"
 #include "core/engine/engine.h"
-#include "core/threads/thread.h"
 
 namespace outrigger::engine {
 
 void PendingStep::begin() {
-  if (!thread_.joinable()) thread_ = start_thread("a pending step", [this] { serve(); });
-  {
-    const std::lock_guard lock(mutex_);
-    running_ = true;
+  number_ = worker_.add([this] {
     report_ = {};
     failure_ = nullptr;
-  }
-  wake_.notify_one();
-}
-
-void PendingStep::serve() noexcept {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return stop_ || running_; });
-    if (!running_) return;
-    lock.unlock();
-    otr_step_report report{};
-    std::exception_ptr failure;
     try {
-      step_(report);
+      step_(report_);
     } catch (...) {
-      failure = std::current_exception();
+      failure_ = std::current_exception();
     }
-    lock.lock();
-    report_ = report;
-    failure_ = failure;
-    running_ = false;
-    over_.notify_all();
-  }
+  });
 }
 
 bool PendingStep::wait(double seconds, const std::function<std::string()>& waiting) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point deadline = comm::deadline_in(seconds < 0 ? HUGE_VAL : seconds);
-  std::unique_lock lock(mutex_);
-  while (running_) {
+  for (;;) {
+    const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+    if (worker_.wait_for(number_, std::min<Clock::duration>(left, comm::kSlice))) return true;
     const auto now = Clock::now();
     if (now >= deadline) return false;
-    lock.unlock();
     if (interrupted(now)) {
       fail(
           OTR_E_INTERRUPTED,
@@ -60,27 +39,18 @@ bool PendingStep::wait(double seconds, const std::function<std::string()>& waiti
           "on: call it again",
           waiting());
     }
-    lock.lock();
-    over_.wait_for(lock, std::min<Clock::duration>(deadline - now, comm::kSlice),
-                   [this] { return !running_; });
   }
-  return true;
 }
 
 const otr_step_report& PendingStep::result() {
-  const std::lock_guard lock(mutex_);
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   return report_;
 }
 
 void PendingStep::stop() noexcept {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  while (!worker_.wait_for(number_, comm::kSlice)) {
   }
-  wake_.notify_one();
-  thread_.join();
+  worker_.stop();
 }
 
 void Engine::begin_step() {

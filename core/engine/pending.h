@@ -2,13 +2,13 @@
 // A step beside the host: on a thread that starts with the first one and sleeps between two.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <string>
+#include <utility>
 
+#include "core/base/serial_worker.h"
 #include "outrigger.h"
 
 namespace outrigger::engine {
@@ -17,7 +17,7 @@ class PendingStep {
  public:
   using Step = std::function<void(otr_step_report&)>;
 
-  explicit PendingStep(Step step) : step_(std::move(step)) {}
+  explicit PendingStep(Step step) : step_(std::move(step)), worker_("a pending step") {}
   ~PendingStep() { stop(); }
   PendingStep(const PendingStep&) = delete;
   PendingStep& operator=(const PendingStep&) = delete;
@@ -29,19 +29,15 @@ class PendingStep {
   bool wait(double seconds, const std::function<std::string()>& waiting);
   // Of the step that is over: its report, or throws its failure. As often as wanted.
   [[nodiscard]] const otr_step_report& result();
-  // Ends the thread, once its step is over.
+  // Ends the thread, once the step is over.
   void stop() noexcept;
 
  private:
-  void serve() noexcept;
-
   const Step step_;
-  std::mutex mutex_;
-  std::condition_variable wake_, over_;
-  bool running_ = false, stop_ = false;  // guarded by mutex_, as the next two are
-  otr_step_report report_{};
+  uint64_t number_ = 0;       // of the worker's last job
+  otr_step_report report_{};  // the worker's until that job has run, as is failure_
   std::exception_ptr failure_;
-  std::thread thread_;
+  SerialWorker worker_;
 };
 
 }  // namespace outrigger::engine

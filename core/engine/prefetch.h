@@ -3,15 +3,14 @@
 // same on all ranks, on a thread and a communicator of its own.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <unordered_map>
+#include <utility>
 
+#include "core/base/serial_worker.h"
 #include "core/comm/communicator.h"
 
 namespace outrigger::engine {
@@ -21,8 +20,12 @@ class Prefetch {
   // Gathers a root. Called on the thread.
   using Fetch = std::function<void(comm::Communicator& comm, int64_t root)>;
 
-  Prefetch(std::unique_ptr<comm::Communicator> comm, Fetch fetch);
-  ~Prefetch();
+  Prefetch(std::unique_ptr<comm::Communicator> comm, Fetch fetch)
+      : comm_(std::move(comm)), fetch_(std::move(fetch)), worker_("prefetched parameters") {}
+  // The thread may be waiting for ranks that will not come.
+  ~Prefetch() {
+    worker_.stop([this] { cancel(); });
+  }
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
 
@@ -33,25 +36,20 @@ class Prefetch {
   void wait(int64_t root);
   void wait_idle();
   // Throws the first failure. Any thread.
-  void check();
+  void check() { worker_.check(); }
   // Tells the others that this rank fetches no more.
   void give_up(int32_t culprit) noexcept { comm_->give_up(culprit); }
   // Ends what is on its way here, and so every wait.
   void cancel() noexcept { comm_->cancel(); }
 
  private:
-  void serve() noexcept;
-  template <typename Done>
-  void wait_until(const Done& done);
+  void wait_for(uint64_t number);
 
   const std::unique_ptr<comm::Communicator> comm_;
   const Fetch fetch_;
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  std::deque<int64_t> queue_;  // guarded by mutex_, as the next two are; the first is on its way
-  std::exception_ptr failure_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::unordered_map<int64_t, uint64_t> numbers_;  // of a root's last job; guarded by mutex_
+  SerialWorker worker_;
 };
 
 }  // namespace outrigger::engine

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/comm/staged.h"
-#include "core/context/error.h"
 #include "core/engine/reduce_boundary.h"
 #include "core/engine/reduce_micro_step.h"
 

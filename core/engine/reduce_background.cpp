@@ -6,29 +6,6 @@
 
 namespace outrigger::engine {
 
-void MicroStepReducer::serve() noexcept {
-  std::unique_lock lock(queue_mutex_);
-  for (;;) {
-    queue_wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (stop_) return;
-    const Item item = std::move(queue_.front());
-    queue_.pop_front();
-    busy_ = true;
-    const bool failed = failure_ != nullptr;
-    lock.unlock();
-    std::exception_ptr failure;
-    try {
-      if (!failed) process(item);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    if (failure_ == nullptr) failure_ = failure;
-    busy_ = false;
-    if (queue_.empty() || failure_ != nullptr) queue_idle_.notify_all();
-  }
-}
-
 void MicroStepReducer::process(const Item& item) {
   if (item.bucket >= 0) {
     reduce_bucket(*item.pass, item);

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/comm/wait.h"
-#include "core/context/error.h"
 #include "core/context/interrupt.h"
-#include "core/threads/thread.h"
 
 namespace outrigger::engine {
 
@@ -42,7 +41,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
   if (context.devices.offloaded()) {
     pinned_ = device::Pinned(front(), ring_->block(comm_->rank()), static_cast<size_t>(plan.ring));
   }
-  thread_ = start_thread("the gradients' reduction", [this] { serve(); });
+  worker_.start();
 }
 
 std::byte* MicroStepReducer::accumulator(int64_t flat, int64_t shard) const {
@@ -207,27 +206,19 @@ void MicroStepReducer::end(Pass& pass, bool abandoned) {
 }
 
 void MicroStepReducer::enqueue(Item item) {
-  {
-    const std::lock_guard lock(queue_mutex_);
-    queue_.push_back(std::move(item));
-  }
-  queue_wake_.notify_one();
+  worker_.add([this, item = std::move(item)] { process(item); });
 }
 
 void MicroStepReducer::wait_idle() {
-  std::unique_lock lock(queue_mutex_);
-  const auto idle = [this] { return failure_ != nullptr || (queue_.empty() && !busy_); };
-  while (!queue_idle_.wait_for(lock, comm::kSlice, idle)) {
-    lock.unlock();  // the host's callback may wait for a thread that hands gradients over
+  const uint64_t all = worker_.added();
+  while (!worker_.wait_for(all, comm::kSlice)) {
     if (interrupted(comm::Clock::now())) {
       fail(OTR_E_INTERRUPTED,
            "the wait for the background reduction of gradients was interrupted by the host of rank "
            "{}: {}. Make the call again to wait on",
            comm_->rank(), comm_->waiting());
     }
-    lock.lock();
   }
-  if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 
 Summed MicroStepReducer::finish() {
@@ -260,22 +251,9 @@ void MicroStepReducer::on_clear() {
   std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
 }
 
-void MicroStepReducer::check() {
-  const std::lock_guard lock(queue_mutex_);
-  if (failure_ != nullptr) std::rethrow_exception(failure_);
-}
-
+// The thread may be waiting for ranks that will not come.
 void MicroStepReducer::stop() noexcept {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    stop_ = true;
-    queue_.clear();
-  }
-  comm_->cancel();  // the thread may be waiting for ranks that will not come
-  queue_wake_.notify_one();
-  queue_idle_.notify_all();
-  thread_.join();
+  worker_.stop([this] { comm_->cancel(); });
 }
 
 }  // namespace outrigger::engine

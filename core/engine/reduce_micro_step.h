@@ -10,12 +10,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
-#include <exception>
 #include <mutex>
-#include <thread>
 
+#include "core/base/serial_worker.h"
 #include "core/engine/reduce.h"
 
 namespace outrigger::engine {
@@ -28,7 +26,7 @@ class MicroStepReducer final : public Reducer {
   std::unique_ptr<GradientSink> begin_pass() override;
   Summed finish() override;
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
-  void check() override;
+  void check() override { worker_.check(); }
   void wait_idle() override;
   void give_up(int32_t culprit) noexcept override { comm_->give_up(culprit); }
   void stop() noexcept override;
@@ -74,11 +72,10 @@ class MicroStepReducer final : public Reducer {
   [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
   void take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient, bool is_slot);
 
-  void serve() noexcept;
   void process(const Item& item);
   void reduce_bucket(const Pass& pass, const Item& item);
   void end_of_pass(Pass& pass);
-  void reduce_late(Pass& pass, int64_t bucket, const std::vector<uint8_t>& late);
+  void reduce_late(Pass& pass, int64_t index, const std::vector<uint8_t>& late);
   void fold_into(const layout::Bucket& bucket, bool add, std::span<const void* const> slices);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
                        const std::byte* value) const;
@@ -114,13 +111,7 @@ class MicroStepReducer final : public Reducer {
   std::vector<std::atomic<uint64_t>> tickets_;  // of the last turn that used a buffer
   std::atomic<uint64_t> turns_done_{0};         // turns whose fold is done on this rank
 
-  std::mutex queue_mutex_;
-  std::condition_variable queue_wake_, queue_idle_;
-  std::deque<Item> queue_;  // guarded by queue_mutex_, as the next three are
-  bool busy_ = false;
-  bool stop_ = false;
-  std::exception_ptr failure_;
-  std::thread thread_;
+  SerialWorker worker_{"the gradients' reduction"};
 };
 
 }  // namespace outrigger::engine

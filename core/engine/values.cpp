@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
+#include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/context/text.h"
 #include "core/engine/place.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/context/error.h"
-#include "core/context/nearest.h"
+#include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::layout {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "core/device/host.h"
 
 namespace outrigger::memory {

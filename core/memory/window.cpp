@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::memory {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "kernels/composed.h"
 
 namespace outrigger::optimizer {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::optimizer {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/context/error.h"
-#include "core/context/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace outrigger::tensor {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/threads/thread.h"
+#include "core/base/thread.h"
 
 namespace outrigger {
 

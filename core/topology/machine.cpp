@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "core/topology/hardware.h"
 #include "core/topology/memory.h"
 #include "core/topology/reading.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace outrigger::topology {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace outrigger::topology {
 namespace {

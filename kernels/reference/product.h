@@ -10,6 +10,6 @@
 
 namespace outrigger::kernels::reference {
 
-void product(const Product& whole, int64_t row, int64_t column);
+void product(const Product& p, int64_t row, int64_t column);
 
 }  // namespace outrigger::kernels::reference

@@ -8,10 +8,10 @@
 #include <csignal>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
-#include "core/context/error.h"
-#include "core/context/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {

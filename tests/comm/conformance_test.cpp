@@ -7,8 +7,8 @@
 #include <cstring>
 #include <thread>
 
-#include "core/context/error.h"
-#include "core/context/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {

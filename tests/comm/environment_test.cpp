@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm {

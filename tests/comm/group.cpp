@@ -11,10 +11,10 @@
 #include <csignal>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/custom.h"
 #include "core/comm/wait.h"
-#include "core/context/error.h"
-#include "core/context/text.h"
 
 namespace outrigger::comm::test {
 namespace {

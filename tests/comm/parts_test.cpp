@@ -6,13 +6,13 @@
 #include <set>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/control.h"
 #include "core/comm/failure.h"
 #include "core/comm/host_window.h"
 #include "core/comm/member.h"
 #include "core/comm/wait.h"
-#include "core/context/error.h"
-#include "core/context/text.h"
 #include "core/topology/memory.h"
 #include "tests/comm/group.h"
 

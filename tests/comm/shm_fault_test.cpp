@@ -24,9 +24,9 @@
 #include <set>
 #include <thread>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/region.h"
-#include "core/context/error.h"
-#include "core/context/text.h"
 #include "tests/comm/group.h"
 #include "tests/core/shared_memory.h"
 

@@ -5,9 +5,9 @@
 
 #include <stdexcept>
 
+#include "core/base/text.h"
 #include "core/config/keys.h"
 #include "core/config/legality.h"
-#include "core/context/text.h"
 
 namespace outrigger::config {
 namespace {

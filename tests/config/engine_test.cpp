@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/text.h"
 #include "core/config/keys.h"
-#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "core/base/nearest.h"
+#include "core/base/text.h"
 #include "core/config/canonical.h"
-#include "core/context/nearest.h"
-#include "core/context/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

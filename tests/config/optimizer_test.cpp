@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

@@ -2,7 +2,7 @@
 // What each update rule may be given: its own parameters and states, and no others.
 #include <cmath>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration of learning-rate schedules: what each type takes and needs, and what cannot
 // hold. (Their numbers: tests/c_api/schedule_test.)
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/config/support.h"
 
 namespace outrigger::config {

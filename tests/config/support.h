@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/error.h"
 #include "core/config/config.h"
-#include "core/context/error.h"
 
 namespace outrigger::config {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/context/error.h"
+#include "core/base/error.h"
 
 namespace outrigger::memory {
 namespace {

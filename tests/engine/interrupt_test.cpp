@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/text.h"
 #include "core/comm/communicator.h"
-#include "core/context/text.h"
 #include "core/engine/engine.h"
 #include "core/engine/pass.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "kernels/kernels.h"
 #include "tests/engine/precision.h"
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace otr_fuzz {
 

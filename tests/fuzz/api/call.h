@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "outrigger.h"
 #include "tests/fuzz/api/bytes.h"
 #include "tests/fuzz/api/trace.h"

@@ -2,7 +2,7 @@
 // Communicators and their collectives.
 #include <unistd.h>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {

@@ -2,7 +2,7 @@
 // Plugins, and devices with their memory, speeds and faults.
 #include <cmath>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An engine's life: create, declare, commit, finalize, abort, destroy.
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/configuration.h"
 

@@ -2,7 +2,7 @@
 // A short training held against AdamW in float64, whatever else the process does meanwhile.
 #include <cmath>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 

@@ -2,7 +2,7 @@
 // Backward passes.
 #include <thread>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 

@@ -2,7 +2,7 @@
 // What an engine says of itself: counts, names, hyperparameters, configuration, memory, estimate.
 #include <string_view>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {

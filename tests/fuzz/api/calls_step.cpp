@@ -4,7 +4,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/tally.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values read and written, whole and by this rank's range.
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {

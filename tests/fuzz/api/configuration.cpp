@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/api/configuration.h"
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace otr_fuzz {
 namespace {

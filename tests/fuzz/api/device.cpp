@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/call.h"
 
 namespace otr_fuzz {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/calls.h"
 #include "tests/fuzz/api/state.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace otr_fuzz {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace otr_fuzz {
 namespace {

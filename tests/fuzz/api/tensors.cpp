@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/api/trace.h"
 
 namespace otr_fuzz {

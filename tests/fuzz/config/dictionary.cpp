@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/config/mutate.h"
 
 int main(int argc, char** argv) {

@@ -3,9 +3,9 @@
 
 #include <set>
 
+#include "core/base/text.h"
 #include "core/config/document.h"
 #include "core/config/keys.h"
-#include "core/context/text.h"
 
 namespace otr_fuzz {
 namespace {

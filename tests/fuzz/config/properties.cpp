@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/base/error.h"
 #include "core/config/config.h"
 #include "core/config/document.h"
-#include "core/context/error.h"
 
 namespace otr_fuzz {
 namespace {

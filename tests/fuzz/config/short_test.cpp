@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "tests/fuzz/config/mutate.h"
 #include "tests/fuzz/config/properties.h"
 

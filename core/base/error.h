@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "core/context/text.h"
+#include "core/base/text.h"
 #include "outrigger.h"
 
 namespace outrigger {

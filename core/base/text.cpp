@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/context/text.h"
+#include "core/base/text.h"
 
 namespace outrigger {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/context/process.h"
+#include "core/base/process.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

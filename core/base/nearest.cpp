@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/context/nearest.h"
+#include "core/base/nearest.h"
 
 #include <algorithm>
 #include <cctype>
