@@ -45,8 +45,11 @@ test: $(if $(SANITIZE),,frameworks) build
 fast: build
 	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
 
+# Everything that is too long for make test: hours.
 soak: $(if $(SANITIZE),,frameworks) build
 	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
+	$(if $(SANITIZE),,@$(MAKE) --no-print-directory soak SANITIZE=address,undefined)
+	$(if $(SANITIZE),,@$(MAKE) --no-print-directory soak SANITIZE=thread)
 
 fuzz: setup
 	@scripts/fuzz.sh $(SECONDS)

@@ -3,7 +3,8 @@
 # Runs the tests of a built tree; ctest's closing lines come last.
 # OTR_REQUIRE_ALL=1: a test that is skipped and not listed in tests/skips.txt is a failure.
 #   scripts/test.sh FOLDER TIER [SANITIZE]
-# TIER: fast, full, soak, or all (fast and full). OTR_JOBS: tests at a time;
+# TIER: fast, full, soak, or all (fast and full). Under a sanitizer the soak is the full tier, whose tests
+# are long there. OTR_JOBS: tests at a time;
 # one more than there are cores without it, because some only wait.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,7 +21,7 @@ case $tier in
   all) selection=(-LE "^($excluded)\$") ;;
   full) selection=(-LE "^($excluded|fast)\$") ;;
   fast) selection=(-L '^fast$' -LE "^($excluded)\$") ;;
-  soak) selection=(-L '^soak$') ;;
+  soak) [[ -n $sanitize ]] && selection=(-LE "^($excluded|fast)\$") || selection=(-L '^soak$') ;;
   *)
     echo "test: TIER is '$tier'; it is one of fast, full, soak, all" >&2
     exit 2

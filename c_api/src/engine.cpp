@@ -63,21 +63,17 @@ void write_entries(const engine::MemoryEntries& memory, const otr_device& device
   if (given < needed) {
     fail(OTR_E_BUFFER_SIZE, "there is room for {} entries, {} are needed", given, needed);
   }
-  const size_t stride = entries->struct_size;
-  if (stride != sizeof(otr_memory_entry)) {
-    fail(OTR_E_ABI, "entries[0].struct_size = {}; this library knows {}", stride,
-         sizeof(otr_memory_entry));
-  }
+  OutputArray<otr_memory_entry> out(entries, needed, "entries[0]", false);
   for (size_t i = 0; i < needed; ++i) {
     const size_t purpose = i % memory.host.size();
     const bool host = i < memory.host.size();
     const memory::Entry& entry = (host ? memory.host : memory.device).at(purpose);
-    entries[i] = {};
-    entries[i].struct_size = sizeof(otr_memory_entry);
-    entries[i].device_type = host ? OTR_DEVICE_CPU : device.device_type;
-    entries[i].purpose = memory::name_of(static_cast<memory::Purpose>(purpose));
-    entries[i].resident_bytes = entry.resident;
-    entries[i].peak_bytes = entry.peak;
+    otr_memory_entry filled{};
+    filled.device_type = host ? OTR_DEVICE_CPU : device.device_type;
+    filled.purpose = memory::name_of(static_cast<memory::Purpose>(purpose));
+    filled.resident_bytes = entry.resident;
+    filled.peak_bytes = entry.peak;
+    out.write(i, filled);
   }
 }
 
@@ -190,10 +186,8 @@ int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint
   return guard([&] {
     required_count(count, engines, "engines");
     std::vector<engine::Engine*> list;
-    for (int64_t i = 0; i < count; ++i) {
-      list.push_back(&engine_of(engines[i]));
-      if (reports != nullptr) check_output(&reports[i], "reports[i]");
-    }
+    for (int64_t i = 0; i < count; ++i) list.push_back(&engine_of(engines[i]));
+    OutputArray<otr_step_report> out(reports, list.size(), "report", true);
     comm::Communicator* group =
         joint == nullptr ? nullptr : get(joint, "joint")->communicator.get();
     if (list.empty() && group == nullptr) {
@@ -202,9 +196,7 @@ int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint
     std::vector<otr_step_report> full(list.size());
     const Interruptible scope(list.empty() ? *get(joint, "joint")->context : list[0]->context());
     engine::Engine::step_many(list, group, full);
-    for (size_t i = 0; i < full.size() && reports != nullptr; ++i) {
-      write_output(&reports[i], full[i]);
-    }
+    for (size_t i = 0; i < full.size(); ++i) out.write(i, full[i]);
     for (engine::Engine* e : list) e->require_scalable();
   });
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "c_api/src/structs.h"
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "kernels/float_environment.h"
@@ -116,53 +117,6 @@ inline int64_t required_count(int64_t count, const void* array, const char* what
   return count;
 }
 
-// Size-first structs: the caller's first bytes over the defaults. kFirst is the first release's
-// size.
-template <typename T>
-T read_struct(const T* given, const T& defaults, const char* what, size_t first = sizeof(T)) {
-  if (given == nullptr) return defaults;
-  if (given->struct_size < first || given->struct_size > 4096) {
-    fail(OTR_E_ABI,
-         "{}.struct_size = {}; this library knows {} to {}: fill the struct with its init function",
-         what, given->struct_size, first, sizeof(T));
-  }
-  T read = defaults;
-  std::memcpy(&read, given, std::min<size_t>(given->struct_size, sizeof(T)));
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(T); i < given->struct_size; ++i) {
-    if (bytes[i] != 0) {
-      fail(OTR_E_ABI, "{} sets a field at byte {} that this library ({}) does not know", what, i,
-           OTR_VERSION_STRING);
-    }
-  }
-  return read;
-}
-
-// Structs that the library fills: only the size is the caller's. NULL is fine.
-template <typename T>
-void check_output(const T* out, const char* what) {
-  if (out != nullptr && (out->struct_size < sizeof(T) || out->struct_size > 4096)) {
-    fail(OTR_E_ABI, "{}.struct_size = {}; the first release's is {}: set it before the call", what,
-         out->struct_size, sizeof(T));
-  }
-}
-template <typename T>
-void write_output(T* out, T filled) {
-  if (out == nullptr) return;
-  filled.struct_size = out->struct_size;
-  std::memset(static_cast<void*>(out), 0, filled.struct_size);
-  *out = filled;
-}
-
-// Fills *out, which may be NULL, from a call that writes a whole struct.
-template <typename T, typename Fill>
-void fill_output(T* out, const char* what, const Fill& fill) {
-  check_output(out, what);
-  T filled{};
-  fill(filled);
-  write_output(out, filled);
-}
-
 // `owner`: "table has", "options have".
 inline void require_rank(const char* owner, int32_t rank, int32_t world_size) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
@@ -175,12 +129,12 @@ template <typename T>
 int32_t init_struct(T* out, size_t size, const T& defaults, const char* what) noexcept {
   return guard([&] {
     required(out, what);
-    if (size < sizeof(T)) {
-      fail(OTR_E_ABI, "size = {} for {}; the first release's is {}", size, what, sizeof(T));
+    if (size < kFirstSize<T> || size > kLargestSize) {
+      fail(OTR_E_ABI, "size = {} for {}; legal is {} (the first release's) to {}", size, what,
+           kFirstSize<T>, kLargestSize);
     }
-    std::memset(static_cast<void*>(out), 0, size);
-    *out = defaults;
     out->struct_size = static_cast<uint32_t>(size);
+    write_struct(out, defaults);
   });
 }
 

@@ -40,10 +40,7 @@ int32_t otr_pass_get_tag(const otr_pass* pass, otr_call_info* info) noexcept {
   return guard([&] {
     const auto& p = get(pass, "pass");
     required(info, "info");
-    if (info->struct_size != sizeof(otr_call_info)) {
-      fail(OTR_E_ABI, "info.struct_size = {}; this library knows {}", info->struct_size,
-           sizeof(otr_call_info));
-    }
+    require_size<otr_call_info>(info->struct_size, "info");
     info->loss_scale = p->tag().loss_scale;
     info->accumulation = p->tag().accumulation;
     info->ranks = p->tag().ranks;

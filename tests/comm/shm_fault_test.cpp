@@ -367,6 +367,9 @@ TEST(ShmFault, FileSizeLimitIsARefusalNotASignal) {
 }
 
 TEST(ShmFault, NoDescriptorsLeftIsARefusal) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UBSan's look at a virtual table, built with this one, makes a pipe";
+#endif
   run_all_well({Provider::shm, 2}, [](Communicator& c) {
     std::vector<int> taken;
     rlimit limit{};
