@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the ranks of a launcher, which share memory: what scripts write into parameters, and what one rank alone has.
+"""On the ranks of a launcher, which share memory: what scripts write into parameters, what one rank alone has, and two models
+under one loss.
 
     outrigger run -n 2 -- python test_ranks_together.py
 """
+import copy
+import types
 import unittest
 
 import torch
 import torch.distributed as dist
-from models import differences, engine_of, furthest, net
+from faults import FAULTS
+from models import DTYPES, PRECISIONS, SGD, Rounded, differences, engine_of, furthest, moved_otherwise, net, sgd
+from torch.nn.parallel import DistributedDataParallel
 
 import outrigger.torch
 from outrigger.process import process_comm
@@ -86,6 +91,77 @@ class Together(unittest.TestCase):
         pieces = [None] * self.comm.size
         dist.all_gather_object(pieces, sum(len(safe_get_local_fp32_param(each)) for each in engine.module.parameters()))
         self.assertEqual(sum(pieces), sum(each.numel() for each in model.parameters()))
+
+
+class TwoModels(unittest.TestCase):
+    """Under one loss, which joins their gradients: two engines against DistributedDataParallel of both models. Accumulated, the
+    second clipped; each rank has data of its own."""
+    STEPS, GAS, CLIPS = 2, 3, (0, 0.05)
+    LOSSES = {"summed": lambda a, b: a + 0.5 * b, "multiplied": lambda a, b: a * b}
+
+    def setUp(self):
+        torch.set_num_threads(1)
+        outrigger.torch.init_distributed()
+        self.comm = process_comm()
+        self.models = net(), net(3)
+
+    def loss(self, models, name, precision, seed):
+        generator = torch.Generator().manual_seed(10 * seed + self.comm.rank)
+        x, *targets = (torch.randn(8, size, generator=generator) for size in (6, 4, 4))
+        each = [torch.nn.functional.mse_loss(model(x.to(DTYPES[precision])).float(), t) for model, t in zip(models, targets)]
+        return self.LOSSES[name](*each)
+
+    def expected(self, name, precision):
+        plain = [copy.deepcopy(model) for model in self.models]
+        optimizers = [sgd(model) for model in plain]
+        parallel = [DistributedDataParallel(Rounded(model, DTYPES[precision])) for model in plain]
+        scale = 2.0**10 if precision == "fp16" else 1
+        for step in range(self.STEPS):
+            for micro in range(self.GAS):
+                for model in parallel:
+                    model.require_backward_grad_sync = micro == self.GAS - 1
+                (self.loss(parallel, name, precision, self.GAS * step + micro) * (scale / self.GAS)).backward()
+            for model, optimizer, clip in zip(plain, optimizers, self.CLIPS):
+                for parameter in model.parameters():
+                    parameter.grad /= scale
+                if clip:
+                    self.assertGreater(torch.nn.utils.clip_grad_norm_(model.parameters(), clip), 2 * clip)
+                optimizer.step()
+                optimizer.zero_grad()
+        return plain
+
+    def differ(self, expected, name, precision, stages):
+        """How each of the two engines does, or None."""
+        engines = [engine_of(model, comm=self.comm, stage=stage, gas=self.GAS, clip=clip, optimizer=SGD, **PRECISIONS[precision])
+                   for model, clip, stage in zip(self.models, self.CLIPS, stages)]
+        for micro in range(self.GAS * self.STEPS):
+            self.loss(engines, name, precision, micro).backward()
+            for engine in engines:
+                engine.step()
+        how = [moved_otherwise(*each, precision) for each in zip(self.models, expected, engines)]
+        for engine in engines:
+            engine.destroy()
+        return how
+
+    def test_against_torch(self):
+        for name in self.LOSSES:
+            for precision in PRECISIONS:
+                expected = self.expected(name, precision)
+                for stages in ((0, 0), (1, 1), (2, 2), (3, 3), (3, 0)):
+                    with self.subTest(name, precision=precision, stages=stages):
+                        self.assertEqual(self.differ(expected, name, precision, stages), [None, None])
+
+    def test_faults_are_seen(self):
+        for precision in PRECISIONS:
+            expected = self.expected("multiplied", precision)
+            cases = [types.SimpleNamespace(precision=precision, gas=self.GAS, clip=clip, rule=types.SimpleNamespace(name="SGD"))
+                     for clip in self.CLIPS]
+            for index, (name, fault) in enumerate(FAULTS.items()):
+                with self.subTest(name, precision=precision), fault.put_in():
+                    how = self.differ(expected, "multiplied", precision, (index % 4, (index + 2) % 4))
+                    for case, text in zip(cases, how):
+                        if fault.shows(case):
+                            self.assertIsNotNone(text, f"clip {case.clip}")
 
 
 if __name__ == "__main__":
