@@ -222,8 +222,8 @@ OTR_API int32_t otr_call_info_init(otr_call_info *info, size_t size) OTR_NOEXCEP
 typedef struct otr_context otr_context;
 
 /* ERROR: an engine failed for good. WARNING: a configuration that is legal and rarely meant, or a
- * window that is bound to be skipped. INFO: what an engine is, at commit, and each skipped step with
- * its cause. DEBUG: each update. */
+ * window that is bound to be skipped. INFO: what an engine is, at commit, and each skipped step
+ * with its cause. DEBUG: each update. */
 enum { OTR_LOG_ERROR = 1, OTR_LOG_WARNING = 2, OTR_LOG_INFO = 3, OTR_LOG_DEBUG = 4 };
 
 /* Receives one line of text, without a newline, valid during the call. May be called from any
@@ -330,9 +330,9 @@ OTR_API int32_t otr_comm_create_threads(otr_context *context, int32_t world_size
                                         const otr_comm_options *options,
                                         otr_comm **out_comms) OTR_NOEXCEPT;
 
-/* A group of processes of one user on this host, over shared memory that no file name is needed
- * for. options: rank, world_size and job are required. A rank that dies is reported to all others
- * within a second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1 */
+/* A group of processes of one user on this host, over shared memory, without any file. options:
+ * rank, world_size and job are required. If a rank dies, all others report it within a second.
+ * Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1 */
 OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options *options,
                                     otr_comm **out_comm) OTR_NOEXCEPT;
 
@@ -344,26 +344,27 @@ OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options
 OTR_API int32_t otr_comm_from_env(otr_context *context, const otr_comm_options *options,
                                   otr_comm **out_comm) OTR_NOEXCEPT;
 
-/* A communicator's functions, given by the caller: MPI, torch.distributed, Ray, anything. Each
- * returns 0, or another number, which ends the group on this rank with OTR_E_HOST. A function of
- * one channel (user_data) is called by one thread at a time; channels run beside each other.
- * Blocking calls should fail when a peer is gone: the library can only wait for them. */
+/* Functions with which the caller implements a communicator: over MPI, torch.distributed, Ray, or
+ * anything else. Each returns 0 for success; any other number ends the group on this rank with
+ * OTR_E_HOST. The library calls the functions of one channel (user_data) on one thread at a time;
+ * several channels run in parallel. A blocking call should fail when a peer is gone, because the
+ * library cannot end it. */
 
 /* all receives world_size × bytes in rank order; mine does not overlap it. */
 typedef int32_t (*otr_all_gather_callback)(void *user_data, const void *mine, size_t bytes,
                                            void *all);
 /* Copies rank root's bytes to all. */
 typedef int32_t (*otr_broadcast_callback)(void *user_data, void *data, size_t bytes, int32_t root);
-/* parts holds world_size × bytes, one part for each rank; received gets every rank's part for this
- * one, in rank order. */
+/* parts holds world_size × bytes, one part for each rank; received takes what every rank has for
+ * this one, in rank order. */
 typedef int32_t (*otr_all_to_all_callback)(void *user_data, const void *parts, size_t bytes,
                                            void *received);
-/* A new channel over the same ranks with an order of its own, for another thread. */
+/* Creates a channel over the same ranks for another thread: its calls are ordered independently. */
 typedef int32_t (*otr_duplicate_callback)(void *user_data, void **out_user_data);
-/* Makes calls in progress on this channel return an error, on this rank at least, and on the others
- * if it can. From any thread. */
+/* Makes calls in progress on this channel return an error: on this rank, and if possible on the
+ * others. Called from any thread. */
 typedef void (*otr_abort_callback)(void *user_data, const char *reason);
-/* The channel's last call. */
+/* Frees the channel; the library calls nothing of it afterwards. */
 typedef void (*otr_destroy_callback)(void *user_data);
 
 typedef struct otr_comm_table {
@@ -373,32 +374,34 @@ typedef struct otr_comm_table {
   int32_t reserved0;
   void *user_data; /* the first channel */
   otr_all_gather_callback all_gather;
-  otr_broadcast_callback broadcast; /* NULL: by all_gather */
+  otr_broadcast_callback broadcast; /* NULL: all_gather is used */
   otr_all_to_all_callback
-      all_to_all; /* NULL: by all_gather, which moves world_size times as much */
+      all_to_all; /* NULL: all_gather is used, which moves world_size times as much */
   otr_duplicate_callback duplicate;
   otr_abort_callback abort;     /* called by otr_comm_abort and otr_engine_abort, and when an engine
-                                   is destroyed during a call; NULL: that waits for the call */
-  otr_destroy_callback destroy; /* NULL: nothing to give back */
+                                   is destroyed during a call; NULL: these wait for the call */
+  otr_destroy_callback destroy; /* NULL: there is nothing to free */
   uint64_t reserved[6];
 } otr_comm_table;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_comm_table_init(otr_comm_table *table, size_t size) OTR_NOEXCEPT;
 
-/* A group over the caller's functions. Its ranks share no memory: on stages 1 and 2 each has a copy
- * of the published parameters, on stage 3 its slices only, and otr_engine_acquire is collective.
- * The table is copied; user_data is given back by destroy once the communicator and all engines
- * made from it are gone; if this call fails, it stays the caller's. Collective. Since: 0.1 */
+/* A group over the caller's functions. Its ranks share no memory: at stages 1 and 2 each rank has a
+ * copy of the published parameters, at stage 3 only its slices, and otr_engine_acquire is
+ * collective. The table is copied. The library calls destroy with user_data once the communicator
+ * and all engines made from it are gone; if this call fails, user_data stays the caller's.
+ * Collective. Since: 0.1 */
 OTR_API int32_t otr_comm_create_custom(otr_context *context, const otr_comm_table *table,
                                        otr_comm **out_comm) OTR_NOEXCEPT;
 
-/* A group of the same ranks with an order of its own, for another thread. Collective. Since: 0.1 */
+/* A second group of the same ranks, for another thread: its collective calls are ordered
+ * independently. Collective. Since: 0.1 */
 OTR_API int32_t otr_comm_duplicate(otr_comm *comm, otr_comm **out_comm) OTR_NOEXCEPT;
 
-/* Groups of the ranks that give the same color, ordered by key and then by rank; color -1: none,
- * and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom communicator; make the smaller
- * group with the caller's own library. Since: 0.1 */
+/* Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
+ * color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
+ * communicator; make the smaller group with the caller's own library. Since: 0.1 */
 OTR_API int32_t otr_comm_split(otr_comm *comm, int32_t color, int32_t key,
                                otr_comm **out_comm) OTR_NOEXCEPT;
 
@@ -426,15 +429,15 @@ OTR_API int32_t otr_comm_all_reduce_sum(otr_comm *comm, double *values, size_t c
  * rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_comm_abort(otr_comm *comm, const char *reason) OTR_NOEXCEPT;
 
-/* Leaves the group; engines made from it keep their own part of it. A rank that still waits for
- * this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1 */
+/* Leaves the group; engines made from it go on, because they hold groups of their own. A rank that
+ * still waits for this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1 */
 OTR_API void otr_comm_destroy(otr_comm *comm) OTR_NOEXCEPT;
 
 /* ---- Engine: life ------------------------------------------------------------------------------
  */
 
 /* One model's training state on this rank: parameters, gradients, master weights, optimizer states.
- *   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all
+ *   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial (optional)
  *   → { acquire / release, pass, step } … → otr_engine_finalize → otr_engine_destroy
  * A call in the wrong state returns OTR_E_STATE and changes nothing. */
 typedef struct otr_engine otr_engine;
@@ -449,9 +452,10 @@ OTR_API int32_t otr_engine_create(otr_comm *comm, const char *config_json,
 
 /* Puts the engine on a device (or back on the CPU): its parameters, and the gradients that the host
  * gives, are tensors there. Master weights, moments and summed gradients are there too, or, with
- * zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
- * was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
- * configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1 */
+ * zero_optimization.offload_optimizer, in host memory. Call it right after otr_engine_create,
+ * before anything else is set or declared. Every rank gives the same device_type. Local.
+ * OTR_E_CONFIG: the configuration needs offload there; OTR_E_STATE: parameters are declared
+ * already. Since: 0.1 */
 OTR_API int32_t otr_engine_set_device(otr_engine *engine, int32_t device_type,
                                       int32_t device_id) OTR_NOEXCEPT;
 
@@ -465,11 +469,11 @@ typedef struct otr_param_options {
   int32_t contributions; /* gradients that one pass adds to this name; default 1. More are legal and
                             cost a further reduction at the end of the pass */
   int32_t replicated;    /* reserved for tensor parallelism; must be 0 */
-  int64_t held_bytes; /* with data NULL: bytes in which the host holds this value on this rank until
-                         otr_engine_set_initial (or a write of the weight) has taken it; they are
-                         in the ledger as "initial values" from now until then, and commit counts
-                         on them. If that is a part, otr_engine_set_initial counts the rest of what
-                         it is given while it runs. Default 0: not counted */
+  int64_t held_bytes; /* with data NULL: bytes that the host uses for this value on this rank until
+                         otr_engine_set_initial (or a write of the weight) has taken it. The ledger
+                         shows them as "initial values" until then, and commit relies on their being
+                         freed. If they are a part of the value, otr_engine_set_initial adds the
+                         rest while it runs. Default 0: not counted */
   uint64_t reserved[5];
 } otr_param_options;
 
@@ -479,9 +483,10 @@ OTR_API int32_t otr_param_options_init(otr_param_options *options, size_t size) 
 /* Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
  * float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
  * otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
- * What it costs: values given here are 4 bytes an element on rank 0 until commit, which sends them
- * all to the other ranks; rank 0's win. Data NULL and otr_engine_set_initial cost nothing beyond
- * what the host holds itself, and where all ranks have the same values nothing is sent.
+ * Cost: rank 0 keeps the values that are given here, 4 bytes an element, until commit, which sends
+ * them to all other ranks; the values of the others are ignored. Data NULL and
+ * otr_engine_set_initial need no memory beyond what the host holds itself, and send nothing where
+ * all ranks have the same values.
  * Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
  * the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
  * OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
@@ -490,21 +495,22 @@ OTR_API int32_t otr_engine_add_parameter(otr_engine *engine, const char *name,
                                          const otr_param_options *options,
                                          int64_t *out_id) OTR_NOEXCEPT;
 
-/* Compares configuration and declarations over the ranks, lays parameters out, allocates all big
- * blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
- * its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1 */
+/* Compares the configuration and the declarations of all ranks, computes the layout, allocates all
+ * large blocks, and distributes rank 0's values. Collective. OTR_E_MISMATCH names the first
+ * difference and its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1 */
 OTR_API int32_t otr_engine_commit(otr_engine *engine) OTR_NOEXCEPT;
 
-/* Gives parameters their first values, between commit and the first pass, as often as need be: a
- * module at a time, say, whose memory the host frees after each call. ids: count of them, the same
- * on all ranks; values: a whole value for each, its shape, float32, bfloat16, float16 or float64,
- * any strides, on the CPU or the engine's device; read during the call only. An alias sets what it
- * shares. Each rank keeps its part of what it gave; where ranks gave different values ("verify":
- * that is an error) rank 0's are sent to all, a piece at a time. A float32 or split master begins
- * with the values as they are here, unless "round_initial_values" is set. When it returns, all
- * ranks may read them. count may be 0, ids and values then NULL. Collective. OTR_E_STATE: a pass
- * was begun already; OTR_E_SHAPE, OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH:
- * ranks give other ids, or with "initial_values": "verify" other values. Since: 0.1 */
+/* Gives parameters their first values, between commit and the first pass. It may be called any
+ * number of times, for instance for one module at a time, whose memory the host then frees. ids:
+ * count of them, the same on all ranks; values: a whole value for each, its shape, float32,
+ * bfloat16, float16 or float64, any strides, on the CPU or the engine's device; read during the
+ * call only. An alias sets the parameter that it shares. Each rank keeps its part of what it gave.
+ * Where ranks gave different values, rank 0's are sent to all, in pieces (with "initial_values":
+ * "verify" this is an error). A float32 or split master starts with the values as given, unless
+ * "round_initial_values" is set. When the call returns, all ranks may read the values. count may be
+ * 0, ids and values then NULL. Collective. OTR_E_STATE: a pass was begun already; OTR_E_SHAPE,
+ * OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
+ * "initial_values": "verify" other values. Since: 0.1 */
 OTR_API int32_t otr_engine_set_initial(otr_engine *engine, const int64_t *ids, int64_t count,
                                        const otr_tensor *values) OTR_NOEXCEPT;
 
@@ -550,13 +556,13 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
 /* Makes the parameters readable in the published format (the compute dtype), or in float32 with
  * OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
  * belong to the engine. Read-only, valid until the matching release or the next step, whichever
- * comes first. In the published format on the host a parameter has one address for the engine's
- * life: tensors kept of it are valid again with its next acquire. Where acquire is collective they
- * read zeros in between. Acquires of one id nest. ids and out_tensors may be NULL with count 0.
- * Local where ranks share memory or have copies: a tensor in the published format is then a pointer
- * and costs nothing. Collective at stage 3 over a custom communicator, on a device and without
- * "share_parameters": interrupted there, nothing is acquired, and the call goes on with what it
- * still lacks when it is made again with the same ids. Since: 0.1 */
+ * comes first. In the published format on the host a parameter keeps its address for the engine's
+ * life: a tensor that you keep is valid again after the next acquire, and reads zeros in between
+ * where acquire is collective. Acquires of one id nest. ids and out_tensors may be NULL with count
+ * 0. Local where ranks share memory or have copies: a tensor in the published format is then a
+ * pointer and costs nothing. Collective at stage 3 over a custom communicator, on a device and
+ * without "share_parameters". If such a call is interrupted, nothing is acquired; made again with
+ * the same ids, it continues with what is missing. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
@@ -566,11 +572,11 @@ OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64
 OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info) OTR_NOEXCEPT;
 
-/* Begins to gather these parameters, on a thread of the library, for acquires that come soon with
- * the same info. Where acquire is collective every rank prefetches the same ids, at the same place
- * among its collective calls and local writes of weights; what was prefetched stays until it is
- * acquired and released, or until the step. Elsewhere it only checks its arguments. Never needed
- * for correctness; does not wait for other ranks. Local. Since: 0.1 */
+/* Starts to gather these parameters on a thread of the library, for acquires with the same info
+ * that follow soon. Where acquire is collective, every rank prefetches the same ids at the same
+ * point of its sequence of collective calls and local writes of weights; a prefetched parameter
+ * stays until it is acquired and released, or until the step. Elsewhere the call only checks its
+ * arguments. It is an optimization only, and does not wait for other ranks. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int64_t count,
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -591,10 +597,10 @@ OTR_API int32_t otr_engine_parameter_read(otr_engine *engine, int64_t id, int32_
 
 /* Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
  * OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
- * parameter, the published value. Weights and moments not between a pass and its step, but with
- * optimizer.type "Host" weights after otr_engine_reduce, unless its report says that the window is
- * skipped. Gradients: norm, Inf/NaN and clipping are found again in the step (with "Host", in the
- * next otr_engine_reduce). Collective.
+ * parameter, the published value. Weights and moments cannot be written between a pass and its
+ * step. Exception: with optimizer.type "Host", weights can be written after otr_engine_reduce,
+ * unless its report says that the window is skipped. After a gradient was written, the step (with
+ * "Host" the next otr_engine_reduce) computes norm, Inf/NaN and clipping anew. Collective.
  * OTR_E_NOT_FOUND: the parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which
  * follows the master. Since: 0.1 */
 OTR_API int32_t otr_engine_parameter_write(otr_engine *engine, int64_t id, int32_t value,
@@ -620,20 +626,21 @@ OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t v
                                        const otr_tensor *source) OTR_NOEXCEPT;
 
 /* Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
- * frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
- * and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1 */
+ * frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed
+ * between a pass and its step. Every rank makes the same call; step compares. Local. OTR_E_STATE:
+ * declared frozen. Since: 0.1 */
 OTR_API int32_t otr_engine_set_trainable(otr_engine *engine, int64_t id,
                                          int32_t trainable) OTR_NOEXCEPT;
 
 /* ---- Engine: hyperparameters, configuration, memory ---------------------------------------------
  */
 
-/* Sets "lr", "weight_decay" or what else the rule has of "adam_lr" (Muon's rate of what is no
- * matrix), "eps", "beta1", "beta2", "momentum" and "dampening", of a parameter group (NULL: of all)
- * from the next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that
- * it scales. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group
- * or name; OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the
- * value. Since: 0.1 */
+/* Sets a hyperparameter of a parameter group (NULL: of all groups) from the next step on: "lr",
+ * "weight_decay", and as far as the rule has them "adam_lr" (Muon's rate for parameters that are
+ * not matrices), "eps", "beta1", "beta2", "momentum" and "dampening". Under a schedule (the
+ * configuration's "scheduler") "lr" is the rate that it scales. Every rank sets the same value;
+ * step compares. Local. OTR_E_NOT_FOUND: no such group or name; OTR_E_ARGUMENT: outside the legal
+ * range; OTR_E_STATE: the schedule alone gives the value. Since: 0.1 */
 OTR_API int32_t otr_engine_set_group_value(otr_engine *engine, const char *group, const char *name,
                                            double value) OTR_NOEXCEPT;
 
@@ -665,13 +672,13 @@ typedef struct otr_memory_entry {
 } otr_memory_entry;
 
 /* The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
- * of the sum); first of the CPU's memory, then, if the engine is on a device, of that. The total's
- * peak follows what the system counts: private blocks that commit makes (moments, masters that are
- * apart, summed gradients) are in it from their first value on, or from the first pass, although
- * they are resident in the entries at once. entries:
- * *inout_count entries, each with its struct_size set in the first; out, the number there are.
- * entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
- */
+ * of the sum); first for the CPU's memory, then, if the engine is on a device, for the device's.
+ * The total's peak follows what the system counts: private blocks that commit creates (moments,
+ * separate masters, summed gradients) enter it with their first value, or with the first pass,
+ * although the entries show them as resident at once. entries: room for *inout_count entries, with
+ * struct_size set in the first one; on return, *inout_count is the number of entries. entries may
+ * be NULL with count 0, to ask for that number (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 
@@ -850,22 +857,24 @@ typedef struct otr_step_report {
 #define OTR_STEP_REPORT_INIT \
   {(uint32_t)sizeof(otr_step_report), 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0}
 
-/* Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
- * the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
- * struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
- * On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
- * a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
- * scale; the window was skipped, and the engine can go on. Since: 0.1 */
+/* Ends a micro-batch. The last one of an accumulation window makes the step: it reduces the
+ * gradients, agrees on Inf/NaN, takes the global norm, clips, updates the owned shard and
+ * publishes. Any other one is only counted. report: NULL, or with struct_size set. Acquired tensors
+ * become invalid at a boundary. Collective. A skipped step is a success. After a failure before the
+ * update nothing has changed; a failure during the update poisons the engine. OTR_E_STATE: a pass
+ * is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss scale; the
+ * window was skipped, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
 
-/* Begins what otr_engine_step does and returns at once: a thread of the library does it, which
- * starts at the first call and ends with the engine. Until otr_engine_report has given the step's
- * report, only it, otr_engine_abort, otr_engine_check, otr_engine_memory, otr_engine_live_children,
- * otr_engine_destroy, otr_engine_config, otr_engine_get_group_value and queries of names, ids and
- * shapes are answered; others return OTR_E_STATE. Destroy gives the step up without waiting for
- * other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
- * communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
- * is open, none was made, or a step is pending already. Since: 0.1 */
+/* Starts a step, as otr_engine_step would make it, on a thread of the library, and returns at once.
+ * The thread starts with the first call and ends with the engine. Until otr_engine_report has
+ * returned the step's report, only otr_engine_report, otr_engine_abort, otr_engine_check,
+ * otr_engine_memory, otr_engine_live_children, otr_engine_destroy, otr_engine_config,
+ * otr_engine_get_group_value and queries of names, ids and shapes work; other calls return
+ * OTR_E_STATE. Destroy abandons the step without waiting for other ranks. Some ranks may begin the
+ * step while others call otr_engine_step. A custom communicator's functions are called on the
+ * library's thread. Local. OTR_E_STATE: a pass is open, none was made, or a step is pending
+ * already. Since: 0.1 */
 OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
 
 /* The result of the last step that otr_engine_step_begin began: report and errors are those of
@@ -879,21 +888,21 @@ OTR_API int32_t otr_engine_report(otr_engine *engine, double timeout_seconds,
 
 /* The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
  * and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
- * says what the step would do now; its outcome is OTR_STEP_REDUCED. Calling it again computes the
- * report again.
+ * says what the step would do now; its outcome is OTR_STEP_REDUCED. A second call computes the
+ * report anew.
  *
  * With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
  * OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
  * report's clip_coefficient, and writes OTR_VALUE_MASTER with otr_engine_local_write (or all ranks
- * a whole parameter). The step publishes what was written, counts, and skips where this report says
- * so; it is OTR_E_STATE without this call before it.
+ * a whole parameter). The step publishes what was written and counts it, or skips if this report
+ * says so. Without this call before it, the step returns OTR_E_STATE.
  *
  * Collective. OTR_E_STATE: a pass is open, none was made, the next step ends no window, or a rank
  * has written weights since. Since: 0.1 */
 OTR_API int32_t otr_engine_reduce(otr_engine *engine, otr_step_report *report) OTR_NOEXCEPT;
 
-/* *out_has_grad = 1: the step would update this parameter, because some rank gave it a gradient in
- * the window or one was written here, or as "unused_parameters": "zero" says; else 0. Local.
+/* *out_has_grad = 1 if the step would update this parameter: some rank gave it a gradient in the
+ * window, or one was written here, or "unused_parameters" is "zero"; else 0. Local.
  * OTR_E_STATE: not between otr_engine_reduce and otr_engine_step. Since: 0.1 */
 OTR_API int32_t otr_engine_has_grad(const otr_engine *engine, int64_t id,
                                     int32_t *out_has_grad) OTR_NOEXCEPT;
@@ -920,10 +929,10 @@ enum {
   OTR_BOUNDARY_YES = 2         /* every step ends its window */
 };
 
-/* Who ends an accumulation window, from the next step on until this is called again. Gradients are
- * divided by gradient_accumulation_steps all the same, or by the number of steps that the window
- * had
- * ("outrigger": {"accumulation_divisor": "counted"}). Every rank alike. Local. Since: 0.1 */
+/* Sets who ends accumulation windows, from the next step on until the next such call. Gradients are
+ * still divided by gradient_accumulation_steps, or with "outrigger": {"accumulation_divisor":
+ * "counted"} by the number of steps in the window. Every rank makes the same call. Local.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_set_boundary(otr_engine *engine, int32_t boundary) OTR_NOEXCEPT;
 
 /* Whether the next step ends the window. Local. Since: 0.1 */

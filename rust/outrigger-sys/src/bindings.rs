@@ -140,7 +140,7 @@ pub struct otr_comm {
 }
 
 /// One model's training state on this rank: parameters, gradients, master weights, optimizer states.
-///   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial, if at all
+///   declared → otr_engine_add_parameter … → otr_engine_commit → otr_engine_set_initial (optional)
 ///   → { acquire / release, pass, step } … → otr_engine_finalize → otr_engine_destroy
 /// A call in the wrong state returns OTR_E_STATE and changes nothing.
 #[repr(C)]
@@ -190,18 +190,18 @@ pub type otr_all_gather_callback = unsafe extern "C" fn(user_data: *mut c_void, 
 /// Copies rank root's bytes to all.
 pub type otr_broadcast_callback = unsafe extern "C" fn(user_data: *mut c_void, data: *mut c_void, bytes: usize, root: i32) -> i32;
 
-/// parts holds world_size × bytes, one part for each rank; received gets every rank's part for this
-/// one, in rank order.
+/// parts holds world_size × bytes, one part for each rank; received takes what every rank has for
+/// this one, in rank order.
 pub type otr_all_to_all_callback = unsafe extern "C" fn(user_data: *mut c_void, parts: *const c_void, bytes: usize, received: *mut c_void) -> i32;
 
-/// A new channel over the same ranks with an order of its own, for another thread.
+/// Creates a channel over the same ranks for another thread: its calls are ordered independently.
 pub type otr_duplicate_callback = unsafe extern "C" fn(user_data: *mut c_void, out_user_data: *mut *mut c_void) -> i32;
 
-/// Makes calls in progress on this channel return an error, on this rank at least, and on the others
-/// if it can. From any thread.
+/// Makes calls in progress on this channel return an error: on this rank, and if possible on the
+/// others. Called from any thread.
 pub type otr_abort_callback = unsafe extern "C" fn(user_data: *mut c_void, reason: *const c_char);
 
-/// The channel's last call.
+/// Frees the channel; the library calls nothing of it afterwards.
 pub type otr_destroy_callback = unsafe extern "C" fn(user_data: *mut c_void);
 
 /// The host's backward: computes gradients from the `count` scaled output gradients and hands them
@@ -322,15 +322,15 @@ pub struct otr_comm_table {
     /// the first channel
     pub user_data: *mut c_void,
     pub all_gather: Option<otr_all_gather_callback>,
-    /// NULL: by all_gather
+    /// NULL: all_gather is used
     pub broadcast: Option<otr_broadcast_callback>,
-    /// NULL: by all_gather, which moves world_size times as much
+    /// NULL: all_gather is used, which moves world_size times as much
     pub all_to_all: Option<otr_all_to_all_callback>,
     pub duplicate: Option<otr_duplicate_callback>,
     /// called by otr_comm_abort and otr_engine_abort, and when an engine
-    /// is destroyed during a call; NULL: that waits for the call
+    /// is destroyed during a call; NULL: these wait for the call
     pub abort: Option<otr_abort_callback>,
-    /// NULL: nothing to give back
+    /// NULL: there is nothing to free
     pub destroy: Option<otr_destroy_callback>,
     pub reserved: [u64; 6],
 }
@@ -351,11 +351,11 @@ pub struct otr_param_options {
     pub contributions: i32,
     /// reserved for tensor parallelism; must be 0
     pub replicated: i32,
-    /// with data NULL: bytes in which the host holds this value on this rank until
-    /// otr_engine_set_initial (or a write of the weight) has taken it; they are
-    /// in the ledger as "initial values" from now until then, and commit counts
-    /// on them. If that is a part, otr_engine_set_initial counts the rest of what
-    /// it is given while it runs. Default 0: not counted
+    /// with data NULL: bytes that the host uses for this value on this rank until
+    /// otr_engine_set_initial (or a write of the weight) has taken it. The ledger
+    /// shows them as "initial values" until then, and commit relies on their being
+    /// freed. If they are a part of the value, otr_engine_set_initial adds the
+    /// rest while it runs. Default 0: not counted
     pub held_bytes: i64,
     pub reserved: [u64; 5],
 }
@@ -532,9 +532,9 @@ extern "C" {
     /// world_size handles, and each is then driven by a thread of its own. options: NULL, or a timeout.
     /// Local. Since: 0.1
     pub fn otr_comm_create_threads(context: *mut otr_context, world_size: i32, options: *const otr_comm_options, out_comms: *mut *mut otr_comm) -> i32;
-    /// A group of processes of one user on this host, over shared memory that no file name is needed
-    /// for. options: rank, world_size and job are required. A rank that dies is reported to all others
-    /// within a second. Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1
+    /// A group of processes of one user on this host, over shared memory, without any file. options:
+    /// rank, world_size and job are required. If a rank dies, all others report it within a second.
+    /// Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1
     pub fn otr_comm_create_shm(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
     /// MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
@@ -544,16 +544,18 @@ extern "C" {
     pub fn otr_comm_from_env(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_comm_table_init(table: *mut otr_comm_table, size: usize) -> i32;
-    /// A group over the caller's functions. Its ranks share no memory: on stages 1 and 2 each has a copy
-    /// of the published parameters, on stage 3 its slices only, and otr_engine_acquire is collective.
-    /// The table is copied; user_data is given back by destroy once the communicator and all engines
-    /// made from it are gone; if this call fails, it stays the caller's. Collective. Since: 0.1
+    /// A group over the caller's functions. Its ranks share no memory: at stages 1 and 2 each rank has a
+    /// copy of the published parameters, at stage 3 only its slices, and otr_engine_acquire is
+    /// collective. The table is copied. The library calls destroy with user_data once the communicator
+    /// and all engines made from it are gone; if this call fails, user_data stays the caller's.
+    /// Collective. Since: 0.1
     pub fn otr_comm_create_custom(context: *mut otr_context, table: *const otr_comm_table, out_comm: *mut *mut otr_comm) -> i32;
-    /// A group of the same ranks with an order of its own, for another thread. Collective. Since: 0.1
+    /// A second group of the same ranks, for another thread: its collective calls are ordered
+    /// independently. Collective. Since: 0.1
     pub fn otr_comm_duplicate(comm: *mut otr_comm, out_comm: *mut *mut otr_comm) -> i32;
-    /// Groups of the ranks that give the same color, ordered by key and then by rank; color -1: none,
-    /// and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom communicator; make the smaller
-    /// group with the caller's own library. Since: 0.1
+    /// Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
+    /// color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
+    /// communicator; make the smaller group with the caller's own library. Since: 0.1
     pub fn otr_comm_split(comm: *mut otr_comm, color: i32, key: i32, out_comm: *mut *mut otr_comm) -> i32;
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;
@@ -571,8 +573,8 @@ extern "C" {
     /// Ends the group: every rank's pending and later collective calls return OTR_E_ABORTED with this
     /// rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
     pub fn otr_comm_abort(comm: *mut otr_comm, reason: *const c_char) -> i32;
-    /// Leaves the group; engines made from it keep their own part of it. A rank that still waits for
-    /// this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1
+    /// Leaves the group; engines made from it go on, because they hold groups of their own. A rank that
+    /// still waits for this one gets OTR_E_PEER_DEAD. Local. Any thread. Since: 0.1
     pub fn otr_comm_destroy(comm: *mut otr_comm);
     /// Reads the configuration: DeepSpeed-compatible JSON, with own keys under "outrigger"
     /// (docs/configuration.md lists all). config_json: NUL-terminated UTF-8; NULL or "" for defaults
@@ -581,36 +583,39 @@ extern "C" {
     pub fn otr_engine_create(comm: *mut otr_comm, config_json: *const c_char, out_engine: *mut *mut otr_engine) -> i32;
     /// Puts the engine on a device (or back on the CPU): its parameters, and the gradients that the host
     /// gives, are tensors there. Master weights, moments and summed gradients are there too, or, with
-    /// zero_optimization.offload_optimizer, in host memory. Right after otr_engine_create: nothing else
-    /// was set or declared yet. Every rank gives the same device_type. Local. OTR_E_CONFIG: the
-    /// configuration needs offload there; OTR_E_STATE: parameters are declared already. Since: 0.1
+    /// zero_optimization.offload_optimizer, in host memory. Call it right after otr_engine_create,
+    /// before anything else is set or declared. Every rank gives the same device_type. Local.
+    /// OTR_E_CONFIG: the configuration needs offload there; OTR_E_STATE: parameters are declared
+    /// already. Since: 0.1
     pub fn otr_engine_set_device(engine: *mut otr_engine, device_type: i32, device_id: i32) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_param_options_init(options: *mut otr_param_options, size: usize) -> i32;
     /// Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
     /// float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
     /// otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
-    /// What it costs: values given here are 4 bytes an element on rank 0 until commit, which sends them
-    /// all to the other ranks; rank 0's win. Data NULL and otr_engine_set_initial cost nothing beyond
-    /// what the host holds itself, and where all ranks have the same values nothing is sent.
+    /// Cost: rank 0 keeps the values that are given here, 4 bytes an element, until commit, which sends
+    /// them to all other ranks; the values of the others are ignored. Data NULL and
+    /// otr_engine_set_initial need no memory beyond what the host holds itself, and send nothing where
+    /// all ranks have the same values.
     /// Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
     /// the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
     /// OTR_E_DUPLICATE: the name is taken. Since: 0.1
     pub fn otr_engine_add_parameter(engine: *mut otr_engine, name: *const c_char, initial: *const otr_tensor, options: *const otr_param_options, out_id: *mut i64) -> i32;
-    /// Compares configuration and declarations over the ranks, lays parameters out, allocates all big
-    /// blocks, distributes rank 0's values. Collective. OTR_E_MISMATCH names the first difference and
-    /// its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1
+    /// Compares the configuration and the declarations of all ranks, computes the layout, allocates all
+    /// large blocks, and distributes rank 0's values. Collective. OTR_E_MISMATCH names the first
+    /// difference and its rank; OTR_E_OUT_OF_MEMORY says what was needed for what. Since: 0.1
     pub fn otr_engine_commit(engine: *mut otr_engine) -> i32;
-    /// Gives parameters their first values, between commit and the first pass, as often as need be: a
-    /// module at a time, say, whose memory the host frees after each call. ids: count of them, the same
-    /// on all ranks; values: a whole value for each, its shape, float32, bfloat16, float16 or float64,
-    /// any strides, on the CPU or the engine's device; read during the call only. An alias sets what it
-    /// shares. Each rank keeps its part of what it gave; where ranks gave different values ("verify":
-    /// that is an error) rank 0's are sent to all, a piece at a time. A float32 or split master begins
-    /// with the values as they are here, unless "round_initial_values" is set. When it returns, all
-    /// ranks may read them. count may be 0, ids and values then NULL. Collective. OTR_E_STATE: a pass
-    /// was begun already; OTR_E_SHAPE, OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH:
-    /// ranks give other ids, or with "initial_values": "verify" other values. Since: 0.1
+    /// Gives parameters their first values, between commit and the first pass. It may be called any
+    /// number of times, for instance for one module at a time, whose memory the host then frees. ids:
+    /// count of them, the same on all ranks; values: a whole value for each, its shape, float32,
+    /// bfloat16, float16 or float64, any strides, on the CPU or the engine's device; read during the
+    /// call only. An alias sets the parameter that it shares. Each rank keeps its part of what it gave.
+    /// Where ranks gave different values, rank 0's are sent to all, in pieces (with "initial_values":
+    /// "verify" this is an error). A float32 or split master starts with the values as given, unless
+    /// "round_initial_values" is set. When the call returns, all ranks may read the values. count may be
+    /// 0, ids and values then NULL. Collective. OTR_E_STATE: a pass was begun already; OTR_E_SHAPE,
+    /// OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
+    /// "initial_values": "verify" other values. Since: 0.1
     pub fn otr_engine_set_initial(engine: *mut otr_engine, ids: *const i64, count: i64, values: *const otr_tensor) -> i32;
     /// Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
     /// become invalid. Collective. Since: 0.1
@@ -637,23 +642,23 @@ extern "C" {
     /// Makes the parameters readable in the published format (the compute dtype), or in float32 with
     /// OTR_ACQUIRE_FLOAT32 in info. ids: count ids; out_tensors: count tensors, whose shape and strides
     /// belong to the engine. Read-only, valid until the matching release or the next step, whichever
-    /// comes first. In the published format on the host a parameter has one address for the engine's
-    /// life: tensors kept of it are valid again with its next acquire. Where acquire is collective they
-    /// read zeros in between. Acquires of one id nest. ids and out_tensors may be NULL with count 0.
-    /// Local where ranks share memory or have copies: a tensor in the published format is then a pointer
-    /// and costs nothing. Collective at stage 3 over a custom communicator, on a device and without
-    /// "share_parameters": interrupted there, nothing is acquired, and the call goes on with what it
-    /// still lacks when it is made again with the same ids. Since: 0.1
+    /// comes first. In the published format on the host a parameter keeps its address for the engine's
+    /// life: a tensor that you keep is valid again after the next acquire, and reads zeros in between
+    /// where acquire is collective. Acquires of one id nest. ids and out_tensors may be NULL with count
+    /// 0. Local where ranks share memory or have copies: a tensor in the published format is then a
+    /// pointer and costs nothing. Collective at stage 3 over a custom communicator, on a device and
+    /// without "share_parameters". If such a call is interrupted, nothing is acquired; made again with
+    /// the same ids, it continues with what is missing. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
     /// Ends one acquire of each id; float32 copies are freed with the last. Local.
     /// Where acquire is collective, every rank releases an id before or after the same acquires.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1
     pub fn otr_engine_release(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
-    /// Begins to gather these parameters, on a thread of the library, for acquires that come soon with
-    /// the same info. Where acquire is collective every rank prefetches the same ids, at the same place
-    /// among its collective calls and local writes of weights; what was prefetched stays until it is
-    /// acquired and released, or until the step. Elsewhere it only checks its arguments. Never needed
-    /// for correctness; does not wait for other ranks. Local. Since: 0.1
+    /// Starts to gather these parameters on a thread of the library, for acquires with the same info
+    /// that follow soon. Where acquire is collective, every rank prefetches the same ids at the same
+    /// point of its sequence of collective calls and local writes of weights; a prefetched parameter
+    /// stays until it is acquired and released, or until the step. Elsewhere the call only checks its
+    /// arguments. It is an optimization only, and does not wait for other ranks. Local. Since: 0.1
     pub fn otr_engine_prefetch(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
     /// Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
     /// float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
@@ -661,10 +666,10 @@ extern "C" {
     pub fn otr_engine_parameter_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
     /// Sets a value of the whole parameter from rank 0's tensor (its shape, any strides).
     /// OTR_VALUE_MASTER sets the weight: the master and from it the published value; of a frozen
-    /// parameter, the published value. Weights and moments not between a pass and its step, but with
-    /// optimizer.type "Host" weights after otr_engine_reduce, unless its report says that the window is
-    /// skipped. Gradients: norm, Inf/NaN and clipping are found again in the step (with "Host", in the
-    /// next otr_engine_reduce). Collective.
+    /// parameter, the published value. Weights and moments cannot be written between a pass and its
+    /// step. Exception: with optimizer.type "Host", weights can be written after otr_engine_reduce,
+    /// unless its report says that the window is skipped. After a gradient was written, the step (with
+    /// "Host" the next otr_engine_reduce) computes norm, Inf/NaN and clipping anew. Collective.
     /// OTR_E_NOT_FOUND: the parameter has no such value; OTR_E_ARGUMENT: OTR_VALUE_PUBLISHED, which
     /// follows the master. Since: 0.1
     pub fn otr_engine_parameter_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
@@ -682,15 +687,16 @@ extern "C" {
     /// that are being prefetched. Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
-    /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not between a pass
-    /// and its step. Every rank alike; step compares. Local. OTR_E_STATE: declared frozen. Since: 0.1
+    /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed
+    /// between a pass and its step. Every rank makes the same call; step compares. Local. OTR_E_STATE:
+    /// declared frozen. Since: 0.1
     pub fn otr_engine_set_trainable(engine: *mut otr_engine, id: i64, trainable: i32) -> i32;
-    /// Sets "lr", "weight_decay" or what else the rule has of "adam_lr" (Muon's rate of what is no
-    /// matrix), "eps", "beta1", "beta2", "momentum" and "dampening", of a parameter group (NULL: of all)
-    /// from the next step on. Under a schedule (the configuration's "scheduler") "lr" is the rate that
-    /// it scales. Every rank sets the same value; step compares. Local. OTR_E_NOT_FOUND: no such group
-    /// or name; OTR_E_ARGUMENT: outside the legal range; OTR_E_STATE: the schedule alone gives the
-    /// value. Since: 0.1
+    /// Sets a hyperparameter of a parameter group (NULL: of all groups) from the next step on: "lr",
+    /// "weight_decay", and as far as the rule has them "adam_lr" (Muon's rate for parameters that are
+    /// not matrices), "eps", "beta1", "beta2", "momentum" and "dampening". Under a schedule (the
+    /// configuration's "scheduler") "lr" is the rate that it scales. Every rank sets the same value;
+    /// step compares. Local. OTR_E_NOT_FOUND: no such group or name; OTR_E_ARGUMENT: outside the legal
+    /// range; OTR_E_STATE: the schedule alone gives the value. Since: 0.1
     pub fn otr_engine_set_group_value(engine: *mut otr_engine, group: *const c_char, name: *const c_char, value: f64) -> i32;
     /// group NULL: the "default" group. A value that the schedule alone gives is that of the next
     /// update; "scheduled_lr" is the rate of the next update under any schedule, or none. Local.
@@ -704,12 +710,13 @@ extern "C" {
     /// otr_engine_config would give. Any thread. Since: 0.1
     pub fn otr_config_check(config_json: *const c_char, world_size: i32, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// The ledger: one entry for each purpose, then one with the purpose "total" (whose peak is the peak
-    /// of the sum); first of the CPU's memory, then, if the engine is on a device, of that. The total's
-    /// peak follows what the system counts: private blocks that commit makes (moments, masters that are
-    /// apart, summed gradients) are in it from their first value on, or from the first pass, although
-    /// they are resident in the entries at once. entries:
-    /// *inout_count entries, each with its struct_size set in the first; out, the number there are.
-    /// entries may be NULL with count 0, to ask (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local. Since: 0.1
+    /// of the sum); first for the CPU's memory, then, if the engine is on a device, for the device's.
+    /// The total's peak follows what the system counts: private blocks that commit creates (moments,
+    /// separate masters, summed gradients) enter it with their first value, or with the first pass,
+    /// although the entries show them as resident at once. entries: room for *inout_count entries, with
+    /// struct_size set in the first one; on return, *inout_count is the number of entries. entries may
+    /// be NULL with count 0, to ask for that number (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local.
+    /// Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_estimate_options_init(options: *mut otr_estimate_options, size: usize) -> i32;
@@ -780,21 +787,23 @@ extern "C" {
     /// One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
     /// another number than 0; the pass is then abandoned. Since: 0.1
     pub fn otr_engine_backward(engine: *mut otr_engine, output_grads: *const otr_tensor, count: i64, info: *const otr_call_info, vjp: Option<otr_vjp_callback>, user_data: *mut c_void) -> i32;
-    /// Ends a micro-batch. At the last one of an accumulation window: reduces, agrees on Inf/NaN, takes
-    /// the global norm, clips, updates the owned shard, publishes; else only counts. report: NULL, or
-    /// struct_size set. Acquired tensors become invalid at a boundary. Collective. A skip is a success.
-    /// On failure before the update nothing has changed; during it the engine is poisoned. OTR_E_STATE:
-    /// a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss
-    /// scale; the window was skipped, and the engine can go on. Since: 0.1
+    /// Ends a micro-batch. The last one of an accumulation window makes the step: it reduces the
+    /// gradients, agrees on Inf/NaN, takes the global norm, clips, updates the owned shard and
+    /// publishes. Any other one is only counted. report: NULL, or with struct_size set. Acquired tensors
+    /// become invalid at a boundary. Collective. A skipped step is a success. After a failure before the
+    /// update nothing has changed; a failure during the update poisons the engine. OTR_E_STATE: a pass
+    /// is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss scale; the
+    /// window was skipped, and the engine can go on. Since: 0.1
     pub fn otr_engine_step(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
-    /// Begins what otr_engine_step does and returns at once: a thread of the library does it, which
-    /// starts at the first call and ends with the engine. Until otr_engine_report has given the step's
-    /// report, only it, otr_engine_abort, otr_engine_check, otr_engine_memory, otr_engine_live_children,
-    /// otr_engine_destroy, otr_engine_config, otr_engine_get_group_value and queries of names, ids and
-    /// shapes are answered; others return OTR_E_STATE. Destroy gives the step up without waiting for
-    /// other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
-    /// communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass
-    /// is open, none was made, or a step is pending already. Since: 0.1
+    /// Starts a step, as otr_engine_step would make it, on a thread of the library, and returns at once.
+    /// The thread starts with the first call and ends with the engine. Until otr_engine_report has
+    /// returned the step's report, only otr_engine_report, otr_engine_abort, otr_engine_check,
+    /// otr_engine_memory, otr_engine_live_children, otr_engine_destroy, otr_engine_config,
+    /// otr_engine_get_group_value and queries of names, ids and shapes work; other calls return
+    /// OTR_E_STATE. Destroy abandons the step without waiting for other ranks. Some ranks may begin the
+    /// step while others call otr_engine_step. A custom communicator's functions are called on the
+    /// library's thread. Local. OTR_E_STATE: a pass is open, none was made, or a step is pending
+    /// already. Since: 0.1
     pub fn otr_engine_step_begin(engine: *mut otr_engine) -> i32;
     /// The result of the last step that otr_engine_step_begin began: report and errors are those of
     /// otr_engine_step. If the step is not over within timeout_seconds: OTR_OK, with outcome
@@ -805,20 +814,20 @@ extern "C" {
     pub fn otr_engine_report(engine: *mut otr_engine, timeout_seconds: f64, report: *mut otr_step_report) -> i32;
     /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
     /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report
-    /// says what the step would do now; its outcome is OTR_STEP_REDUCED. Calling it again computes the
-    /// report again.
+    /// says what the step would do now; its outcome is OTR_STEP_REDUCED. A second call computes the
+    /// report anew.
     ///
     /// With optimizer.type "Host" the caller then updates: each rank reads OTR_VALUE_GRAD and
     /// OTR_VALUE_MASTER of its elements with otr_engine_local_read, multiplies the gradient by the
     /// report's clip_coefficient, and writes OTR_VALUE_MASTER with otr_engine_local_write (or all ranks
-    /// a whole parameter). The step publishes what was written, counts, and skips where this report says
-    /// so; it is OTR_E_STATE without this call before it.
+    /// a whole parameter). The step publishes what was written and counts it, or skips if this report
+    /// says so. Without this call before it, the step returns OTR_E_STATE.
     ///
     /// Collective. OTR_E_STATE: a pass is open, none was made, the next step ends no window, or a rank
     /// has written weights since. Since: 0.1
     pub fn otr_engine_reduce(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
-    /// out_has_grad = 1: the step would update this parameter, because some rank gave it a gradient in
-    /// the window or one was written here, or as "unused_parameters": "zero" says; else 0. Local.
+    /// out_has_grad = 1 if the step would update this parameter: some rank gave it a gradient in the
+    /// window, or one was written here, or "unused_parameters" is "zero"; else 0. Local.
     /// OTR_E_STATE: not between otr_engine_reduce and otr_engine_step. Since: 0.1
     pub fn otr_engine_has_grad(engine: *const otr_engine, id: i64, out_has_grad: *mut i32) -> i32;
     /// Drops the gradients of the window, summed or not, and of all its steps so far: a new window
@@ -834,10 +843,10 @@ extern "C" {
     /// gradient_clipping. Collective over all of them. OTR_E_ABORTED: a rank could not take part;
     /// nothing was updated. Since: 0.1
     pub fn otr_step_many(engines: *const *mut otr_engine, count: i64, joint: *mut otr_comm, reports: *mut otr_step_report) -> i32;
-    /// Who ends an accumulation window, from the next step on until this is called again. Gradients are
-    /// divided by gradient_accumulation_steps all the same, or by the number of steps that the window
-    /// had
-    /// ("outrigger": {"accumulation_divisor": "counted"}). Every rank alike. Local. Since: 0.1
+    /// Sets who ends accumulation windows, from the next step on until the next such call. Gradients are
+    /// still divided by gradient_accumulation_steps, or with "outrigger": {"accumulation_divisor":
+    /// "counted"} by the number of steps in the window. Every rank makes the same call. Local.
+    /// Since: 0.1
     pub fn otr_engine_set_boundary(engine: *mut otr_engine, boundary: i32) -> i32;
     /// Whether the next step ends the window. Local. Since: 0.1
     pub fn otr_engine_get_boundary(engine: *const otr_engine, out_is_boundary: *mut i32) -> i32;
