@@ -2,13 +2,12 @@
 // A command of `outrigger`: how it is called, and what it then does.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
+#include "text.h"
 
 namespace outrigger::tools {
 
@@ -29,6 +28,20 @@ struct Command {
 [[nodiscard]] Command add_estimate(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor_worker(CLI::App& app);
-[[nodiscard]] Command add_version(CLI::App& app, bool& json);
+
+// The check of an option that is a number. (CLI::Range lets NaN through.)
+// what: the unit and whose it is, such as "seconds".
+inline CLI::Validator number_in(double least, double most, const std::string& what) {
+  const auto check = [=](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return {};
+    return format_text("{} is not legal; give {} as a number from {} to {}", text, what, least,
+                       most);
+  };
+  return {check, format_text("in [{} - {}]", least, most)};
+}
+
+// Every value in effect for `world` ranks, with its origin, as JSON. Throws Fault.
+[[nodiscard]] std::string effective_config(const std::string& text, int world);
 
 }  // namespace outrigger::tools

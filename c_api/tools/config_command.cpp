@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config_command.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

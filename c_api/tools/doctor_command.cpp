@@ -6,8 +6,7 @@
 
 #include "command.h"
 #include "findings.h"
-#include "machine_text.h"
-#include "number.h"
+#include "machine.h"
 #include "self_test.h"
 #include "text.h"
 

@@ -10,7 +10,6 @@
 #include "fault.h"
 #include "files.h"
 #include "model.h"
-#include "number.h"
 #include "text.h"
 
 namespace outrigger::tools {

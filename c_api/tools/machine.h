@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace outrigger::tools {
 
@@ -25,5 +27,8 @@ using Json = nlohmann::ordered_json;
 
 // "23.4 GiB"
 [[nodiscard]] std::string bytes_text(uint64_t bytes);
+
+// In words: a line for each part.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machine);
 
 }  // namespace outrigger::tools

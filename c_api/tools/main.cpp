@@ -14,7 +14,6 @@
 
 #include "command.h"
 #include "fault.h"
-#include "say.h"
 #include "text.h"
 
 namespace outrigger::tools {
@@ -57,6 +56,20 @@ void require_known(const std::vector<Command>& commands, std::string_view word) 
   }
   throw Misuse(format_text("outrigger: unknown command \"{}\"; there are {}; see outrigger --help",
                            word, names));
+}
+
+Command add_version(CLI::App& app, bool& json) {
+  CLI::App* version = app.add_subcommand("version", "Tell the version of tool and library");
+  version->add_flag("--json", json, "As JSON");
+  const auto run = [](const Call& call) {
+    if (call.json) {
+      write_text("{}\n", nlohmann::ordered_json::parse(otr_build_info()).dump(2));
+    } else {
+      write_text("outrigger {} (ABI {})\n{}\n", otr_version(), otr_abi_version(), otr_build_info());
+    }
+    return 0;
+  };
+  return {version, run};
 }
 
 int run_command(int argc, char** argv) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "config_command.h"
+#include "command.h"
 #include "fault.h"
 #include "text.h"
 

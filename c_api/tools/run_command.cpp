@@ -9,8 +9,6 @@
 #include "cores.h"
 #include "fault.h"
 #include "launch.h"
-#include "number.h"
-#include "say.h"
 #include "text.h"
 
 namespace outrigger::tools {

@@ -14,7 +14,6 @@
 
 #include "fault.h"
 #include "launch.h"
-#include "self_test_phases.h"
 #include "text.h"
 
 namespace outrigger::tools {

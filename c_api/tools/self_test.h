@@ -2,11 +2,16 @@
 // Two worker processes that meet, sum, and train a parameter for one step.
 #pragma once
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace outrigger::tools {
+
+// The phases, in order, by the names in which worker and judge speak of them.
+inline constexpr std::array<const char*, 4> kPhases{"attach", "barrier", "all_reduce",
+                                                    "engine_step"};
 
 struct SelfTest {
   double seconds = 0;

@@ -12,7 +12,6 @@
 
 #include "fault.h"
 #include "self_test.h"
-#include "self_test_phases.h"
 #include "text.h"
 
 namespace outrigger::tools {

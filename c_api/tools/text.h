@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace outrigger::tools {
 
@@ -22,6 +23,13 @@ template <typename... Args>
 void write_text(fmt::format_string<Args...> text, Args&&... args) {
   const std::string line = format_erased(text, fmt::make_format_args(args...));
   std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+// To standard error. A full disk or a closed descriptor loses the message, never the job.
+template <typename... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  const std::string line = format_text(text, std::forward<Args>(args)...);
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace outrigger::tools

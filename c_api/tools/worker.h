@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process: how it is started and how it ended.
+// One worker process: how it is started, what it prints, and how it ended.
 #pragma once
 
 #include <sys/types.h>
@@ -9,9 +9,30 @@
 #include <vector>
 
 #include "cores.h"
-#include "relay.h"
 
 namespace outrigger::tools {
+
+// Passes a worker's output on, line by line, with its rank in front.
+class Relay {
+ public:
+  // Takes the reading end of a pipe.
+  Relay(int descriptor, int rank);
+  Relay(Relay&& other) noexcept;
+  Relay& operator=(Relay&&) = delete;
+  ~Relay();
+
+  // For poll(); -1 once the worker's side is closed.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+  // Reads what is there, without waiting, and writes complete lines to standard error.
+  void pump();
+
+ private:
+  void write_lines(bool all);
+
+  int descriptor_;
+  std::string prefix_, pending_;
+};
 
 struct WorkerOptions {
   int rank = 0, world = 1;

@@ -2,12 +2,81 @@
 #include "core/config/document.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "core/base/error.h"
-#include "core/config/cursor.h"
 
 namespace outrigger::config {
 namespace {
+
+// Follows a JSON reader through its text: the reader says what it found, the cursor knows where.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : text_(text) {}
+
+  // Goes to the next token and past it; returns its text. Commas and colons are no tokens.
+  std::string_view take();
+  // Goes to the next token without passing it; returns the rest of the text.
+  std::string_view peek();
+  // Goes to a byte offset at or after the current one.
+  void go_to(size_t offset);
+
+  [[nodiscard]] Position position() const { return position_; }  // of the last token
+  [[nodiscard]] size_t offset() const { return offset_; }
+  [[nodiscard]] char separator() const { return separator_; }  // last comma or colon passed, or 0
+
+ private:
+  void advance();
+
+  std::string_view text_;
+  size_t offset_ = 0;
+  Position here_, position_;
+  char separator_ = 0;
+};
+
+void Cursor::advance() {
+  const auto byte = static_cast<unsigned char>(text_[offset_++]);
+  if (byte == '\n') {
+    ++here_.line;
+    here_.column = 1;
+  } else if (offset_ >= text_.size() ||
+             (static_cast<unsigned char>(text_[offset_]) & 0xC0U) != 0x80U) {
+    ++here_.column;  // not inside a UTF-8 sequence
+  }
+}
+
+void Cursor::go_to(size_t offset) {
+  while (offset_ < offset && offset_ < text_.size()) advance();
+  position_ = here_;
+}
+
+std::string_view Cursor::peek() {
+  constexpr std::string_view kSkipped = " \t\r\n,:";
+  separator_ = 0;
+  while (offset_ < text_.size() && kSkipped.find(text_[offset_]) != std::string_view::npos) {
+    if (text_[offset_] == ',' || text_[offset_] == ':') separator_ = text_[offset_];
+    advance();
+  }
+  position_ = here_;
+  return text_.substr(offset_);
+}
+
+std::string_view Cursor::take() {
+  const std::string_view rest = peek();
+  if (rest.empty()) return rest;
+  size_t length = 1;
+  if (rest[0] == '"') {
+    while (length < rest.size() && rest[length] != '"') length += rest[length] == '\\' ? 2 : 1;
+    ++length;
+  } else if (std::string_view("{}[]").find(rest[0]) == std::string_view::npos) {
+    length = rest.find_first_of(" \t\r\n,:{}[]\"");
+  }
+  if (length > rest.size()) length = rest.size();
+  const Position start = here_;
+  go_to(offset_ + length);
+  position_ = start;
+  return rest.substr(0, length);
+}
 
 // Bytes of the UTF-8 character that `text` begins with; 0 if it is none, or a control character.
 size_t printable_length(std::string_view text) {

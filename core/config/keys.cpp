@@ -8,8 +8,6 @@
 #include "core/base/text.h"
 #include "core/config/keys_host.h"
 #include "core/config/keys_outrigger.h"
-#include "core/config/keys_precision.h"
-#include "core/config/keys_schedule.h"
 #include "core/config/keys_training.h"
 #include "core/config/keys_zero.h"
 

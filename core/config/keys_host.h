@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Key table, part 5: what is left to the host framework, and what other parts of DeepSpeed read.
+// Key table, part 4: what is left to the host framework, and what other parts of DeepSpeed read.
 #pragma once
 
 #include "core/config/keys_build.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Key table, part 4: own keys.
+// Key table, part 3: own keys.
 #pragma once
 
 #include "core/config/keys_build.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Key table, part 3: ZeRO and offload.
+// Key table, part 2: ZeRO and offload.
 #pragma once
 
 #include "core/config/keys_build.h"

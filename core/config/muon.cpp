@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/config/read_optimizer.h"
+#include "core/config/update_rules.h"
 
 namespace outrigger::config {
 namespace {

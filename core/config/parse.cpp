@@ -6,10 +6,9 @@
 #include "core/base/error.h"
 #include "core/config/config.h"
 #include "core/config/document.h"
-#include "core/config/effective.h"
 #include "core/config/keys.h"
-#include "core/config/read_optimizer.h"
 #include "core/config/relations.h"
+#include "core/config/update_rules.h"
 #include "core/config/values.h"
 
 namespace outrigger::config {

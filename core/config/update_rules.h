@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which hyperparameters each type of optimizer has.
+// Which hyperparameters each type of optimizer has, and how they are read.
 #pragma once
 
 #include <span>
@@ -32,5 +32,12 @@ struct UpdateRule {
 
 // Puts the type's defaults in place of the key table's.
 void set_own_defaults(Values& values, std::string_view type);
+
+// Type, hyperparameters, clipping and seed from checked values, into which the type's own defaults
+// go. Throws OTR_E_CONFIG for what the type has no use for.
+void read_optimizer(Values& values, OptimizerConfig& optimizer);
+
+// Of these, what is Muon's.
+void read_muon(Values& values, OptimizerConfig& optimizer);
 
 }  // namespace outrigger::config

@@ -74,4 +74,9 @@ enum class Form : uint8_t { engine, optimizer };
 // Throws OTR_E_UNSUPPORTED if values.not_built has entries.
 void refuse_not_built(const Values& values);
 
+// Every key as {"value": …, "origin": "user" | "default" | "derived"}, nested by its path, in the
+// order of the key table. A key that the user set and the engine leaves alone has a "note" that
+// says why.
+[[nodiscard]] std::string effective_json(const Values& values);
+
 }  // namespace outrigger::config

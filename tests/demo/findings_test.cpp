@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "c_api/tools/machine_text.h"
+#include "c_api/tools/machine.h"
 
 namespace outrigger::tools {
 namespace {
