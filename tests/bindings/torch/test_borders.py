@@ -96,7 +96,7 @@ def engine_of(model, options):
 
 def weight_gradient(module):
     """The mean over the window, which one backward has begun: the others add nothing."""
-    engine = outrigger.torch.registry.engine_of(module.a.weight)
+    engine = outrigger.torch.owned.engine_of(module.a.weight)
     if engine is None:
         return module.a.weight.grad
     steps = engine.gradient_accumulation_steps()

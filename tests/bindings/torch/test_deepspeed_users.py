@@ -14,7 +14,7 @@ from test_gradients import engine_of
 
 import outrigger.torch
 from outrigger.torch import utils, zero
-from outrigger.torch.partitioned import ZeroParamStatus
+from outrigger.torch.owned import ZeroParamStatus
 
 
 def ranks():

@@ -2,8 +2,7 @@
 """Outrigger under PyTorch, with DeepSpeed's names: `engine, optimizer, _, _ = outrigger.torch.initialize(model=m, config=c)`."""
 from . import lr_schedules, utils, zero
 from .adam import CPUAdam
-from .arguments import add_config_arguments
-from .config import ConfigError
+from .config import ConfigError, add_config_arguments
 from .distributed import init_distributed
 from .engine import Engine
 from .initialize import initialize

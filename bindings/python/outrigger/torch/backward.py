@@ -24,8 +24,8 @@ import torch
 from torch.utils.checkpoint import CheckpointFunction
 
 from . import calls
+from .pytorch import untraced
 from .trees import map_tensors, tensors
-from .untraced import untraced
 
 _VIEWS = {f"{each}Backward0" for each in ("View", "Select", "Slice", "T", "Transpose", "Split", "AsStrided", "Unsqueeze", "Squeeze", "Permute")}
 _FRAMES = 30  # between a use and the checkpoint that it is in

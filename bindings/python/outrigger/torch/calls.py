@@ -12,7 +12,7 @@ from . import backward
 from .attributes import Attributes
 from .forward_hooks import ForwardHooks
 from .held import Hook
-from .untraced import untraced
+from .pytorch import untraced
 
 _thread = threading.local()
 _scaling: weakref.WeakSet[Any] = weakref.WeakSet()  # engines that are inside of themselves only

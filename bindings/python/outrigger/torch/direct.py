@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from . import backward, calls
-from .metadata import ALIASES, METADATA
-from .registry import engine_of
+from .owned import engine_of
+from .pytorch import ALIASES, METADATA, untraced
 from .trees import among
-from .untraced import untraced
 
 _Tensor: Any = torch.Tensor
 _UNTOUCHED = METADATA | ALIASES | {_Tensor.__deepcopy__, _Tensor.__repr__, _Tensor.__format__, _Tensor.retain_grad, _Tensor.backward,

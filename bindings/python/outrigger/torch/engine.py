@@ -14,19 +14,18 @@ from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward, muon
 from .calls import Calls
-from .classes import mixed
 from .config import Effective
 from .gathering import Gathering
 from .gradients import Gradients
+from .held import Held, Hook, guard_registrations, show
 from .host_optimizer import HostOptimizer
 from .names import Names
 from .optimizer import ZeroOptimizer
+from .owned import mixed, register, unregister
 from .parameters import Parameters
 from .passes import Passes
-from .held import Held, Hook, guard_registrations, show
-from .registry import register, unregister
+from .pytorch import untraced
 from .trees import map_tensors
-from .untraced import untraced
 from .values import Values
 
 if TYPE_CHECKING:

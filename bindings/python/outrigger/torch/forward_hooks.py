@@ -5,7 +5,7 @@ import functools
 import weakref
 
 from . import backward
-from .untraced import untraced
+from .pytorch import untraced
 
 
 class ForwardHooks:

@@ -18,11 +18,9 @@ from torch.utils.dlpack import from_dlpack
 
 from .. import lowlevel
 from .ahead import Ahead
-from .classes import mixed
-from .metadata import ALIASES, METADATA
 from .held import Hook, show
-from .partitioned import Partitioned, next_id
-from .registry import engine_of
+from .owned import Partitioned, engine_of, mixed, next_id
+from .pytorch import ALIASES, METADATA
 from .trees import among, map_tensors
 from .utils import z3_leaf_module
 

@@ -12,9 +12,8 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import lowlevel
 from . import backward
-from .classes import mixed
 from .direct import Scaling, true
-from .registry import engine_of
+from .owned import engine_of, mixed
 
 _Tensor: Any = torch.Tensor
 _raw: Any = torch.Tensor.grad  # a property

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from .classes import origin
-from .registry import engine_of
+from .owned import engine_of, origin
 
 _Tensor: Any = torch.Tensor
 _Parameter: Any = torch.nn.Parameter

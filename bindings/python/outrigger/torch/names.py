@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+import torch.utils.data
 
-from .data import loader_of
 from .questions import Questions
 
 if TYPE_CHECKING:
@@ -203,3 +203,15 @@ class Names(Questions):
     def load_checkpoint(self, load_dir: object, *arguments: Any, **options: Any) -> NoReturn:
         raise NotImplementedError("load_checkpoint: checkpoints are not built yet; engine.write(parameter, tensor, value) sets "
                                   "weights and states")
+
+
+def loader_of(dataset: Any, batch_size: int | None, world_size: int, rank: int, collate_fn: Any = None, num_workers: int = 0,
+              drop_last: bool = False, sampler: Any = None, shuffle: bool = True) -> torch.utils.data.DataLoader[Any]:
+    """Each rank sees its own part of a map-style dataset."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        return torch.utils.data.DataLoader(dataset, batch_size=batch_size, collate_fn=collate_fn, num_workers=num_workers,
+                                           drop_last=drop_last)
+    if sampler is None:
+        sampler = torch.utils.data.DistributedSampler(dataset, num_replicas=world_size, rank=rank, shuffle=shuffle)
+    return torch.utils.data.DataLoader(dataset, batch_size=batch_size, sampler=sampler, collate_fn=collate_fn,
+                                       num_workers=num_workers, drop_last=drop_last)

@@ -14,9 +14,9 @@ import torch
 from .. import lowlevel
 from . import outer
 from .gradients import make_live, take
+from .owned import engine_of
 from .parameters import give
-from .registry import engine_of
-from .untraced import untraced
+from .pytorch import untraced
 
 if TYPE_CHECKING:
     from .. import Engine as LibraryEngine

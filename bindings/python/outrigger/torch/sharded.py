@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .classes import mixed
 from .held import Copied
-from .metadata import METADATA
-from .partitioned import Partitioned, next_id
+from .owned import Partitioned, mixed, next_id
+from .pytorch import METADATA
 from .trees import among
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import torch
 
 from .. import lowlevel
-from .registry import require_engine
+from .owned import require_engine
 
 T = TypeVar("T")
 

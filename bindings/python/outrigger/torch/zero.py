@@ -14,7 +14,7 @@ from .. import lowlevel
 from ..process import process_comm
 from . import distributed
 from .held import LOOSE, show
-from .registry import engine_of
+from .owned import engine_of
 from .sharded import Slices, slice_of
 
 

@@ -7,16 +7,15 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from ... import version
 from .. import lr_schedules, utils, zero
 from ..adam import CPUAdam
-from ..arguments import add_config_arguments
-from ..config import ConfigError
+from ..config import ConfigError, add_config_arguments
 from ..distributed import init_distributed
 from ..engine import Engine
 from ..initialize import initialize
 from ..optimizer import ZeroOptimizer
-from ..partitioned import ZeroParamStatus
+from ..owned import ZeroParamStatus
+from ... import version
 from . import accelerator, tools
 from .accelerator import get_accelerator
 from .comm import ALL_GROUPS, COMM, GROUPS

@@ -11,7 +11,7 @@ import torch.distributed
 
 from .. import utils
 from ..engine import Engine
-from ..registry import engine_of
+from ..owned import engine_of
 from .accelerator import get_accelerator
 
 logger = logging.getLogger("outrigger.torch")

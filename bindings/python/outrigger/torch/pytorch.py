@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of PyTorch that look at a tensor, not at its values: what `__torch_function__` is asked for them."""
-from typing import Any
+"""What PyTorch does not say itself: which of its functions look at a tensor and not at its values, and types."""
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 
@@ -19,3 +20,11 @@ METADATA |= {torch.numel, torch.is_floating_point, torch.is_complex, torch.empty
              torch.rand_like, torch.randn_like, torch.is_same_size}
 # The same memory as a tensor that takes no part in autograd.
 ALIASES = {_Tensor.detach, torch.detach, _Tensor.data.__get__}
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def untraced(function: F) -> F:
+    disabled: F = torch.compiler.disable(function)
+    return disabled
