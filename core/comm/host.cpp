@@ -49,6 +49,8 @@ void HostCommunicator::require_usable() const {
 
 void HostCommunicator::check() const { require_usable(); }
 
+// The format was checked when it was compiled.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 void HostCommunicator::abort(std::string_view reason) noexcept {
   if (current_process() != member_->process) return;
   const Operation last = last_operation(rank_);
