@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -55,9 +56,10 @@ bool HostCommunicator::read_peer(int32_t rank, std::byte* to, uint64_t address,
 }
 
 void HostCommunicator::could_not_read(int32_t rank) {
-  // A process loses its memory a moment before the system says that it has ended.
-  constexpr auto kMoment = std::chrono::seconds(1);
-  for (const auto end = Clock::now() + kMoment; Clock::now() < end;) {
+  // A process loses its memory before the system says that it has ended: as long before as it takes
+  // to give the memory back.
+  const auto moment = std::chrono::seconds(errno == ESRCH ? 30 : 1);
+  for (const auto end = Clock::now() + moment; Clock::now() < end;) {
     look_around(&Slot::arrived, step_ + 1, {}, Clock::now(), false);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

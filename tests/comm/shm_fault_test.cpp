@@ -170,6 +170,13 @@ void exits(Communicator& c, int32_t victim) {
   work_on(c);
 }
 
+// A sanitizer's process takes long to give its memory back, and has not ended before.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSoon = 5;
+#else
+constexpr double kSoon = 1;
+#endif
+
 class ShmDeath : public testing::TestWithParam<Death> {};
 
 TEST_P(ShmDeath, IsReportedByAllSurvivorsWithinASecond) {
@@ -189,7 +196,7 @@ TEST_P(ShmDeath, IsReportedByAllSurvivorsWithinASecond) {
     expect_says(outcome.text, {outrigger::format_text("rank {} (process ", death.victim),
                                " ended while ", "operation "});
     const double took = outcome.ended_at - board().moment;
-    EXPECT_LT(took, 1.0) << "rank " << r;
+    EXPECT_LT(took, kSoon) << "rank " << r;
     RecordProperty(outrigger::format_text("rank{}_ms", r),
                    outrigger::format_text("{:.0f}", took * 1000));
     if (std::getenv("OTR_TEST_TIMES") != nullptr) {
