@@ -170,13 +170,6 @@ void exits(Communicator& c, int32_t victim) {
   work_on(c);
 }
 
-// A sanitizer's process takes long to give its memory back, and has not ended before.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kSoon = 5;
-#else
-constexpr double kSoon = 1;
-#endif
-
 class ShmDeath : public testing::TestWithParam<Death> {};
 
 TEST_P(ShmDeath, IsReportedByAllSurvivorsWithinASecond) {
