@@ -40,7 +40,16 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
 status=0
-${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "${selection[@]}" --no-tests=error \
-  --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(($(nproc) + 1))}" || status=$?
+# run_tests OPTION…: the tests that ctest's options select.
+run_tests() {
+  ${launcher[@]+"${launcher[@]}"} ctest --test-dir "$folder" "$@" --no-tests=error \
+    --output-on-failure --no-label-summary -j "${OTR_JOBS:-$(($(nproc) + 1))}"
+}
+run_tests "${selection[@]}" || status=$?
 if [[ ${OTR_REQUIRE_ALL:-0} == 1 ]]; then python3 scripts/skips.py "$folder" || status=1; fi
+# Only ctest's own failure, and only where nothing but the leak check's tracer failed, is tried once more.
+if ((status == 8)) && [[ $sanitize == *address* ]] && python3 scripts/tracer_crashed.py "$folder"; then
+  status=0
+  run_tests --rerun-failed || status=$?
+fi
 exit "$status"
