@@ -73,26 +73,6 @@ class Rounded(torch.nn.Module):
         return torch.func.functional_call(self.inner, {name: each.to(self.dtype) for name, each in self.inner.named_parameters()}, (x,))
 
 
-class Plain:
-    """A model trained by PyTorch alone: a float32 master, a working copy in the compute dtype."""
-
-    def __init__(self, model, dtype=torch.float32, clip=0):
-        self.master = copy.deepcopy(model)
-        self.module = copy.deepcopy(model).to(dtype)
-        self.optimizer, self.clip = adamw(self.master), clip
-
-    def step(self, scale=1):
-        for master, working in zip(self.master.parameters(), self.module.parameters()):
-            master.grad = None if working.grad is None else working.grad.float() / scale
-            working.grad = None
-        if self.clip:
-            torch.nn.utils.clip_grad_norm_(self.master.parameters(), self.clip)
-        self.optimizer.step()
-        with torch.no_grad():
-            for master, working in zip(self.master.parameters(), self.module.parameters()):
-                working.copy_(master)
-
-
 def master_of(engine):
     """The float32 masters, or what a frozen parameter has, as a list."""
     handle = engine._library

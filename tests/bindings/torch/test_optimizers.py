@@ -5,11 +5,13 @@ in plain PyTorch.
     outrigger run -n 2 -- python test_optimizers.py
 """
 import copy
+import types
 import unittest
 from unittest import mock
 
 import torch
-from models import Plain, furthest, master_of, net
+from faults import FAULTS
+from models import Rounded, furthest, master_of, moved_otherwise, net
 from torch.optim import lr_scheduler
 
 import outrigger
@@ -37,15 +39,15 @@ def sgd(parameters):
     return OPTIMIZERS["SGD"](parameters)
 
 
-def data(seed):
-    """The same on every rank, so that its mean over ranks is one rank's."""
-    generator = torch.Generator().manual_seed(seed)
+def data(seed, rank=0):
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
     return torch.randn(8, 6, generator=generator), torch.randn(8, 4, generator=generator)
 
 
-def loss_of(model, seed):
-    x, t = data(seed)
-    return torch.nn.functional.mse_loss(model(x.to(next(model.parameters()).dtype)).float(), t)
+def loss_of(model, seed, rank=0):
+    x, t = data(seed, rank)
+    dtype = model.dtype if isinstance(model, Rounded) else next(model.parameters()).dtype
+    return torch.nn.functional.mse_loss(model(x.to(dtype)).float(), t)
 
 
 class Optimizers(unittest.TestCase):
@@ -65,14 +67,23 @@ class Optimizers(unittest.TestCase):
         self.assertIs(optimizer, engine.optimizer)
         return engine, client
 
+    def loss(self, engine, step):
+        """Each rank's is of data of its own."""
+        return loss_of(engine, step, self.comm.rank)
+
+    def gradients(self, model, step, factor=1):
+        """Added to the model's: the mean over all ranks' data."""
+        for rank in range(self.comm.size):
+            (loss_of(model, step, rank) * (factor / self.comm.size)).backward()
+
     def train(self, engine, steps, start=0):
         for step in range(start, start + steps):
-            engine.backward(loss_of(engine, step))
+            engine.backward(self.loss(engine, step))
             engine.step()
 
     def plain(self, model, optimizer, steps, start=0):
         for step in range(start, start + steps):
-            loss_of(model, step).backward()
+            self.gradients(model, step)
             optimizer.step()
             optimizer.zero_grad()
 
@@ -91,18 +102,37 @@ class Optimizers(unittest.TestCase):
                     engine.destroy()
 
     def test_low_precision(self):
-        for section, dtype in (({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True, "loss_scale": 64}}, torch.float16)):
+        scale = 64
+        for precision, section, dtype in (("bf16", {"bf16": {"enabled": True}}, torch.bfloat16),
+                                          ("fp16", {"fp16": {"enabled": True, "loss_scale": scale}}, torch.float16)):
+            expected = net()
+            optimizer = sgd(expected.parameters())
+            for step in range(3):
+                self.gradients(Rounded(expected, dtype), step, scale)
+                for each in expected.parameters():
+                    each.grad /= scale
+                optimizer.step()
+                optimizer.zero_grad()
             for stage in range(4):
-                with self.subTest(dtype, stage=stage):
-                    plain = Plain(net(), dtype)
-                    plain.optimizer = sgd(plain.master.parameters())
+                with self.subTest(precision, stage=stage):
                     engine, _ = self.engine(net(), sgd, stage, **section)
-                    for step in range(3):
-                        loss_of(plain.module, step).backward()
-                        plain.step()
                     self.train(engine, 3)
-                    exact = dtype == torch.bfloat16 and self.comm.size <= 2  # so are sums of equal gradients
-                    self.assertLess(furthest(plain.master, engine), BOUND if exact else 1e-3)
+                    self.assertIsNone(moved_otherwise(net(), expected, engine, precision))
+
+    def test_faults_are_seen(self):
+        """Put into the engine's gradients, by the bound of the other tests and by that of 16 bits."""
+        case = types.SimpleNamespace(gas=1, clip=0, precision="float32", rule=types.SimpleNamespace(name="SGD"))
+        expected = net()
+        self.plain(expected, sgd(expected.parameters()), 3)
+        for name, fault in FAULTS.items():
+            alone = self.comm.size == 1 and "rank" in name
+            if fault.shows(case) and not alone:
+                for stage in range(4):
+                    with self.subTest(name, stage=stage), fault.put_in():
+                        engine, _ = self.engine(net(), sgd, stage)
+                        self.train(engine, 3)
+                        self.assertGreater(furthest(expected, engine), 100 * BOUND)
+                        self.assertIsNotNone(moved_otherwise(net(), expected, engine, "bf16"))
 
     def test_low_precision_master(self):
         """What the optimizer writes is rounded to nearest."""
@@ -122,8 +152,8 @@ class Optimizers(unittest.TestCase):
                 engine, _ = self.engine(model, sgd, stage, gas=2, gradient_clipping=0.05)
                 for step in range(3):
                     for micro in range(2):
-                        (loss_of(model, 2 * step + micro) / 2).backward()
-                        engine.backward(loss_of(engine, 2 * step + micro))
+                        self.gradients(model, 2 * step + micro, 1 / 2)
+                        engine.backward(self.loss(engine, 2 * step + micro))
                         engine.step()
                     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
                     self.assertGreater(norm, 0.05)
@@ -137,8 +167,9 @@ class Optimizers(unittest.TestCase):
         optimizer = sgd(model.parameters())
         engine, _ = self.engine(model, sgd, gradient_clipping=0.5)
         for step in range(2):
+            self.gradients(model, step)
+            self.loss(engine, step).backward()
             for each in (model, engine):
-                loss_of(each, step).backward()
                 for parameter in each.parameters():
                     parameter.grad.mul_(100)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
@@ -151,7 +182,7 @@ class Optimizers(unittest.TestCase):
         engine, client = self.engine(net(), sgd)
         self.train(engine, 1)
         weights, states = master_of(engine), copy.deepcopy(client.state_dict())
-        engine.backward(loss_of(engine, 1) * float("inf"))
+        engine.backward(self.loss(engine, 1) * float("inf"))
         engine.step()
         self.assertEqual(engine.skipped_steps, 1)
         self.assertTrue(all(map(torch.equal, weights, master_of(engine))))
