@@ -258,7 +258,7 @@ int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
   return guard([&] {
     const engine::Engine& e = engine_of(engine);
     const memory::Ledger& ledger = e.ledger();
-    write_entries({ledger.entries(memory::Place::host), ledger.entries(memory::Place::device)},
+    write_entries({ledger.entries(memory::Space::host), ledger.entries(memory::Space::device)},
                   e.device(), entries, inout_count);
   });
 }

@@ -140,7 +140,7 @@ StartPeaks Engine::expected_start() const {
   Start start;
   for (const Initial& initial : initial_) {
     start.in_commit = start.in_commit || initial.values;
-    start.held.push_back(initial.held.bytes(memory::Place::host) + initial.values.bytes());
+    start.held.push_back(initial.held.bytes(memory::Space::host) + initial.values.bytes());
   }
   return peaks_of_start(model_, *layout_, *plan_, comm_->rank(), start);
 }

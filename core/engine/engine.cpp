@@ -108,7 +108,7 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   // Everything that can fail comes before the declaration: a failure declares nothing.
   Initial initial_values;
   initial_values.held = memory::Charge(ledger_, memory::Purpose::initial, options.held_bytes,
-                                       view.on_host ? memory::Place::host : memory::Place::device);
+                                       view.on_host ? memory::Space::host : memory::Space::device);
   const bool verify = config_.initial == config::Initial::verify;
   if (options.alias_of < 0 && view.data != nullptr && (comm_->rank() == 0 || verify)) {
     memory::Block values(ledger_, memory::Purpose::initial, view.count * 4);

@@ -10,7 +10,7 @@
 //   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible; matrices.h: Muon's part of it
 //   window.cpp   a window that the host updates itself, or drops
-//   values.cpp   reading and writing parameters, states and gradients; place.h: where they lie
+//   values.cpp   reading and writing parameters, states and gradients; location.h: where they lie
 //   health.cpp   what a call requires, and what becomes of the engine after a failure
 //   on_device.cpp  parameters and gradients on a device
 #pragma once
@@ -209,17 +209,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void taken(int64_t root);
   void touch(int64_t root, int32_t value);
   void begin_training();
-  // place.cpp, values.cpp
-  struct Place;
+  // location.cpp, values.cpp
+  struct Location;
   // A tensor for the whole parameter; what: for texts.
   [[nodiscard]] tensor::View view_for(const layout::Parameter& parameter, const otr_tensor& t,
                                       const char* what) const;
-  [[nodiscard]] Place place_of(const layout::Parameter& root, int32_t value) const;
-  [[nodiscard]] Place opened(const Place& place, const std::optional<layout::Piece>& piece,
-                             memory::Block& values);
+  [[nodiscard]] Location location_of(const layout::Parameter& root, int32_t value) const;
+  [[nodiscard]] Location opened(const Location& location, const std::optional<layout::Piece>& piece,
+                                memory::Block& values);
   void require_writable(int32_t value, const char* call) const;
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
-  void write_piece(const Place& place, const layout::Piece& piece, const float* values);
+  void write_piece(const Location& location, const layout::Piece& piece, const float* values);
   void copy_value(int64_t id, int32_t value, const otr_tensor& out);
   void access_local(int64_t id, int32_t value, const otr_tensor& t, bool write, const char* call);
   void put(device::Device& device, void* to, kernels::Format format, const float* values,

@@ -11,8 +11,8 @@ using memory::Purpose;
 
 namespace {
 
-void add(MemoryEntries& all, memory::Place place, Purpose purpose, int64_t resident, int64_t peak) {
-  auto& entries = place == memory::Place::host ? all.host : all.device;
+void add(MemoryEntries& all, memory::Space space, Purpose purpose, int64_t resident, int64_t peak) {
+  auto& entries = space == memory::Space::host ? all.host : all.device;
   for (Entry* entry : {&entries.at(static_cast<size_t>(purpose)), &entries.back()}) {
     entry->resident += resident;
     entry->peak += resident + peak;
@@ -45,8 +45,8 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
-    for (const memory::Place place : {memory::Place::host, memory::Place::device}) {
-      add(entries, place, purpose, plan.bytes_of(purpose, place), 0);
+    for (const memory::Space space : {memory::Space::host, memory::Space::device}) {
+      add(entries, space, purpose, plan.bytes_of(purpose, space), 0);
     }
   }
   if (e.start != Estimate::Start::none) {
@@ -58,7 +58,7 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
   int64_t windows = 0;
   if (plan.home == Home::slices) windows += bytes_of(e.acquired, config.compute);
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
-  add(entries, plan.front, Purpose::windows, 0, windows);
+  add(entries, plan.front, Purpose::acquired, 0, windows);
   add(entries, plan.front, Purpose::outputs, 0, e.outputs * 4);
   if (e.grads_at_once) {
     add(entries, plan.front, Purpose::scratch, 0,
@@ -73,9 +73,9 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
 // second: of these, elements that have a second moment.
 MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineConfig& config,
                          int32_t world, bool on_device) {
-  using memory::Place;
-  const Place front = on_device ? Place::device : Place::host;
-  const Place back = on_device && !config.offload_optimizer ? Place::device : Place::host;
+  using memory::Space;
+  const Space front = on_device ? Space::device : Space::host;
+  const Space back = on_device && !config.offload_optimizer ? Space::device : Space::host;
   const auto share_of = [&](int64_t all, int32_t from_stage) {
     return config.stage >= from_stage ? (all + world - 1) / world : all;
   };

@@ -66,8 +66,8 @@ Gather::Entry& Gather::make_room(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
-    entry.gathered =
-        memory::Window(*ledger_, memory::Purpose::windows, model_->at(root).count * size, device_);
+    entry.gathered = memory::ReleasableBlock(*ledger_, memory::Purpose::acquired,
+                                             model_->at(root).count * size, device_);
   }
   entry.gathered.fill();
   return entry;
@@ -100,7 +100,7 @@ otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
   if (!widened) {
     const int64_t bytes = model_->at(parameter.root).count * int64_t{4};
-    widened = memory::Block(*ledger_, memory::Purpose::windows, bytes, device_);
+    widened = memory::Block(*ledger_, memory::Purpose::acquired, bytes, device_);
     widen(parameter.root);
   }
   return tensor::make(widened.data(), Format::float32, parameter.shape, device_->id());

@@ -14,7 +14,7 @@
 #include "core/engine/prefetch.h"
 #include "core/engine/storage.h"
 #include "core/layout/model.h"
-#include "core/memory/window.h"
+#include "core/memory/releasable_block.h"
 #include "outrigger.h"
 
 namespace outrigger::engine {
@@ -55,11 +55,11 @@ class Gather {
  private:
   struct Entry {
     int64_t acquired = 0;
-    memory::Window gathered;  // compute dtype, where this rank has a part only
-    size_t pieces = 0;        // owners whose part of it is there
-    bool whole = false;       // all are
-    bool fetching = false;    // prefetched, and not waited for yet
-    memory::Block widened;    // float32
+    memory::ReleasableBlock gathered;  // compute dtype, where this rank has a part only
+    size_t pieces = 0;                 // owners whose part of it is there
+    bool whole = false;                // all are
+    bool fetching = false;             // prefetched, and not waited for yet
+    memory::Block widened;             // float32
     void clear() noexcept;
   };
   // The whole parameter as published, gathered if need be.

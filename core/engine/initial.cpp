@@ -88,7 +88,7 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
 int64_t Engine::beyond_held(const std::vector<First>& firsts) const {
   int64_t bytes = 0;
   for (const First& first : firsts) {
-    const int64_t held = initial_[static_cast<size_t>(first.root)].held.bytes(memory::Place::host);
+    const int64_t held = initial_[static_cast<size_t>(first.root)].held.bytes(memory::Space::host);
     if (held > 0 && first.view.on_host) {
       bytes += std::max<int64_t>(0, kernels::bytes_of(first.view.count, first.view.format) - held);
     }
@@ -206,7 +206,7 @@ void Engine::touch(int64_t root, int32_t value) {
   const auto piece = local_piece(root);
   if (value == OTR_VALUE_MASTER) {
     ledger_.touch(plan_->touched_by(model_, root, piece ? &*piece : nullptr));
-  } else if (piece && plan_->back == memory::Place::host) {
+  } else if (piece && plan_->back == memory::Space::host) {
     const bool first = value == OTR_VALUE_EXP_AVG;
     ledger_.touch(
         bytes_of(piece->count, first ? storage_->exp_avg_format() : storage_->exp_avg_sq_format()));

@@ -65,7 +65,7 @@ void Engine::read_tensor(const tensor::View& from, float* values) {
     tensor::read(values, Format::float32, from);
     return;
   }
-  const Block wide(ledger_, Purpose::windows, from.count * 4, device_.get());
+  const Block wide(ledger_, Purpose::acquired, from.count * 4, device_.get());
   device_->read(wide.data(), Format::float32, from, 1, kDefault);
   device_->download(values, wide.data(), static_cast<size_t>(from.count) * 4, kDefault);
   device_->synchronize(kDefault);
@@ -77,7 +77,7 @@ void Engine::write_tensor(const tensor::View& to, const void* values, Format for
     return;
   }
   const int64_t bytes = bytes_of(to.count, format);
-  const Block there(ledger_, Purpose::windows, bytes, device_.get());
+  const Block there(ledger_, Purpose::acquired, bytes, device_.get());
   device_->upload(there.data(), values, static_cast<size_t>(bytes), kDefault);
   device_->write(to, there.data(), format, kDefault);
   device_->synchronize(kDefault);
@@ -87,7 +87,7 @@ void Engine::write_tensor(const tensor::View& to, const void* values, Format for
 void Engine::put(device::Device& device, void* to, Format format, const float* values,
                  int64_t count, double factor) {
   const bool direct = device.is_host();
-  const Block rounded(ledger_, Purpose::windows, direct ? 0 : bytes_of(count, format));
+  const Block rounded(ledger_, Purpose::acquired, direct ? 0 : bytes_of(count, format));
   void* const target = direct ? to : rounded.data();
   const auto inverse = static_cast<float>(1 / factor);
   if (inverse == 1) {

@@ -19,8 +19,8 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
 
 Plan::Plan(const layout::Model& model, const layout::Layout& layout,
            const config::EngineConfig& config, const Machine& machine)
-    : front(machine.on_device ? Place::device : Place::host),
-      back(machine.on_device && !config.offload_optimizer ? Place::device : Place::host),
+    : front(machine.on_device ? Space::device : Space::host),
+      back(machine.on_device && !config.offload_optimizer ? Space::device : Space::host),
       separate_master(config.optimizer.master.format != config.compute || offloaded()),
       home(home_of(config, machine)),
       bucket_buffers(
@@ -55,15 +55,15 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;
-  const bool exchanges_on_device = back == Place::device && !alone;
-  if (!machine.shares_memory && (back == Place::host || exchanges_on_device)) received = reduced;
+  const bool exchanges_on_device = back == Space::device && !alone;
+  if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) received = reduced;
   if (exchanges_on_device) {
     received_on_device = reduced;
     gradient_staging = config.stage == 0
                            ? std::max(reduced, engine::bytes_of(largest, config.accumulator))
                            : reduced;
   }
-  if (front == Place::device && home == Home::replica && !alone) {
+  if (front == Space::device && home == Home::replica && !alone) {
     publish_staging = engine::bytes_of(largest, config.compute);
   }
   if (offloaded() && states.master.format != config.compute && !states.host) {
@@ -71,9 +71,9 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     update_staging = engine::bytes_of(update_elements, config.compute);
   }
   // Windows are touched when they are made, private blocks later.
-  if (front == Place::host && !windowed()) untouched += published;
-  if (back == Place::host) untouched += master + exp_avg + exp_avg_sq;
-  if (back == Place::host && !boundary && config.stage > 0) untouched += accumulators;
+  if (front == Space::host && !windowed()) untouched += published;
+  if (back == Space::host) untouched += master + exp_avg + exp_avg_sq;
+  if (back == Space::host && !boundary && config.stage > 0) untouched += accumulators;
   untouched += received + update_staging + matrices.bytes();
 }
 
@@ -96,24 +96,24 @@ int64_t Plan::place_second_moments(const layout::Model& model, const layout::Lay
 int64_t Plan::host_bytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
-    bytes += bytes_of(static_cast<memory::Purpose>(i), Place::host);
+    bytes += bytes_of(static_cast<memory::Purpose>(i), Space::host);
   }
   return bytes;
 }
 
 int64_t Plan::touched_by(const layout::Model& model, int64_t root,
                          const layout::Piece* piece) const {
-  const bool publishes = front == Place::host && !windowed();
+  const bool publishes = front == Space::host && !windowed();
   const layout::Parameter& p = model.at(root);
   if (!p.trainable) return publishes ? engine::bytes_of(p.count, compute_) : 0;
   if (piece == nullptr) return 0;
   return (publishes ? engine::bytes_of(piece->count, compute_) : 0) +
-         (separate_master && back == Place::host ? engine::bytes_of(piece->count, master_format_)
+         (separate_master && back == Space::host ? engine::bytes_of(piece->count, master_format_)
                                                  : 0);
 }
 
-int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {
-  const int64_t in_front = place == front ? 1 : 0, in_back = place == back ? 1 : 0;
+int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
+  const int64_t in_front = space == front ? 1 : 0, in_back = space == back ? 1 : 0;
   switch (purpose) {
     case memory::Purpose::published:
       return in_front * published;
@@ -126,11 +126,11 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Place place) const {
     case memory::Purpose::accumulators:
       return in_back * accumulators;
     case memory::Purpose::buckets:
-      return in_back * ring + (place == Place::host
+      return in_back * ring + (space == Space::host
                                    ? received + gradient_staging + publish_staging + update_staging
                                    : received_on_device);
     case memory::Purpose::scratch:  // other scratch comes and goes
-      return place == Place::host ? matrices.bytes() : 0;
+      return space == Space::host ? matrices.bytes() : 0;
     default:
       return 0;  // comes and goes
   }

@@ -33,9 +33,9 @@ struct Plan {
   Plan(const layout::Model& model, const layout::Layout& layout, const config::EngineConfig& config,
        const Machine& machine);
 
-  using Place = memory::Place;
-  Place front;  // of parameters and the host's gradients
-  Place back;   // of accumulators, master and moments
+  using Space = memory::Space;
+  Space front;  // of parameters and the host's gradients
+  Space back;   // of accumulators, master and moments
   [[nodiscard]] bool offloaded() const { return front != back; }
   // The master's format is the published one, and so is its place: one copy serves as both.
   bool separate_master;
@@ -62,7 +62,7 @@ struct Plan {
   // Of these, host memory that nobody touches in commit: memory::Touch.
   int64_t untouched = 0;
 
-  [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Place place) const;
+  [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Space space) const;
   [[nodiscard]] int64_t host_bytes() const;  // of all purposes
   // So much of `untouched` a root's weight is; piece: this rank's of a trainable one, or null.
   [[nodiscard]] int64_t touched_by(const layout::Model& model, int64_t root,

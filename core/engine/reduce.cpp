@@ -18,9 +18,9 @@ Reducer::Reducer(const ReduceContext& context)
     : context_(context),
       staging_charge_(*context.ledger, Purpose::buckets, context.plan->gradient_staging),
       received_charge_(*context.ledger, Purpose::buckets, context.plan->received,
-                       memory::Place::host, memory::Touch::later),
+                       memory::Space::host, memory::Touch::later),
       device_charge_(*context.ledger, Purpose::buckets, context.plan->received_on_device,
-                     memory::Place::device),
+                     memory::Space::device),
       present_(static_cast<size_t>(context.model->size()), 0) {}
 
 void Reducer::clear() {

@@ -18,12 +18,12 @@ void MicroStepReducer::process(const Item& item) {
 void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket,
                                        int64_t root, const std::byte* value) const {
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
-  const layout::Place& place = context_.layout->place(root);
-  std::byte* to = buffer + (place.flat - bucket.begin) * size;
+  const layout::Position& position = context_.layout->position(root);
+  std::byte* to = buffer + (position.flat - bucket.begin) * size;
   const int64_t count = value == nullptr ? 0 : context_.model->at(root).count;
   const device::Stream stream = back().own_stream();
   if (value != nullptr) back().copy(to, value, static_cast<size_t>(count * size), stream);
-  back().zero(to + count * size, static_cast<size_t>((place.padded - count) * size), stream);
+  back().zero(to + count * size, static_cast<size_t>((position.padded - count) * size), stream);
 }
 
 void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
@@ -39,7 +39,7 @@ void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
     settle(entry.in_flight);
     place_parameter(to, bucket, root, entry.value);
     entry.scratch = {};
-    filled += context_.layout->place(root).padded;
+    filled += context_.layout->position(root).padded;
   }
   back().zero(to + filled * size, static_cast<size_t>((bucket.elements - filled) * size),
               back().own_stream());

@@ -54,7 +54,7 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root) {
   const bool in_place = format_ == compute() && !context_.devices.offloaded();
   if (!entry.filled && !entry.lent && in_place) {
     entry.lent = true;
-    slot.data = at(context_.layout->place(root).flat);
+    slot.data = at(context_.layout->position(root).flat);
   } else {
     slot.scratch = scratch_for(root, front());
     slot.data = slot.scratch.data();
@@ -77,7 +77,7 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
             entry.waiting_in_flight);
     if (made) entry.waiting = std::move(made);
   } else {
-    deposit(at(context_.layout->place(root).flat), format_, !entry.filled, gradient,
+    deposit(at(context_.layout->position(root).flat), format_, !entry.filled, gradient,
             entry.in_flight);
     entry.filled = true;
   }
@@ -90,7 +90,7 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
 }
 
 void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {
-  std::byte* place = at(context_.layout->place(root).flat);
+  std::byte* place = at(context_.layout->position(root).flat);
   const int64_t count = context_.model->at(root).count;
   if (entry.waiting) {  // both are in the back
     const device::Stream stream = back().own_stream();
@@ -124,7 +124,7 @@ void BoundaryReducer::zero_missing() {
     for (const int64_t id : bucket.parameters) {
       if (entries_[static_cast<size_t>(id)].filled) continue;
       const int64_t bytes = bytes_of(context_.model->at(id).count, format_);
-      back().zero(at(context_.layout->place(id).flat), static_cast<size_t>(bytes),
+      back().zero(at(context_.layout->position(id).flat), static_cast<size_t>(bytes),
                   back().own_stream());
     }
   }

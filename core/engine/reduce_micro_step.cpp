@@ -59,15 +59,15 @@ std::byte* MicroStepReducer::buffer(uint64_t turn) const {
 }
 
 std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
-  const layout::Place& place = context_.layout->place(root);
-  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(place.bucket);
+  const layout::Position& position = context_.layout->position(root);
+  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(position.bucket);
   if (turn >= buffers_) {
     // The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
     if (turns_done_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
     if (!comm_->is_drained(tickets_[turn % buffers_].load(std::memory_order_acquire)))
       return nullptr;
   }
-  const int64_t offset = place.flat - context_.layout->bucket(place.bucket).begin;
+  const int64_t offset = position.flat - context_.layout->bucket(position.bucket).begin;
   return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));
 }
 
@@ -153,7 +153,7 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     mark_present(root);
   }
   pass.contributed = true;
-  const auto bucket = static_cast<size_t>(context_.layout->place(root).bucket);
+  const auto bucket = static_cast<size_t>(context_.layout->position(root).bucket);
   if (complete && --pass.missing[bucket] == 0) launch_complete();
 }
 

@@ -59,10 +59,11 @@ std::byte* Storage::published(const layout::Piece& piece) const {
 }
 
 std::byte* Storage::whole(int64_t root) const {
-  const layout::Place& place = layout_.place(root);
-  if (home_ != Home::slices) return published_ + bytes_of(place.flat, compute_);
-  if (place.bucket >= 0) return nullptr;
-  const int64_t after_slices = layout_.shard_elements() + place.flat - layout_.trainable_elements();
+  const layout::Position& position = layout_.position(root);
+  if (home_ != Home::slices) return published_ + bytes_of(position.flat, compute_);
+  if (position.bucket >= 0) return nullptr;
+  const int64_t after_slices =
+      layout_.shard_elements() + position.flat - layout_.trainable_elements();
   return published_ + bytes_of(after_slices, compute_);
 }
 

@@ -7,7 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/engine/place.h"
+#include "core/engine/location.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
 
@@ -52,42 +52,42 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_parameter_read");
   const layout::Parameter& root = model_.root(id);
   const tensor::View view = view_for(model_.at(id), out, "output tensor");
-  const Place stored = place_of(root, value);
+  const Location stored = location_of(root, value);
   if (root.count == 0) return;
   Block piece;
-  const Place place = opened(stored, local_piece(root.root), piece);
+  const Location location = opened(stored, local_piece(root.root), piece);
   const std::byte* here = value == OTR_VALUE_PUBLISHED ? storage_->whole(root.root)
                           : storage_->sharded()        ? nullptr
-                                                       : place.at(*local_piece(root.root));
-  if (here != nullptr && place.factor == 1 && place.device->is_host()) {
-    write_tensor(view, here, place.format);
+                                                       : location.at(*local_piece(root.root));
+  if (here != nullptr && location.factor == 1 && location.device->is_host()) {
+    write_tensor(view, here, location.format);
     return;
   }
-  const int64_t bytes = bytes_of(root.count, place.format);
+  const int64_t bytes = bytes_of(root.count, location.format);
   const std::byte* from = here;
   Block whole, on_host;
   if (here == nullptr) {
     collective("otr_engine_parameter_read", Again::at_first, [&] {
-      whole = Block(ledger_, Purpose::windows, bytes, place.device);
+      whole = Block(ledger_, Purpose::acquired, bytes, location.device);
       size_t done = 0;
-      gather_pieces(*control_, *place.device, layout_->owners(model_, root.root),
-                    kernels::size_of(place.format), place.at, whole.data(), "read a parameter",
-                    done);
+      gather_pieces(*control_, *location.device, layout_->owners(model_, root.root),
+                    kernels::size_of(location.format), location.at, whole.data(),
+                    "read a parameter", done);
     });
     from = whole.data();
   }
-  if (!place.device->is_host()) {
-    on_host = Block(ledger_, Purpose::windows, bytes);
-    place.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
+  if (!location.device->is_host()) {
+    on_host = Block(ledger_, Purpose::acquired, bytes);
+    location.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
     from = on_host.data();
   }
-  if (place.factor == 1) {
-    write_tensor(view, from, place.format);
+  if (location.factor == 1) {
+    write_tensor(view, from, location.format);
     return;
   }
-  const Block scaled(ledger_, Purpose::windows, root.count * 4);
-  kernels::scale(scaled.data(), Format::float32, from, place.format,
-                 static_cast<float>(place.factor), root.count);
+  const Block scaled(ledger_, Purpose::acquired, root.count * 4);
+  kernels::scale(scaled.data(), Format::float32, from, location.format,
+                 static_cast<float>(location.factor), root.count);
   write_tensor(view, scaled.data(), Format::float32);
 }
 
@@ -112,11 +112,11 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   const layout::Parameter& root = model_.root(id);
   // A parameter without a master has its published value as its one weight.
   const bool weight = value == OTR_VALUE_MASTER;
-  if (!weight) static_cast<void>(place_of(root, value));
+  if (!weight) static_cast<void>(location_of(root, value));
   require_writable(value, kCall);
   const tensor::View view = view_for(model_.at(id), source, "new value");
   if (root.count == 0) return;
-  const Block scratch(ledger_, Purpose::windows, std::min(root.count, kInitialElements) * 4);
+  const Block scratch(ledger_, Purpose::acquired, std::min(root.count, kInitialElements) * 4);
   auto* const values = reinterpret_cast<float*>(scratch.data());
   collective(kCall, Again::at_first, [&] {
     if (weight) gather_->settle();  // what is prefetched is about to change
@@ -129,7 +129,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
       if (weight) {
         store(root.root, first, n, values);
       } else if (const auto part = part_of(local_piece(root.root), first, n)) {
-        write_piece(place_of(root, value), *part, values + (part->first - first));
+        write_piece(location_of(root, value), *part, values + (part->first - first));
       }
     }
     if (value == OTR_VALUE_GRAD) replaced_gradient(root);
@@ -177,7 +177,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
                           const char* call) {
   require(State::committed, call);
   const layout::Parameter& root = model_.root(id);
-  Place place = place_of(root, value);
+  Location location = location_of(root, value);
   if (write) require_writable(value, call);
   const auto piece = local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
@@ -190,20 +190,20 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
   }
   if (weight) taken(root.root);
   if (count == 0) return;
-  const Block values(ledger_, Purpose::windows, count * 4);
+  const Block values(ledger_, Purpose::acquired, count * 4);
   if (!write) {
     Block plain;
-    place = opened(place, piece, plain);
-    const std::byte* from = place.at(*piece);
-    const bool direct = place.device->is_host();
-    const int64_t bytes = bytes_of(count, place.format);
-    const Block on_host(ledger_, Purpose::windows, direct ? 0 : bytes);
+    location = opened(location, piece, plain);
+    const std::byte* from = location.at(*piece);
+    const bool direct = location.device->is_host();
+    const int64_t bytes = bytes_of(count, location.format);
+    const Block on_host(ledger_, Purpose::acquired, direct ? 0 : bytes);
     if (!direct) {
-      place.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
+      location.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
       from = on_host.data();
     }
-    kernels::scale(values.data(), Format::float32, from, place.format,
-                   static_cast<float>(place.factor), count);
+    kernels::scale(values.data(), Format::float32, from, location.format,
+                   static_cast<float>(location.factor), count);
     write_tensor(view, values.data(), Format::float32);
     return;
   }
@@ -215,7 +215,7 @@ void Engine::access_local(int64_t id, int32_t value, const otr_tensor& t, bool w
     write_weight(*piece, floats);
     wrote_locally_ = true;
   } else {
-    write_piece(place, *piece, floats);
+    write_piece(location, *piece, floats);
   }
   if (value == OTR_VALUE_GRAD) replaced_gradient(root);
 }

@@ -15,14 +15,14 @@ int64_t round_up(int64_t value, int64_t multiple) {
 }
 
 // Runs of trainable roots, the last declared first; each run ascending.
-std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Place>& places,
+std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Position>& positions,
                                       int64_t bucket_elements) {
   std::vector<std::vector<int64_t>> runs;
   int64_t filled = 0;
   for (int64_t id = model.size(); id-- > 0;) {
     const Parameter& p = model.at(id);
     if (p.root != id || !p.trainable || p.count == 0) continue;
-    const int64_t padded = places[static_cast<size_t>(id)].padded;
+    const int64_t padded = positions[static_cast<size_t>(id)].padded;
     if (runs.empty() || filled + padded > bucket_elements) {
       runs.emplace_back();
       filled = 0;
@@ -37,22 +37,22 @@ std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Plac
 }  // namespace
 
 Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
-    : world_(world), places_(static_cast<size_t>(model.size())) {
+    : world_(world), positions_(static_cast<size_t>(model.size())) {
   for (int64_t id = 0; id < model.size(); ++id) {
     if (model.at(id).root == id)
-      places_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
+      positions_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
   }
-  const auto runs = cut(model, places_, bucket_elements);
+  const auto runs = cut(model, positions_, bucket_elements);
   buckets_.resize(runs.size());
   for (size_t b = runs.size(); b-- > 0;) {  // the last bucket holds the first parameters
     Bucket& bucket = buckets_[b];
     bucket.parameters = runs[b];
     bucket.begin = trainable_;
     for (const int64_t id : bucket.parameters) {
-      Place& place = places_[static_cast<size_t>(id)];
-      place.flat = bucket.begin + bucket.elements;
-      place.bucket = static_cast<int64_t>(b);
-      bucket.elements += place.padded;
+      Position& position = positions_[static_cast<size_t>(id)];
+      position.flat = bucket.begin + bucket.elements;
+      position.bucket = static_cast<int64_t>(b);
+      bucket.elements += position.padded;
     }
     bucket.elements = round_up(bucket.elements, world * kLeaf);
     bucket.slice = bucket.elements / world;
@@ -62,16 +62,16 @@ Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
   }
   flat_ = trainable_;
   for (int64_t id = 0; id < model.size(); ++id) {
-    Place& place = places_[static_cast<size_t>(id)];
-    if (model.at(id).root != id || place.bucket >= 0) continue;
-    place.flat = flat_;  // frozen or empty
-    flat_ += place.padded;
+    Position& position = positions_[static_cast<size_t>(id)];
+    if (model.at(id).root != id || position.bucket >= 0) continue;
+    position.flat = flat_;  // frozen or empty
+    flat_ += position.padded;
   }
 }
 
 Piece Layout::intersect(const Model& model, const Bucket& bucket, int64_t id, int32_t rank) const {
   const int64_t begin = bucket.begin + rank * bucket.slice;
-  const int64_t flat = place(id).flat;
+  const int64_t flat = position(id).flat;
   const int64_t from = std::max(begin, flat);
   const int64_t to = std::min(begin + bucket.slice, flat + model.at(id).count);
   return {id, from - flat, to - from, from, bucket.shard + from - begin};
@@ -90,9 +90,9 @@ std::vector<Piece> Layout::pieces_of_rank(const Model& model, int32_t rank) cons
 
 std::vector<Layout::Owned> Layout::owners(const Model& model, int64_t root) const {
   std::vector<Owned> owners;
-  if (place(root).bucket < 0) return owners;
+  if (position(root).bucket < 0) return owners;
   for (int32_t rank = 0; rank < world_; ++rank) {
-    const Piece piece = intersect(model, bucket(place(root).bucket), root, rank);
+    const Piece piece = intersect(model, bucket(position(root).bucket), root, rank);
     if (piece.count > 0) owners.push_back({rank, piece});
   }
   return owners;
@@ -102,7 +102,7 @@ std::vector<Piece> Layout::pieces_of_all(const Model& model) const {
   std::vector<Piece> pieces;
   for (size_t b = buckets_.size(); b-- > 0;) {
     for (const int64_t id : buckets_[b].parameters) {
-      pieces.push_back({id, 0, model.at(id).count, place(id).flat, place(id).flat});
+      pieces.push_back({id, 0, model.at(id).count, position(id).flat, position(id).flat});
     }
   }
   return pieces;
@@ -112,7 +112,7 @@ int64_t Layout::parameter_at(int64_t flat) const {
   for (const Bucket& bucket : buckets_) {
     if (flat < bucket.begin || flat >= bucket.begin + bucket.elements) continue;
     for (const int64_t id : bucket.parameters) {
-      if (flat < place(id).flat + place(id).padded) return id;
+      if (flat < position(id).flat + position(id).padded) return id;
     }
     return bucket.parameters.back();
   }

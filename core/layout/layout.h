@@ -32,7 +32,7 @@ struct Piece {
   int64_t shard = 0;  // in the shard
 };
 
-struct Place {
+struct Position {
   int64_t flat = -1;    // of element 0; −1 for aliases
   int64_t padded = 0;   // elements up to the next parameter's multiple of a leaf
   int64_t bucket = -1;  // −1 for frozen parameters
@@ -49,8 +49,8 @@ class Layout {
     return buckets_[static_cast<size_t>(index)];
   }
   [[nodiscard]] int64_t largest_bucket() const { return largest_bucket_; }
-  [[nodiscard]] const Place& place(int64_t root) const {
-    return places_[static_cast<size_t>(root)];
+  [[nodiscard]] const Position& position(int64_t root) const {
+    return positions_[static_cast<size_t>(root)];
   }
 
   [[nodiscard]] int64_t trainable_elements() const { return trainable_; }  // flat [0, this), padded
@@ -77,7 +77,7 @@ class Layout {
 
   int32_t world_;
   std::vector<Bucket> buckets_;
-  std::vector<Place> places_;
+  std::vector<Position> positions_;
   int64_t trainable_ = 0;
   int64_t flat_ = 0;
   int64_t largest_bucket_ = 0;

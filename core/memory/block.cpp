@@ -49,7 +49,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     if (of_updates) ledger.add_neighbour({data_, bytes_});
   }
   ledger_ = &ledger;
-  charge_ = Charge(ledger, purpose, bytes, on_device ? Place::device : Place::host,
+  charge_ = Charge(ledger, purpose, bytes, on_device ? Space::device : Space::host,
                    !on_device && is_touched_later(purpose) ? Touch::later : Touch::now);
 }
 
@@ -60,7 +60,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
   data_ = memory_.get() + pool.used_;
   pool.used_ += static_cast<size_t>(Pool::room_of(bytes));
   ledger_ = &ledger;
-  charge_ = Charge(ledger, purpose, bytes, Place::host, Touch::later);
+  charge_ = Charge(ledger, purpose, bytes, Space::host, Touch::later);
 }
 
 Block& Block::operator=(Block&& other) noexcept {

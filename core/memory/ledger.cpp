@@ -22,39 +22,39 @@ const char* name_of(Purpose purpose) {
   return kNames.at(static_cast<size_t>(purpose));
 }
 
-void Ledger::charge(Purpose purpose, int64_t bytes, Place place, Touch touch) {
+void Ledger::charge(Purpose purpose, int64_t bytes, Space space, Touch touch) {
   const std::lock_guard lock(mutex_);
-  auto& entries = entries_.at(static_cast<size_t>(place));
+  auto& entries = entries_.at(static_cast<size_t>(space));
   Entry &own = entries.at(static_cast<size_t>(purpose)), &total = entries.back();
   own.resident += bytes;
   own.peak = std::max(own.peak, own.resident);
   total.resident += bytes;
   if (touch == Touch::later && !all_touched_) untouched_ = std::max<int64_t>(0, untouched_ + bytes);
-  if (bytes > 0) note_total(place);
+  if (bytes > 0) note_total(space);
 }
 
-void Ledger::note_total(Place place) {
-  Entry& total = entries_.at(static_cast<size_t>(place)).back();
-  const int64_t there = total.resident - (place == Place::host ? untouched_ : 0);
+void Ledger::note_total(Space space) {
+  Entry& total = entries_.at(static_cast<size_t>(space)).back();
+  const int64_t there = total.resident - (space == Space::host ? untouched_ : 0);
   total.peak = std::max(total.peak, there);
 }
 
-std::array<Entry, kPurposes + 1> Ledger::entries(Place place) const {
+std::array<Entry, kPurposes + 1> Ledger::entries(Space space) const {
   const std::lock_guard lock(mutex_);
-  return entries_.at(static_cast<size_t>(place));
+  return entries_.at(static_cast<size_t>(space));
 }
 
 void Ledger::touch(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   untouched_ -= std::min(untouched_, bytes);
-  note_total(Place::host);
+  note_total(Space::host);
 }
 
 void Ledger::touch_all() {
   const std::lock_guard lock(mutex_);
   untouched_ = 0;
   all_touched_ = true;
-  note_total(Place::host);
+  note_total(Space::host);
 }
 
 int64_t Ledger::untouched() const {
@@ -81,9 +81,9 @@ std::vector<device::Neighbour> Ledger::neighbours() const {
   return neighbours_;
 }
 
-Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place, Touch touch)
-    : ledger_(&ledger), purpose_(purpose), place_(place), touch_(touch), bytes_(bytes) {
-  ledger.charge(purpose, bytes, place, touch);
+Charge::Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Space space, Touch touch)
+    : ledger_(&ledger), purpose_(purpose), space_(space), touch_(touch), bytes_(bytes) {
+  ledger.charge(purpose, bytes, space, touch);
 }
 
 Charge& Charge::operator=(Charge&& other) noexcept {
@@ -91,7 +91,7 @@ Charge& Charge::operator=(Charge&& other) noexcept {
     release();
     ledger_ = std::exchange(other.ledger_, nullptr);
     purpose_ = other.purpose_;
-    place_ = other.place_;
+    space_ = other.space_;
     touch_ = other.touch_;
     bytes_ = other.bytes_;
   }
@@ -99,7 +99,7 @@ Charge& Charge::operator=(Charge&& other) noexcept {
 }
 
 void Charge::release() {
-  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_, place_, touch_);
+  if (ledger_ != nullptr) ledger_->charge(purpose_, -bytes_, space_, touch_);
   ledger_ = nullptr;
 }
 

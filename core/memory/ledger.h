@@ -21,7 +21,7 @@ enum class Purpose : uint8_t {
   buckets,       // gradients on their way to the reduction
   scratch,       // gradient slots and contributions that found their bucket's place taken; Muon's
                  // matrices
-  windows,       // acquired copies
+  acquired,      // copies of parameters and states, while someone reads them
   outputs,       // scaled output gradients
   initial,       // values given before commit
   count
@@ -39,7 +39,7 @@ inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
 }
 
 // Whose memory it is: the host's, or that of the device that an engine is on.
-enum class Place : uint8_t { host, device };
+enum class Space : uint8_t { host, device };
 
 struct Entry {
   int64_t resident = 0;
@@ -54,9 +54,9 @@ enum class Touch : uint8_t { now, later };
 class Ledger {
  public:
   // Negative: give back.
-  void charge(Purpose purpose, int64_t bytes, Place place = Place::host, Touch touch = Touch::now);
+  void charge(Purpose purpose, int64_t bytes, Space space = Space::host, Touch touch = Touch::now);
   // The last is the total.
-  [[nodiscard]] std::array<Entry, kPurposes + 1> entries(Place place = Place::host) const;
+  [[nodiscard]] std::array<Entry, kPurposes + 1> entries(Space space = Space::host) const;
 
   // So many bytes of what was charged for later are touched now.
   void touch(int64_t bytes);
@@ -71,7 +71,7 @@ class Ledger {
   [[nodiscard]] std::vector<device::Neighbour> neighbours() const;
 
  private:
-  void note_total(Place place);  // with the mutex
+  void note_total(Space space);  // with the mutex
 
   mutable std::mutex mutex_;
   std::vector<device::Neighbour> neighbours_;
@@ -84,22 +84,22 @@ class Ledger {
 class Charge {
  public:
   Charge() = default;
-  Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Place place = Place::host,
+  Charge(Ledger& ledger, Purpose purpose, int64_t bytes, Space space = Space::host,
          Touch touch = Touch::now);
   Charge(Charge&& other) noexcept { *this = static_cast<Charge&&>(other); }
   Charge& operator=(Charge&& other) noexcept;
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
   ~Charge() { release(); }
-  [[nodiscard]] int64_t bytes(Place place) const {
-    return ledger_ != nullptr && place == place_ ? bytes_ : 0;
+  [[nodiscard]] int64_t bytes(Space space) const {
+    return ledger_ != nullptr && space == space_ ? bytes_ : 0;
   }
 
  private:
   void release();
   Ledger* ledger_ = nullptr;
   Purpose purpose_ = Purpose::published;
-  Place place_ = Place::host;
+  Space space_ = Space::host;
   Touch touch_ = Touch::now;
   int64_t bytes_ = 0;
 };

@@ -44,8 +44,8 @@ TEST(LedgerTest, CountsEverythingOnceAllIsTouched) {
 TEST(LedgerTest, ADevicesMemoryCountsAtOnce) {
   Ledger ledger;
   const Block host(ledger, Purpose::exp_avg, 70);
-  const Charge there(ledger, Purpose::master, 10, Place::device);
-  EXPECT_EQ(ledger.entries(Place::device).back().peak, 10);
+  const Charge there(ledger, Purpose::master, 10, Space::device);
+  EXPECT_EQ(ledger.entries(Space::device).back().peak, 10);
   EXPECT_EQ(total(ledger).peak, 0);
 }
 

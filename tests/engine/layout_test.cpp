@@ -35,7 +35,7 @@ TEST(Layout, OwnsEveryElementOnce) {
         int64_t last = -1;
         for (const Piece& piece : layout.pieces_of_rank(model, rank)) {
           EXPECT_EQ(piece.first % kernels::kLeaf, 0);
-          EXPECT_EQ(piece.flat, layout.place(piece.parameter).flat + piece.first);
+          EXPECT_EQ(piece.flat, layout.position(piece.parameter).flat + piece.first);
           EXPECT_GT(piece.shard, last) << "shards are filled in flat order";
           last = piece.shard + piece.count - 1;
           EXPECT_LT(last, layout.shard_elements());
@@ -58,7 +58,7 @@ TEST(Layout, LastParametersComeFirst) {
   const Layout layout(model, 1, 700);
   ASSERT_EQ(layout.buckets().size(), 4u);  // 512 padded elements each: two would exceed 700
   EXPECT_EQ(layout.bucket(0).parameters, std::vector<int64_t>{3});
-  EXPECT_EQ(layout.place(0).flat, 0);
+  EXPECT_EQ(layout.position(0).flat, 0);
   EXPECT_EQ(layout.parameter_at(0), 0);
   EXPECT_EQ(layout.parameter_at(512), 1);
 }

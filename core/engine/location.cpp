@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/engine/place.h"
+#include "core/engine/location.h"
 
 #include <optional>
 
@@ -12,7 +12,7 @@ using kernels::Format;
 using memory::Block;
 using memory::Purpose;
 
-Engine::Place Engine::place_of(const layout::Parameter& root, int32_t value) const {
+Engine::Location Engine::location_of(const layout::Parameter& root, int32_t value) const {
   if (value < OTR_VALUE_MASTER || value > OTR_VALUE_GRAD) {
     fail(OTR_E_ARGUMENT, "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_GRAD ({})",
          value, static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_GRAD));
@@ -73,7 +73,7 @@ std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model_.at(root);
   if (!parameter.trainable || parameter.count == 0) return {};
   if (!storage_->sharded()) {
-    const int64_t flat = layout_->place(root).flat;
+    const int64_t flat = layout_->position(root).flat;
     return layout::Piece{root, 0, parameter.count, flat, flat};
   }
   for (const auto& [rank, piece] : layout_->owners(model_, root)) {
@@ -83,36 +83,38 @@ std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
 }
 
 // The same with the piece that lies here turned into plain float32 in `values`.
-Engine::Place Engine::opened(const Place& place, const std::optional<layout::Piece>& piece,
-                             Block& values) {
-  if (!kernels::is_composed(place.format)) return place;
+Engine::Location Engine::opened(const Location& location, const std::optional<layout::Piece>& piece,
+                                Block& values) {
+  if (!kernels::is_composed(location.format)) return location;
   if (piece) {
-    values = Block(ledger_, Purpose::windows, piece->count * 4);
-    kernels::read_composed(reinterpret_cast<float*>(values.data()), place.at(*piece), place.format,
+    values = Block(ledger_, Purpose::acquired, piece->count * 4);
+    kernels::read_composed(reinterpret_cast<float*>(values.data()), location.at(*piece),
+                           location.format,
                            reinterpret_cast<uint16_t*>(storage_->published(*piece)), piece->count);
   }
-  return {Format::float32, [&values](const auto&) { return values.data(); }, place.device,
-          place.factor};
+  return {Format::float32, [&values](const auto&) { return values.data(); }, location.device,
+          location.factor};
 }
 
 // Writes the piece's float32 values; what is composed, to nearest.
-void Engine::write_piece(const Place& place, const layout::Piece& piece, const float* values) {
-  if (kernels::is_composed(place.format)) {
-    kernels::write_composed(place.at(piece), place.format,
+void Engine::write_piece(const Location& location, const layout::Piece& piece,
+                         const float* values) {
+  if (kernels::is_composed(location.format)) {
+    kernels::write_composed(location.at(piece), location.format,
                             reinterpret_cast<uint16_t*>(storage_->published(piece)), values,
                             piece.count);
     return;
   }
-  put(*place.device, place.at(piece), place.format, values, piece.count, place.factor);
+  put(*location.device, location.at(piece), location.format, values, piece.count, location.factor);
 }
 
 // The same for a weight: the master, and the published value beside it.
 void Engine::write_weight(const layout::Piece& piece, const float* values) {
   if (reduced_) reduced_->updated = true;
   const layout::Parameter& root = model_.at(piece.parameter);
-  write_piece(place_of(root, OTR_VALUE_PUBLISHED), piece, values);
+  write_piece(location_of(root, OTR_VALUE_PUBLISHED), piece, values);
   if (storage_->has_separate_master()) {
-    write_piece(place_of(root, OTR_VALUE_MASTER), piece, values);
+    write_piece(location_of(root, OTR_VALUE_MASTER), piece, values);
   }
 }
 

@@ -8,17 +8,19 @@
 
 namespace outrigger::memory {
 
-class Window {
+class ReleasableBlock {
  public:
-  Window() = default;
+  ReleasableBlock() = default;
   // Of a device: as Block. The host: reserves the address; throws OTR_E_OUT_OF_MEMORY naming the
   // purpose and the bytes where there is no room for that.
-  Window(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device);
-  Window(Window&& other) noexcept { *this = static_cast<Window&&>(other); }
-  Window& operator=(Window&& other) noexcept;
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
-  ~Window();
+  ReleasableBlock(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device);
+  ReleasableBlock(ReleasableBlock&& other) noexcept {
+    *this = static_cast<ReleasableBlock&&>(other);
+  }
+  ReleasableBlock& operator=(ReleasableBlock&& other) noexcept;
+  ReleasableBlock(const ReleasableBlock&) = delete;
+  ReleasableBlock& operator=(const ReleasableBlock&) = delete;
+  ~ReleasableBlock();
 
   explicit operator bool() const { return bytes_ > 0; }
   [[nodiscard]] std::byte* data() const { return is_host() ? address_ : block_.data(); }
@@ -33,7 +35,7 @@ class Window {
   [[nodiscard]] bool is_host() const { return device_ == nullptr || device_->is_host(); }
 
   Ledger* ledger_ = nullptr;
-  Purpose purpose_ = Purpose::windows;
+  Purpose purpose_ = Purpose::acquired;
   int64_t bytes_ = 0;
   device::Device* device_ = nullptr;
   bool filled_ = false;

@@ -9,7 +9,7 @@
 namespace outrigger::engine {
 
 // Where a piece lies, in which format, and the factor that turns it into what the host sees.
-struct Engine::Place {
+struct Engine::Location {
   kernels::Format format;
   std::function<std::byte*(const layout::Piece&)> at;
   device::Device* device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/memory/window.h"
+#include "core/memory/releasable_block.h"
 
 #include <sys/mman.h>
 
@@ -19,7 +19,8 @@ constexpr int64_t kHuge = int64_t{1} << 21;
 
 }  // namespace
 
-Window::Window(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device)
+ReleasableBlock::ReleasableBlock(Ledger& ledger, Purpose purpose, int64_t bytes,
+                                 device::Device* device)
     : ledger_(&ledger), purpose_(purpose), bytes_(bytes), device_(device) {
   if (bytes <= 0 || !is_host()) return;
   const int access = kGuarded ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -32,7 +33,7 @@ Window::Window(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* d
   address_ = static_cast<std::byte*>(pages);
 }
 
-Window& Window::operator=(Window&& other) noexcept {
+ReleasableBlock& ReleasableBlock::operator=(ReleasableBlock&& other) noexcept {
   std::swap(ledger_, other.ledger_);
   std::swap(purpose_, other.purpose_);
   std::swap(bytes_, other.bytes_);
@@ -44,12 +45,12 @@ Window& Window::operator=(Window&& other) noexcept {
   return *this;
 }
 
-Window::~Window() {
+ReleasableBlock::~ReleasableBlock() {
   drop();
   if (address_ != nullptr) munmap(address_, static_cast<size_t>(bytes_));
 }
 
-void Window::fill() {
+void ReleasableBlock::fill() {
   if (filled_ || bytes_ <= 0) return;
   if (is_host()) {
     charge_ = Charge(*ledger_, purpose_, bytes_);
@@ -63,7 +64,7 @@ void Window::fill() {
   filled_ = true;
 }
 
-void Window::drop() noexcept {
+void ReleasableBlock::drop() noexcept {
   if (!filled_) return;
   if (is_host()) {
     madvise(address_, static_cast<size_t>(bytes_), MADV_DONTNEED);
