@@ -25,7 +25,6 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       world_(member_->world),
       name_(name),
       spin_(member_->spin),
-      secret_(some_number(this)),
       slices_(static_cast<size_t>(world_)) {}
 
 HostCommunicator::~HostCommunicator() { go({Gone::left, rank_}); }

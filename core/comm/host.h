@@ -73,18 +73,6 @@ class HostCommunicator final : public Communicator {
   void step();
   void compare_calls();
 
-  // An all-gather through the staging area; begun: its first step is done.
-  void gather_staged(std::span<const std::byte> mine, std::span<std::byte> all,
-                     std::string_view label, bool begun);
-  // An all-gather from the ranks' memory. The first of them finds out whether all ranks can.
-  void gather_directly(std::span<const std::byte> mine, std::span<std::byte> all,
-                       std::string_view label);
-  // False: the system does not allow it.
-  bool read_peer(int32_t rank, std::byte* to, uint64_t address, size_t bytes) const;
-  [[noreturn]] void could_not_read(int32_t rank);
-  // Not 0, and another for each object that lives at a time.
-  [[nodiscard]] static uint64_t some_number(const void* self);
-
   [[nodiscard]] bool all_reached(Counter counter, uint64_t target) const;
   void wait_for_all(Counter counter, uint64_t target, std::string_view drain_label);
   // One look of a waiting rank at the others: throws if it is of no use to wait on.
@@ -128,8 +116,6 @@ class HostCommunicator final : public Communicator {
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step
   bool interrupted_ = false;  // … and the host has ended that wait
   Spin spin_;
-  const uint64_t secret_;  // see host_gather.cpp
-  enum class Direct : uint8_t { unknown, yes, no } direct_ = Direct::unknown;
   std::vector<const void*> slices_;  // reduce_scatter's argument, kept to allocate once
 };
 

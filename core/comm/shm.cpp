@@ -13,6 +13,7 @@
 #include "core/comm/host.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous.h"
+#include "core/threads/cores.h"
 
 namespace outrigger::comm {
 namespace {

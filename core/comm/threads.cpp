@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/comm/host.h"
+#include "core/threads/cores.h"
 
 namespace outrigger::comm {
 namespace {

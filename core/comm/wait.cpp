@@ -2,7 +2,6 @@
 #include "core/comm/wait.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,13 +42,5 @@ Clock::duration choose_spin(int32_t wanted, int32_t ranks, int32_t cores) {
   if (wanted >= 0) return std::chrono::microseconds(wanted);
   return ranks <= cores ? kMost : std::chrono::microseconds(0);
 }
-
-int32_t usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return online_cores();
-  return CPU_COUNT(&set);
-}
-
-int32_t online_cores() { return static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 }  // namespace outrigger::comm

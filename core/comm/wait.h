@@ -4,11 +4,10 @@
 // one.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
+#include "core/base/spin.h"
 #include "core/comm/control.h"
 
 namespace outrigger::comm {
@@ -28,61 +27,6 @@ void wake(Bell& bell);
 // Sleeps until the bell's count differs from `seen`, the time is over, or for no reason. True:
 // somebody called wake.
 bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most);
-
-inline void relax_cpu() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// How long to spin before sleeping: up to `most` while that pays, almost never when the peers turn
-// out to need longer or the cores are taken by others.
-class Spin {
- public:
-  explicit Spin(Clock::duration most) : most_(most), budget_(most) {}
-
-  // True if ready() came true in time.
-  template <typename Ready>
-  bool wait(Ready&& ready) {
-    constexpr uint32_t kProbe = 32;  // every so many waits spin fully, to notice better times
-    const Clock::duration limit = ++waits_ % kProbe == 0 ? most_ : budget_;
-    if (limit < kShort) {
-      budget_ /= 2;
-      return false;
-    }
-    for (int32_t i = 0; i < kHot; i++) {
-      if (ready()) return succeeded();
-      relax_cpu();
-    }
-    // Whoever else wants this core has it: perhaps the thread that this one waits for.
-    for (const auto begun = Clock::now(); Clock::now() - begun < limit;) {
-      for (int32_t i = 0; i < kHot / 8; i++) {
-        if (ready()) return succeeded();
-        relax_cpu();
-      }
-      std::this_thread::yield();
-    }
-    budget_ /= 2;
-    return false;
-  }
-
- private:
-  static constexpr Clock::duration kShort = std::chrono::microseconds(1);
-  static constexpr int32_t kHot = 128;  // a few microseconds
-
-  // One late peer must not make all later waits sleep: a peer that sleeps comes later than spinning
-  // lasts, and so on. Half the time is still more than it takes to wake somebody.
-  bool succeeded() {
-    budget_ = std::max(budget_, most_ / 2);
-    return true;
-  }
-
-  const Clock::duration most_;
-  Clock::duration budget_;
-  uint32_t waits_ = 0;
-};
 
 // Returns once ready(). look_around(now) is called in every slice spent asleep and may throw.
 template <typename Ready, typename LookAround>
@@ -112,7 +56,5 @@ void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around)
 // The longest to spin: `wanted` microseconds, or if −1 a choice; not at all when ranks have to
 // share cores.
 [[nodiscard]] Clock::duration choose_spin(int32_t wanted, int32_t ranks, int32_t cores);
-[[nodiscard]] int32_t usable_cores();  // of this process
-[[nodiscard]] int32_t online_cores();  // of this host
 
 }  // namespace outrigger::comm

@@ -3,11 +3,20 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
 
 namespace outrigger {
+
+int32_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return online_cores();
+  return CPU_COUNT(&set);
+}
+
+int32_t online_cores() { return static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
 bool has_cores_of_its_own() {
   const char* bound = std::getenv("OTR_CORES_BOUND");

@@ -2,10 +2,14 @@
 // Which cores are this process's, and which of them its workers keep to.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <thread>
 
 namespace outrigger {
+
+[[nodiscard]] int32_t usable_cores();  // of this process
+[[nodiscard]] int32_t online_cores();  // of this host
 
 // A launcher has bound this process to cores that no other rank uses, and says so
 // (OTR_CORES_BOUND=1).

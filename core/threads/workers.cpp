@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/threads/workers.h"
 
+#include <chrono>
 #include <utility>
 
 #include "core/base/thread.h"
 
 namespace outrigger {
+namespace {
 
-Workers::Workers(int32_t threads) : shares_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
+// The longest to spin: about what a sleep and a wake cost.
+Spin::Duration spin_of(int32_t threads) {
+  constexpr std::chrono::microseconds kMost{50};
+  return threads <= usable_cores() ? kMost : std::chrono::microseconds(0);
+}
+
+}  // namespace
+
+Workers::Workers(int32_t threads)
+    : most_spin_(spin_of(threads)),
+      spin_(most_spin_),
+      shares_(static_cast<size_t>(threads < 1 ? 1 : threads)) {
   try {
     for (int32_t worker = 1; worker < threads; ++worker) {
       threads_.push_back(start_thread("a worker", [this, worker] { serve(worker); }));
@@ -24,6 +37,7 @@ void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    ++run_;  // for those that spin
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
@@ -47,24 +61,33 @@ void Workers::run(int64_t count, const Task& task) {
       begin += count / workers + (w < count % workers ? 1 : 0);
       share.end = begin;
     }
-    busy_ = static_cast<int32_t>(threads_.size());
     ++run_;
   }
   wake_.notify_all();
   drain(task, 0);
+  {
+    const std::lock_guard lock(mutex_);
+    task_ = nullptr;
+  }
+  const auto is_over = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+  spin_.wait(is_over);
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  done_.wait(lock, is_over);
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void Workers::serve(int32_t worker) {
+  Spin spin(most_spin_);
   uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return stop_ || run_ != seen; });
+    spin.wait([&] { return run_.load(std::memory_order_acquire) != seen; });
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return run_ != seen; });
     if (stop_) return;
     seen = run_;
     const Task* task = task_;
+    if (task == nullptr) continue;
+    ++busy_;
     lock.unlock();
     drain(*task, worker);
     lock.lock();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fixed pool of threads that split a range of tasks. The caller works too, so a pool of one has
-// no thread. The threads keep off the caller's core (cores.h).
+// no thread. The threads keep off the caller's core (cores.h). After a run they look out for the
+// next one a little while before they sleep, where each has a core; a run waits for those only that
+// have joined it, so a thread that is slow to wake holds up nobody.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/spin.h"
 #include "core/threads/cores.h"
 
 namespace outrigger {
@@ -45,16 +48,18 @@ class Workers {
     int64_t end = 0;
   };
 
+  const Spin::Duration most_spin_;
   std::mutex turn_;    // one run at a time
-  WorkerCores cores_;  // guarded by turn_
+  WorkerCores cores_;  // guarded by turn_, as the next one is
+  Spin spin_;          // of the caller
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::exception_ptr failure_;  // guarded by mutex_, as the next four are
-  uint64_t run_ = 0;
-  int32_t busy_ = 0;
+  std::exception_ptr failure_;  // guarded by mutex_, as stop_ and task_ are
   bool stop_ = false;
-  const Task* task_ = nullptr;
-  std::vector<Share> shares_;  // one for each worker; set before a run
+  const Task* task_ = nullptr;    // null: there is nothing that a worker could still join
+  std::atomic<uint64_t> run_{0};  // grows with each run, under mutex_
+  std::atomic<int32_t> busy_{0};  // workers that have joined the run; changes under mutex_
+  std::vector<Share> shares_;     // one for each worker; set before a run
   std::vector<std::thread> threads_;
 };
 

@@ -24,14 +24,17 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-// Bytes; -1 if the kernel does not tell.
+// Bytes, without those of files, which other processes may share; -1 if the kernel does not tell.
 int64_t pss() {
   std::ifstream in("/proc/self/smaps_rollup");
+  int64_t bytes = -1;
   for (std::string word; in >> word;) {
     int64_t kib = 0;
-    if (word == "Pss:" && in >> kib) return kib * 1024;
+    if ((word == "Pss_Anon:" || word == "Pss_Shmem:") && in >> kib) {
+      bytes = std::max(bytes, int64_t{0}) + kib * 1024;
+    }
   }
-  return -1;
+  return bytes;
 }
 
 struct Report {

@@ -4,23 +4,16 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <thread>
 
@@ -288,37 +281,6 @@ TEST(ShmFault, SignalsDoNotDisturbWaits) {
     }
   });
   for (const auto& outcome : outcomes) EXPECT_EQ(outcome.status, OTR_E_TIMEOUT) << outcome.text;
-}
-
-// One rank's sandbox forbids it to read other processes: a large all-gather goes another way on
-// all.
-TEST(ShmFault, GathersWhereOneRankMayNotReadTheOthers) {
-  run_all_well({Provider::shm, 3}, [](Communicator& c) {
-    if (c.rank() == 1) {
-      std::array filter{
-          sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-          sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-          sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-          sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      };
-      sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-      require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-                  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
-              "no filter");
-      std::byte byte{};
-      iovec there{&byte, 1}, here{&byte, 1};
-      require(process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0, "the filter lets it pass");
-    }
-    for (int round = 0; round < 3; round++) {
-      std::vector<int32_t> mine(300000), all(mine.size() * 3);
-      std::iota(mine.begin(), mine.end(), 1000 * c.rank() + round);
-      c.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), "large");
-      for (size_t i = 0; i < all.size(); i++) {
-        const auto r = static_cast<int32_t>(i / mine.size());
-        require(all[i] == 1000 * r + round + static_cast<int32_t>(i % mine.size()), "gathered");
-      }
-    }
-  });
 }
 
 // ---- Memory -------------------------------------------------------------------------------------

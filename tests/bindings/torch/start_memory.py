@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What building a module, initialize and the first step take, by the kernel's count: the sum of Pss over the ranks, sampled.
+"""What building a module, initialize and the first step take, by the kernel's count: the sum of Pss over the ranks without that of files, sampled.
 
     outrigger run -n 2 -- python start_memory.py                      12 M parameters, checked
     outrigger run -n 4 -- python start_memory.py --blocks 12 --width 2048    201 M
@@ -32,9 +32,10 @@ class Block(torch.nn.Module):
 
 
 def pss(process):
-    """Bytes of a process, shared pages divided among those that share them."""
+    """Bytes of a process, shared pages divided among those that share them. Not those of files: how many processes of this machine
+    use PyTorch's libraries is no business of ours."""
     with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as file:
-        return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
+        return 1024 * sum(int(line.split()[1]) for line in file if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
 
 
 def on_all_ranks(value):
