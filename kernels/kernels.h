@@ -198,7 +198,7 @@ struct RandomStates {
 
 struct UpdateCount {
   int64_t updates = 0;   // elements to which the formula gives a step or a decay that is not zero
-  int64_t vanished = 0;  // of these, whose stored weight equals the old one
+  int64_t vanished = 0;  // of these, whose stored weight has the bits of the old one
 };
 [[nodiscard]] UpdateCount update(const Update& update);
 

@@ -56,11 +56,10 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
       const Pair g = Grad::load(grad + i);
       const Pair old = weights.load(i);
       Pair p = old, m = ExpAvg::load(exp_avg + i), v = ExpAvgSq::load(exp_avg_sq + i);
-      const VF moves_lo = step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo);
-      const VF moves_hi = step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi);
-
-      // A NaN in m or v is one in p, too. Inf - Inf costs a needless look, nothing more.
-      if (HWY_UNLIKELY(!hn::AllFalse(df, hn::IsNaN(hn::Add(p.lo, p.hi))))) {
+      const Pair moves(step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo),
+                       step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi));
+      const bool special = is_special(moves, p);
+      if (HWY_UNLIKELY(special)) {
         p = {canonical(p.lo), canonical(p.hi)};
         m = {canonical(m.lo), canonical(m.hi)};
         v = {canonical(v.lo), canonical(v.hi)};
@@ -77,11 +76,9 @@ HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
       };
       store(ExpAvg{}, Draw::exp_avg, m, exp_avg + i);
       store(ExpAvgSq{}, Draw::exp_avg_sq, v, exp_avg_sq + i);
-      const Pair stored =
-          weights.template store<kStochastic>(p, i, random[Draw::weight], drawn(Draw::weight));
-
-      const VF none = hn::Zero(df);
-      count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);
+      count.add(weights.template store<kStochastic>(p, old, i, random[Draw::weight],
+                                                    drawn(Draw::weight)));
+      if (HWY_UNLIKELY(special)) count.leave_out_idle(moves, weights.load(i), old);
     }
   }
   done = end;

@@ -72,20 +72,18 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       Pair p = old;
       Pair m = old_m.load_pair(exp_avg + sizeof(float) + i);
       Pair v = old_v.load_pair(exp_avg_sq + sizeof(float) + i);
-      const VF moves_lo = step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo);
-      const VF moves_hi = step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi);
-      // A NaN in m or v is one in p, too, and makes its block one.
-      if (HWY_UNLIKELY(!hn::AllFalse(df, hn::IsNaN(hn::Add(p.lo, p.hi))))) {
-        p = {canonical(p.lo), canonical(p.hi)};
-      }
+      const Pair moves(step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo),
+                       step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi));
+      const bool special = is_special(moves, p);
+      // A NaN in m or v makes its block one.
+      if (HWY_UNLIKELY(special)) p = {canonical(p.lo), canonical(p.hi)};
       new_m.add(m, i);
       new_v.add(v, i);
 
       BitsPair r = {hn::Zero(DU{}), hn::Zero(DU{})};
       if (random[Draw::weight]) r = BFloat16::words(drawn(Draw::weight, numbers, i));
-      const Pair stored = weights.template store<true>(p, at, random[Draw::weight], r);
-      const VF none = hn::Zero(df);
-      count.add(hn::Eq(moves_lo, none), hn::Eq(moves_hi, none), stored, old);
+      count.add(weights.template store<true>(p, old, at, random[Draw::weight], r));
+      if (HWY_UNLIKELY(special)) count.leave_out_idle(moves, weights.load(at), old);
     }
     new_m.finish(exp_avg, Draw::exp_avg, random[Draw::exp_avg], numbers);
     new_v.finish(exp_avg_sq, Draw::exp_avg_sq, random[Draw::exp_avg_sq], numbers);

@@ -222,6 +222,16 @@ struct Float16 {
   }
 };
 
+// Which weights are the old ones, to the bit.
+HWY_INLINE MF unchanged(VF stored, VF old) {
+  return hn::RebindMask(DF{}, hn::Eq(bits_of(stored), bits_of(old)));
+}
+HWY_INLINE size_t count_unchanged(Pair stored, Pair old) {
+  const DF df;
+  return hn::CountTrue(df, unchanged(stored.lo, old.lo)) +
+         hn::CountTrue(df, unchanged(stored.hi, old.hi));
+}
+
 // Asks for the lines of the pair that comes 2 KiB later in this stream: hardware prefetchers stop
 // at a page and are late with many streams. A hint, so it may point behind the end.
 template <class Storage>

@@ -58,24 +58,27 @@ class Weights {
       return Weight::load(weight_ + i);
     }
   }
-  // As store_state(); the published copy, too.
+  // As store_state(), and the published copy. Returns how many of the pair keep the bits of `old`.
   template <bool kStochastic>
-  HWY_INLINE Pair store(Pair x, int64_t i, bool random, BitsPair words) const {
+  HWY_INLINE size_t store(Pair x, Pair old, int64_t i, bool random, BitsPair words) const {
     if constexpr (kIsSplit<Weight>) {
       Weight::store(x, weight_ + i, remainder_ + i);
-      return x;
-    } else {
-      const Pair stored = store_state<Weight, kStochastic>(x, weight_ + i, random, words);
-      if constexpr (std::is_same_v<Weight, Float32>) {
-        if (published_ != nullptr) {
-          if (half_) {
-            Float16::store(x, published_ + i);
-          } else {
-            BFloat16::store(x, published_ + i);
-          }
+      return count_unchanged(x, old);
+    } else if constexpr (std::is_same_v<Weight, Float32>) {
+      Weight::store(x, weight_ + i);
+      if (published_ != nullptr) {
+        if (half_) {
+          Float16::store(x, published_ + i);
+        } else {
+          BFloat16::store(x, published_ + i);
         }
       }
-      return stored;
+      return count_unchanged(x, old);
+    } else {  // compared as stored: one vector instead of two
+      const DU16 d16;
+      const auto before = hn::LoadU(d16, weight_ + i);
+      store_state<Weight, kStochastic>(x, weight_ + i, random, words);
+      return hn::CountTrue(d16, hn::Eq(hn::LoadU(d16, weight_ + i), before));
     }
   }
 

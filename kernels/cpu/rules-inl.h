@@ -42,14 +42,14 @@ struct Coefficients {
 
   VF gradient_factor, clip_value, beta1, one_minus_beta1, beta2, one_minus_beta2, eps;
   VF inverse_bias1, inverse_sqrt_bias2, minus_step, weight_decay, decay_rate;
-  VF step_mask, decay_mask;  // all ones where a step, a decoupled decay applies
+  VF step_mask, decay_mask;  // of a magnitude, where a step, a decoupled decay applies
   bool clips, nesterov, decays_direction;
   Decay decay;
 
  private:
   static HWY_INLINE VF set(float x) { return hn::Set(DF{}, x); }
   static HWY_INLINE VF mask(bool on) {
-    return hn::BitCast(DF{}, hn::Set(DU{}, on ? 0xffffffffU : 0U));
+    return hn::BitCast(DF{}, hn::Set(DU{}, on ? 0x7fffffffU : 0U));
   }
 };
 
@@ -125,7 +125,8 @@ HWY_INLINE VF muon_direction(const Coefficients& c, VF g, VF& m) {
   return c.nesterov ? hn::MulAdd(c.beta1, m, part) : m;
 }
 
-// Replaces p, m and v by their new float32 values; zero where the element has no update ("idle").
+// Replaces p, m and v by their new float32 values; +0 where the element has no update ("idle"),
+// else not negative, or a NaN.
 template <class Rule>
 HWY_INLINE VF step(const Coefficients& c, VF grad, VF& p, VF& m, VF& v) {
   const bool l2 = c.decay == Decay::l2 && !std::is_same_v<Rule, LambRule>;
@@ -141,23 +142,35 @@ HWY_INLINE VF step(const Coefficients& c, VF grad, VF& p, VF& m, VF& v) {
 // in runs, so they are worth a branch.
 class Counter {
  public:
-  HWY_INLINE void add(MF idle_lo, MF idle_hi, Pair stored, Pair old) {
-    const DF df;
-    const MF same_lo = hn::Eq(stored.lo, old.lo), same_hi = hn::Eq(stored.hi, old.hi);
-    unchanged_ += hn::CountTrue(df, same_lo) + hn::CountTrue(df, same_hi);
-    if (HWY_UNLIKELY(!hn::AllFalse(df, hn::Or(idle_lo, idle_hi)))) {
-      idle_ += hn::CountTrue(df, idle_lo) + hn::CountTrue(df, idle_hi);
-      unchanged_ -= hn::CountTrue(df, hn::And(idle_lo, same_lo));
-      unchanged_ -= hn::CountTrue(df, hn::And(idle_hi, same_hi));
-    }
+  HWY_INLINE void add(size_t unchanged) { unchanged_ += unchanged; }
+  // Of a pair whose unchanged weights were added; `moves` as step() has them.
+  HWY_INLINE void leave_out_idle(Pair moves, Pair stored, Pair old) {
+    leave_out_idle(moves.lo, stored.lo, old.lo);
+    leave_out_idle(moves.hi, stored.hi, old.hi);
   }
   [[nodiscard]] UpdateCount result(int64_t elements) const {
     return {elements - static_cast<int64_t>(idle_), static_cast<int64_t>(unchanged_)};
   }
 
  private:
+  HWY_INLINE void leave_out_idle(VF moves, VF stored, VF old) {
+    const DF df;
+    const MF idle = hn::Eq(moves, hn::Zero(df));
+    idle_ += hn::CountTrue(df, idle);
+    unchanged_ -= hn::CountTrue(df, hn::And(idle, unchanged(stored, old)));
+  }
   size_t idle_ = 0, unchanged_ = 0;
 };
+
+// Whether a pair needs a look: it has idle elements, or a NaN. A NaN in m or v is one in p, too;
+// Inf - Inf costs a needless look, nothing more.
+HWY_INLINE bool is_special(Pair moves, Pair p) {
+  const DU du;
+  const VU least = hn::Min(bits_of(moves.lo), bits_of(moves.hi));
+  const auto idle = hn::Eq(least, hn::Zero(du));
+  const auto nan = hn::RebindMask(du, hn::IsNaN(hn::Add(p.lo, p.hi)));
+  return !hn::AllFalse(du, hn::Or(idle, nan));
+}
 
 // adam.cpp: Adam in one pass over the arrays, in whole pairs, of which `done` elements were; none
 // where it has no form for the update's formats.

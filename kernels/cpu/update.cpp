@@ -198,7 +198,7 @@ HWY_INLINE UpdateCount count_leaf(const Values& x, int64_t count) {
     const MF here = hn::FirstN(df, static_cast<size_t>(count - i));
     const MF idle = hn::Eq(hn::Load(df, x.moves + i), hn::Zero(df));  // a NaN is not
     const MF moves = hn::AndNot(idle, here);
-    const MF same = hn::Eq(hn::Load(df, x.weight + i), hn::Load(df, x.old + i));
+    const MF same = unchanged(hn::Load(df, x.weight + i), hn::Load(df, x.old + i));
     moved += hn::CountTrue(df, moves);
     vanished += hn::CountTrue(df, hn::And(moves, same));
   }

@@ -113,7 +113,7 @@ UpdateCount update_leaf(const Update& u) {
   UpdateCount count;
   for (int64_t i = 0; i < u.count; ++i) {
     count.updates += updated[i] ? 1 : 0;
-    count.vanished += updated[i] && leaf.weight[i] == old[i] ? 1 : 0;
+    count.vanished += updated[i] && bits_of(leaf.weight[i]) == bits_of(old[i]) ? 1 : 0;
   }
   return count;
 }
