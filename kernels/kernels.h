@@ -222,7 +222,7 @@ struct Product {
   float* out = nullptr;
 };
 // One tile of it, of at most kProductTile rows and columns, whose first element is (row, column).
-inline constexpr int64_t kProductTile = 96;
+inline constexpr int64_t kProductTile = 128;
 void product(const Product& whole, int64_t row, int64_t column);
 
 // ---- dispatch.cpp ----

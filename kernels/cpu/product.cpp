@@ -51,6 +51,14 @@ HWY_INLINE void add_products(const float* HWY_RESTRICT left, const float* HWY_RE
   }
 }
 
+// A part of a row, to an aligned place: so short that calls of memcpy would take longer.
+HWY_INLINE void copy_row(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, int64_t count) {
+  const DF df;
+  int64_t i = 0;
+  for (; i + kVector <= count; i += kVector) hn::Store(hn::LoadU(df, from + i), df, to + i);
+  if (i < count) std::memcpy(to + i, from + i, static_cast<size_t>(count - i) * sizeof(float));
+}
+
 // out = factor * sums, plus what is to be added, of one row.
 HWY_INLINE void finish_row(const Product& p, const float* sums, int64_t at, int64_t columns) {
   const DF df;
@@ -78,20 +86,19 @@ void product(const Product& p, int64_t row, int64_t column) {
   for (int64_t first = 0; first < p.inner; first += kDepth) {
     const int64_t depth = HWY_MIN(kDepth, p.inner - first);
     for (int64_t i = 0; i < rows; ++i) {
-      std::memcpy(left + i * kDepth, p.left + (row + i) * p.inner + first,
-                  static_cast<size_t>(depth) * sizeof(float));
+      copy_row(left + i * kDepth, p.left + (row + i) * p.inner + first, depth);
     }
     for (int64_t j = 0; j < columns; j += kPair) {
       float* panel = panels + j * kDepth;
-      const auto width = static_cast<size_t>(HWY_MIN(kPair, columns - j)) * sizeof(float);
-      if (width < kPair * sizeof(float)) std::memset(panel, 0, sizeof(float) * kDepth * kPair);
+      const int64_t width = HWY_MIN(kPair, columns - j);
+      if (width < kPair) std::memset(panel, 0, sizeof(float) * kDepth * kPair);
       for (int64_t k = 0; k < depth; ++k) {
         // The rows of the next panel are pages apart, so nothing else fetches them.
         const int64_t next = HWY_MIN(first + k + kDepth, p.inner - 1);
         const float* ahead = p.right + next * p.columns + column + j;
         hwy::Prefetch(ahead);
-        hwy::Prefetch(ahead + width / sizeof(float) - 1);  // a row of two vectors is two lines
-        std::memcpy(panel + k * kPair, p.right + (first + k) * p.columns + column + j, width);
+        hwy::Prefetch(ahead + width - 1);  // a row of two vectors is two lines
+        copy_row(panel + k * kPair, p.right + (first + k) * p.columns + column + j, width);
       }
     }
     for (int64_t j = 0; j < columns; j += kPair) {
@@ -99,6 +106,9 @@ void product(const Product& p, int64_t row, int64_t column) {
       int64_t i = 0;
       for (; i + kRows <= rows; i += kRows) {
         add_products<kRows>(left + i * kDepth, panel, depth, sums + i * kProductTile + j);
+      }
+      for (; i + 2 <= rows; i += 2) {
+        add_products<2>(left + i * kDepth, panel, depth, sums + i * kProductTile + j);
       }
       for (; i < rows; ++i) {
         add_products<1>(left + i * kDepth, panel, depth, sums + i * kProductTile + j);

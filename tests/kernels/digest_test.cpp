@@ -129,7 +129,7 @@ void digest_muon(Digest& digest, const AdamFormats& formats, Values values) {
 }
 
 void digest_product(Digest& digest) {
-  constexpr int64_t kRows = 50, kInner = 133, kColumns = 101;
+  constexpr int64_t kRows = 50, kInner = 133, kColumns = kProductTile + 5;
   Array left(Format::float32, kRows * kInner), right(Format::float32, kInner * kColumns);
   Array plus(Format::float32, kRows * kColumns), out(Format::float32, kRows * kColumns);
   for (Array* a : {&left, &right, &plus}) fill_exactly(*a, Values::ordinary, 9);

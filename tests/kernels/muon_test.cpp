@@ -70,8 +70,8 @@ TEST(Muon, DirectionFollowsThePublishedAlgorithm) {
 struct Shape {
   int64_t rows, inner, columns;
 };
-constexpr Shape kShapes[] = {{1, 1, 1},     {7, 3, 5},     {96, 96, 96},  {97, 129, 95},
-                             {100, 257, 1}, {1, 300, 200}, {13, 128, 33}, {192, 64, 208}};
+constexpr Shape kShapes[] = {{1, 1, 1},     {7, 3, 5},     {128, 128, 128}, {129, 97, 127},
+                             {100, 257, 1}, {1, 300, 200}, {13, 128, 33},   {192, 64, 208}};
 
 std::vector<float> numbers(int64_t count, uint64_t seed) {
   Array array(Format::float32, count);
@@ -139,12 +139,14 @@ TEST(Muon, ProductsAreNearThoseInFloat64) {
 
 TEST(Muon, ATileWritesNothingElse) {
   for_each_target([] {
-    Case c({200, 5, 200});
-    product(c.product, 96, 96);
-    for (int64_t i = 0; i < 200; ++i) {
-      for (int64_t j = 0; j < 200; ++j) {
-        const bool inside = i >= 96 && i < 192 && j >= 96 && j < 192;
-        ASSERT_EQ(c.out[static_cast<size_t>(i * 200 + j)] == -1, !inside) << i << ", " << j;
+    constexpr int64_t kTile = kProductTile, kSize = 2 * kTile + 8;
+    Case c({kSize, 5, kSize});
+    product(c.product, kTile, kTile);
+    const auto is_in_tile = [](int64_t i) { return i >= kTile && i < 2 * kTile; };
+    for (int64_t i = 0; i < kSize; ++i) {
+      for (int64_t j = 0; j < kSize; ++j) {
+        const bool inside = is_in_tile(i) && is_in_tile(j);
+        ASSERT_EQ(c.out[static_cast<size_t>(i * kSize + j)] == -1, !inside) << i << ", " << j;
       }
     }
   });
