@@ -75,11 +75,11 @@ static int32_t asked_to_stop(void *user_data) {
 
 int main(void) {
   float zeros[2] = {0, 0};
-  int64_t shape[1] = {2}, id;
+  int64_t shape[1] = {2}, id = 0;
   otr_context_options options;
-  otr_context *context;
-  otr_comm *comm;
-  otr_engine *engine;
+  otr_context *context = NULL;
+  otr_comm *comm = NULL;
+  otr_engine *engine = NULL;
   otr_tensor w;
   signal(SIGINT, on_interrupt);
   TRY(otr_context_options_init(&options, sizeof options));

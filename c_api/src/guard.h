@@ -110,7 +110,8 @@ T& required(T* pointer, const char* what) {
   return *pointer;
 }
 
-inline int64_t required_count(int64_t count, const void* array, const char* what) {
+template <typename T>
+int64_t required_count(int64_t count, const T* array, const char* what) {
   if (count < 0) fail(OTR_E_ARGUMENT, "the number of {} is {}; legal is 0 or more", what, count);
   if (count > 0 && array == nullptr)
     fail(OTR_E_ARGUMENT, "{} is NULL with a count of {}", what, count);
