@@ -75,6 +75,17 @@ Command add_version(CLI::App& app, bool& json) {
   return {version, run};
 }
 
+// What nobody asked for is named before what is missing.
+void parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const std::string odd = error.get_exit_code() == 0 ? "" : left_over(app);
+    if (!odd.empty()) throw Misuse(odd);
+    throw;
+  }
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("Outrigger: sharded training with low-precision states", "outrigger");
   bool json = false, version = false;
@@ -98,7 +109,7 @@ int run_command(int argc, char** argv) {
   const Command* chosen = nullptr;
   try {
     if (first != separator) require_known(commands, word);
-    app.parse(static_cast<int>(separator - argv), argv);
+    parse(app, static_cast<int>(separator - argv), argv);
     for (const Command& command : commands) {
       if (command.app->parsed() || (version && command.app->get_name() == "version")) {
         chosen = &command;
@@ -110,8 +121,6 @@ int run_command(int argc, char** argv) {
     if (separator != argv + argc) call.rest.assign(separator + 1, argv + argc);
     return chosen->run(call);
   } catch (const CLI::ParseError& error) {
-    const std::string odd = error.get_exit_code() == 0 ? "" : left_over(app);
-    if (!odd.empty()) return tell(Misuse(odd), wants_json, 2);
     if (wants_json && error.get_exit_code() != 0) return tell(Misuse(error.what()), true, 2);
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {
@@ -127,6 +136,10 @@ int run_command(int argc, char** argv) {
 }  // namespace outrigger::tools
 
 int main(int argc, char** argv) {
-  outrigger::tools::hold_standard_descriptors();
-  return outrigger::tools::run_command(argc, argv);
+  try {
+    outrigger::tools::hold_standard_descriptors();
+    return outrigger::tools::run_command(argc, argv);
+  } catch (...) {  // not even enough memory to say so
+    return 2;
+  }
 }
