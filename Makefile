@@ -66,7 +66,10 @@ lint: setup
 format: setup
 	@scripts/format.sh
 
-install: build
+# Its own set-up and targets, too: who uses the library needs neither tests nor other languages.
+install:
+	@scripts/setup.sh build
+	@scripts/build.sh $(BUILD) "$(SANITIZE)" outrigger outrigger_simulated outrigger_tool
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:

@@ -15,14 +15,14 @@ if [[ -n $sanitize ]]; then
 else
   options+=(-DCMAKE_BUILD_TYPE=Release)
 fi
-if [[ -x build/venv/bin/python ]]; then
-  options+=(-DPython3_EXECUTABLE="$PWD/build/venv/bin/python" -DOTR_TEST_PYTHON="$PWD/build/venv/bin/python")
-fi
 # A folder that has tests keeps them.
-if [[ ${#targets[@]} -eq 0 ]]; then
-  options+=(-DOTR_TESTS=ON)
-elif [[ ! -f $folder/CMakeCache.txt ]]; then
-  options+=(-DOTR_TESTS=OFF)
+tests=OFF
+if [[ ${#targets[@]} -eq 0 ]] || grep -qs '^OTR_TESTS:BOOL=ON$' "$folder/CMakeCache.txt"; then
+  tests=ON
+fi
+options+=(-DOTR_TESTS="$tests")
+if [[ $tests == ON && -x build/venv/bin/python ]]; then
+  options+=(-DPython3_EXECUTABLE="$PWD/build/venv/bin/python" -DOTR_TEST_PYTHON="$PWD/build/venv/bin/python")
 fi
 source scripts/ccache.sh
 

@@ -3,6 +3,7 @@
 # Installs what the build, the tests and the demo need and this machine lacks, and says what it does.
 # Never prompts; quick when nothing is missing.
 #   scripts/setup.sh              everything but frameworks
+#   scripts/setup.sh build        what the library and the tools need: no Python
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
 #   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX)
 #   scripts/setup.sh system       system packages only (the part that needs root)
@@ -21,21 +22,24 @@ setup_system() {
   setup_rust
 }
 
-[[ ${1:-} != demo ]] || only build demo
+case ${1:-} in
+  build) only build ;;
+  demo) only build demo ;;
+esac
 if [[ ${1:-} == system ]]; then
   setup_system # writes nothing into the tree: it may run as another user than the build
 else
   mkdir -p build
   exec 9> build/.setup.lock # two set-ups of one tree take turns
   flock 9
-  if [[ ${1:-} == demo ]]; then
+  if [[ ${1:-} == build || ${1:-} == demo ]]; then
     setup_apt
   else
     setup_system
     setup_julia_unwind
     setup_aarch64
   fi
-  setup_python
+  [[ ${1:-} == build ]] || setup_python
   if [[ ${1:-} == frameworks ]]; then
     for part in $FRAMEWORKS; do setup_pip "$part"; done
   fi

@@ -103,7 +103,7 @@ def record(struct):
     if struct.name == "otr_shard_options":
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
     if struct.name == "otr_step_report":
-        return lines
+        return [*lines, "    def __repr__(self) -> str: ..."]
     lines += ["    def __init__(self) -> None: ...", "", f"class _{name}(TypedDict, total=False):"]
     return lines + [f"    {field}: {kind}" for field, kind, _ in fields]
 

@@ -126,6 +126,19 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
 %typemap(argout) type **name { %append_output(SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN)); }
 %enddef
 
+// The fields in their order, outcome and reason by name. Hidden ones of the struct are no properties.
+%extend otr_step_report {
+%pythoncode %{
+    def __repr__(self):
+        def name(prefix, number):
+            return next((word for word, value in globals().items() if word.startswith(prefix) and value == number), number)
+
+        names = [word for word, value in vars(type(self)).items() if isinstance(value, property) and word not in ("thisown", "struct_size")]
+        values = {word: getattr(self, word) for word in names}
+        values["outcome"], values["reason"] = name("STEP_", self.outcome), name("SKIP_", self.reason)
+        return f"StepReport({', '.join(f'{word}={value}' for word, value in values.items())})"
+%}
+}
 %typemap(in, numinputs=0) otr_step_report *report (otr_step_report record) {
   memset(&record, 0, sizeof record);
   record.struct_size = (uint32_t)sizeof record;

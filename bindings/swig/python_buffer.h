@@ -65,6 +65,12 @@ static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor*
   }
   PyObject* plain = otr_python_plain(object);
   if (!plain) return -1;
+  if (!PyObject_CheckBuffer(plain)) {
+    PyErr_Format(PyExc_TypeError, "%S is no array; give an array, such as numpy.asarray(value)",
+                 (PyObject*)Py_TYPE(object));
+    Py_DECREF(plain);
+    return -1;
+  }
   const int failed =
       PyObject_GetBuffer(plain, &t->view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO);
   Py_DECREF(plain); /* the view holds it */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The smallest whole use: learn y = W x. The gradient that enters backward is that of y, a 4 × 1
- * tensor. Runs alone, or on more ranks: outrigger run -n 2 -- quickstart
+ * tensor. Everything is float32: with bf16 or fp16 in the configuration, acquired weights and slots
+ * are of that dtype. Runs alone, or on more ranks: outrigger run -n 2 -- quickstart
  */
 #include <outrigger.h>
 #include <stdio.h>
@@ -29,6 +30,8 @@ int main(void) {
   TRY(otr_engine_commit(engine));
   for (int step = 0; step < 300; step++) {
     TRY(otr_engine_acquire(engine, &w_id, 1, NULL, &w));
+    if (w.dtype.code != OTR_DTYPE_FLOAT || w.dtype.bits != 32)
+      return fprintf(stderr, "W is not float32, which this program computes in\n"), 1;
     const float *W = w.data;
     for (int i = 0; i < 4; i++) error[i] = W[0] * x[i][0] + W[1] * x[i][1] - target[i];
     TRY(otr_engine_release(engine, &w_id, 1, NULL));

@@ -8,12 +8,12 @@
  *
  * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
  * code. Outputs come last and are named out_*; on failure they hold NULL or 0. After a failure,
- *   otr_last_error_message() on the same thread gives the offending value, the rule and the way
- * out. Nothing in this library prints, aborts, exits, installs a signal handler or throws across
- * this boundary.
+ * otr_last_error_message() on the same thread gives the offending value, the rule and the way out.
+ * Nothing in this library prints, aborts, exits, installs a signal handler or throws across this
+ * boundary.
  *
  * OWNERSHIP.  One function creates a handle, and its otr_<object>_destroy releases it. Destroy
- *   accepts NULL, acts on this rank alone and never waits for another one. A child keeps its parent
+ * accepts NULL, acts on this rank alone and never waits for another one. A child keeps its parent
  * alive, so handles may be destroyed in any order. The library reads pointers that you pass in only
  * during the call, unless a function says otherwise. Tensors that a function hands out stay valid
  * as long as that function says.
@@ -23,7 +23,7 @@
  * "any thread": such a call may run beside any other call on that handle but its destroy.
  *
  * FORK.  A handle works in the process that made it. In a forked child every call on it returns
- *   OTR_E_STATE and its destroy does nothing; handles made after the fork work.
+ * OTR_E_STATE and its destroy does nothing; handles made after the fork work.
  *
  * COLLECTIVE CALLS.  Every rank of the communicator must call a function marked "collective", in
  * the same order. The call may wait for other ranks, at most for the communicator's timeout. If the
@@ -42,6 +42,11 @@
  * moved data, during the update, or while a group was being made, cannot continue: the text says
  * so, and the group or engine is lost. The library does not interrupt the functions of a custom
  * communicator. docs/waiting.md has more.
+ *
+ * WORDS.  A pass is one backward pass. A micro-step is one call of otr_engine_step. A window is
+ * everything between two updates: one or more micro-steps, each with one or more passes. The master
+ * is the weight that the optimizer updates; the published weight is what acquire shows. A slot is a
+ * gradient's place in a communication buffer.
  *
  * UNITS.  Sizes are bytes where the name says bytes, else elements. Times are seconds.
  */

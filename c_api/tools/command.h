@@ -44,4 +44,14 @@ inline CLI::Validator number_in(double least, double most, const std::string& wh
 // Every value in effect for `world` ranks, with its origin, as JSON. Throws Fault.
 [[nodiscard]] std::string effective_config(const std::string& text, int world);
 
+// The configuration of `world` ranks for one that is alone: the batch of all ranks is checked here
+// and left out there.
+[[nodiscard]] std::string config_of_one_rank(const std::string& text, int world);
+
+// The warnings that an engine of `world` ranks gives its host's log for a legal configuration.
+[[nodiscard]] std::vector<std::string> config_warnings(const std::string& text, int world);
+
+// To standard error. file: that of the configuration.
+void say_warnings(const std::string& file, const std::vector<std::string>& warnings);
+
 }  // namespace outrigger::tools

@@ -57,7 +57,26 @@ Start start_of(const Request& request) {
 
 constexpr uint64_t kMostHostBytes = uint64_t{1} << 60;
 
-double gib(int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
+// In which a number of bytes has a digit or more before the point.
+struct Unit {
+  const char* name;
+  double bytes;
+  [[nodiscard]] double of(int64_t n) const { return static_cast<double>(n) / bytes; }
+};
+
+Unit unit_for(int64_t bytes) {
+  if (bytes >= 1 << 30) return {"GiB", 0x1p30};
+  return bytes >= 1 << 20 ? Unit{"MiB", 0x1p20} : Unit{"KiB", 0x1p10};
+}
+
+std::string amount(int64_t bytes) {
+  const Unit unit = unit_for(bytes);
+  return format_text("{:.2f} {}", unit.of(bytes), unit.name);
+}
+
+std::string counted(int64_t n, const char* what) {
+  return format_text("{} {}{}", n, what, n == 1 ? "" : "s");
+}
 
 Placement placement_of(const Request& request) {
   if (request.world && request.ranks_per_host && !request.hosts) {
@@ -115,8 +134,8 @@ int64_t count_parameters(const std::vector<NamedShape>& shapes) {
 }
 
 std::string reason_for(const Host& host, int64_t before, int64_t after) {
-  return format_text("a host needs {:.2f} GiB instead of {:.2f}; {:.2f} are {}", gib(after),
-                     gib(before), gib(host.bytes), host.source);
+  return format_text("a host needs {} instead of {}; {} are {}", amount(after), amount(before),
+                     amount(host.bytes), host.source);
 }
 
 struct Answer {
@@ -130,6 +149,7 @@ struct Answer {
   int64_t needed;                    // bytes of a host
   bool fits;
   std::vector<Change> changes;
+  std::vector<std::string> warnings;  // of the configuration as it was
   std::optional<Written> written;
 };
 
@@ -156,6 +176,7 @@ void print_json(const Answer& a) {
     out["would_fit"].push_back(
         {{"change", c.name}, {"patch", c.patch}, {"host_bytes", c.host_bytes}});
   }
+  out["warnings"] = a.warnings;
   out["written"] = Json();
   if (a.written) {
     out["written"] = {{"file", a.written->file},
@@ -166,25 +187,29 @@ void print_json(const Answer& a) {
 }
 
 void print_text(const Answer& a) {
-  write_text("{} tensors, {} parameters, {} ranks on {} {}\n\n", a.tensors, a.parameters,
-             a.placement.world, a.placement.hosts, a.placement.hosts == 1 ? "host" : "hosts");
-  write_text("GiB a rank, resident / peak      Outrigger            DeepSpeed 0.19.8\n");
+  write_text("{}, {}, {} on {}\n\n", counted(static_cast<int64_t>(a.tensors), "tensor"),
+             counted(a.parameters, "parameter"), counted(a.placement.world, "rank"),
+             counted(a.placement.hosts, "host"));
+  const Unit unit = unit_for(a.ours.back().peak_bytes);
+  write_text("{} a rank, resident / peak      Outrigger            DeepSpeed 0.19.8\n", unit.name);
   for (size_t i = 0; i < a.ours.size(); ++i) {
     const otr_memory_entry &ours = a.ours[i], &theirs = a.theirs[i];
     if (ours.peak_bytes == 0 && theirs.peak_bytes == 0) continue;
     write_text("{:<28} {:>8.3f} / {:>8.3f}   {:>8.3f} / {:>8.3f}\n", ours.purpose,
-               gib(ours.resident_bytes), gib(ours.peak_bytes), gib(theirs.resident_bytes),
-               gib(theirs.peak_bytes));
+               unit.of(ours.resident_bytes), unit.of(ours.peak_bytes),
+               unit.of(theirs.resident_bytes), unit.of(theirs.peak_bytes));
   }
-  write_text("\nGiB at start, first values          rank 0       a host\n");
+  const Unit at_start = unit_for(a.starts[0].host);
+  write_text("\n{} at start, first values          rank 0       a host\n", at_start.name);
   for (size_t i = 0; i < a.starts.size(); ++i) {
-    write_text("{:<34} {:>7.3f}     {:>8.3f}{}{}\n", kWays[i].text, gib(a.starts[i].rank),
-               gib(a.starts[i].host), a.start == kWays[i].name ? "  counted" : "",
+    write_text("{:<34} {:>7.3f}     {:>8.3f}{}{}\n", kWays[i].text, at_start.of(a.starts[i].rank),
+               at_start.of(a.starts[i].host), a.start == kWays[i].name ? "  counted" : "",
                a.starts[i].host > a.host.bytes ? "  does not fit" : "");
   }
-  write_text("\n{} ranks on a host need {:.2f} GiB; {:.2f} are {}: it {}.\n",
-             a.placement.ranks_per_host, gib(a.needed), gib(a.host.bytes), a.host.source,
-             a.fits ? "fits" : "does not fit");
+  write_text("\n{} on a host {} {}; {} are {}: it {}.\n",
+             counted(a.placement.ranks_per_host, "rank"),
+             a.placement.ranks_per_host == 1 ? "needs" : "need", amount(a.needed),
+             amount(a.host.bytes), a.host.source, a.fits ? "fits" : "does not fit");
   if (a.placement.hosts > 1) {
     write_text("Ranks are counted as sharing no memory, as over a communicator of the caller's.\n");
   }
@@ -193,7 +218,7 @@ void print_text(const Answer& a) {
     write_text("{}\n", a.changes.empty() ? "No stage or bfloat16 form fits: use more hosts."
                                          : "What would fit:");
     for (const Change& c : a.changes) {
-      write_text("  {:<44} {:>8.2f} GiB a host\n", c.name, gib(c.host_bytes));
+      write_text("  {:<44} {:>12} a host\n", c.name, amount(c.host_bytes));
     }
   }
   if (!a.written) return;
@@ -208,8 +233,8 @@ std::optional<Written> write_config(const Request& request, const std::string& t
   if (a.fits) {
     write_file(request.write, text.ends_with('\n') ? text : text + "\n", request.force);
     return Written{request.write, "",
-                   format_text("it fits: a host needs {:.2f} GiB; {:.2f} are {}", gib(a.needed),
-                               gib(a.host.bytes), a.host.source)};
+                   format_text("it fits: a host needs {}; {} are {}", amount(a.needed),
+                               amount(a.host.bytes), a.host.source)};
   }
   if (a.changes.empty()) return {};
   const Change& first = a.changes[0];
@@ -223,7 +248,8 @@ int estimate(const Request& request, bool json) {
         format_text("{} exists; name another file, or give --force to replace it", request.write));
   }
   const Placement placement = placement_of(request);
-  const std::string text = request.config.empty() ? "{}" : read_file(request.config);
+  std::string text = request.config.empty() ? "" : read_file(request.config);
+  if (text.empty()) text = "{}";
   const std::vector<NamedShape> shapes = read_shapes(request.model);
   const Start start = start_of(request);
   const Model model(text, shapes, placement, start);
@@ -240,10 +266,12 @@ int estimate(const Request& request, bool json) {
            model.host_bytes(),
            model.host_bytes() <= host.bytes,
            changes_that_fit(Json::parse(text), shapes, placement, start, model, host.bytes),
+           config_warnings(text, placement.world),
            {}};
   for (const Way& way : kWays) a.starts.push_back(model.start_peaks(way.way));
   if (!request.write.empty()) a.written = write_config(request, text, a);
   json ? print_json(a) : print_text(a);
+  if (!json) say_warnings(request.config, a.warnings);
   return a.fits || a.written ? 0 : 1;
 }
 
@@ -256,7 +284,8 @@ Command add_estimate(CLI::App& app, bool& json) {
   const auto count = CLI::Range(1, 1 << 20);
   command
       ->add_option("model", request->model,
-                   "safetensors file, Hugging Face config.json, or JSON {\"name\": [extents], …}")
+                   "safetensors file, Hugging Face config.json, or shapes as JSON: "
+                   "{\"w\": [1024, 1024], \"b\": [1024]}")
       ->required();
   command->add_option("--config", request->config, "Configuration (default: float32, stage 0)");
   command

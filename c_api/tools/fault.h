@@ -22,10 +22,12 @@ class Fault : public std::runtime_error {
   int32_t status_;
 };
 
-// The command was not called as it should be: exit code 2, whatever the command.
+// The command was not called as it should be, or with a file that cannot be opened: exit code 2,
+// whatever the command.
 class Misuse : public Fault {
  public:
-  explicit Misuse(const std::string& message) : Fault(OTR_E_ARGUMENT, message) {}
+  explicit Misuse(const std::string& message, int32_t status = OTR_E_ARGUMENT)
+      : Fault(status, message) {}
 };
 
 template <typename... Args>

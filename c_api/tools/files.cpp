@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <iterator>
 
 #include "fault.h"
@@ -32,9 +32,18 @@ std::string read_all(std::istream& in) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-std::string read_file(const std::string& file) {
+std::ifstream open_file(const std::string& file) {
+  std::error_code unknown;
   std::ifstream in(file, std::ios::binary);
-  if (!in) fail(OTR_E_SYSTEM, "cannot open {}: {}", file, std::strerror(errno));
+  const int reason = std::filesystem::is_directory(file, unknown) ? EISDIR : in ? 0 : errno;
+  if (reason != 0) {
+    throw Misuse(format_text("cannot open {}: {}", file, std::strerror(reason)), OTR_E_SYSTEM);
+  }
+  return in;
+}
+
+std::string read_file(const std::string& file) {
+  std::ifstream in = open_file(file);
   return read_all(in);
 }
 

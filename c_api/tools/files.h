@@ -2,6 +2,7 @@
 // Whole files as text.
 #pragma once
 
+#include <fstream>
 #include <istream>
 #include <string>
 
@@ -9,7 +10,10 @@ namespace outrigger::tools {
 
 [[nodiscard]] std::string read_all(std::istream& in);
 
-// Throws Fault.
+// To be read. Throws Misuse with the reason.
+[[nodiscard]] std::ifstream open_file(const std::string& file);
+
+// Throws Misuse, too.
 [[nodiscard]] std::string read_file(const std::string& file);
 
 // Throws Fault, unless the file is new or `replace` is set; one that exists is replaced as a whole

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arguments.h"
 #include "command.h"
 #include "fault.h"
 #include "text.h"
@@ -47,15 +48,17 @@ int tell(const std::exception& error, bool json, int exit_code) {
 }
 
 void require_known(const std::vector<Command>& commands, std::string_view word) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Command& command : commands) {
     const std::string name = command.app->get_name();
     if (name == word) return;
     if (command.app->get_group().empty()) continue;  // hidden
-    names += (names.empty() ? "" : ", ") + name;
+    names.push_back(name);
   }
-  throw Misuse(format_text("outrigger: unknown command \"{}\"; there are {}; see outrigger --help",
-                           word, names));
+  const std::string guess = nearest(word, names);
+  throw Misuse(format_text(
+      "outrigger: unknown command \"{}\"; {}there are {}; see outrigger --help", word,
+      guess.empty() ? "" : format_text("the nearest is {}; ", guess), fmt::join(names, ", ")));
 }
 
 Command add_version(CLI::App& app, bool& json) {
@@ -72,6 +75,17 @@ Command add_version(CLI::App& app, bool& json) {
   return {version, run};
 }
 
+// What nobody asked for is named before what is missing.
+void parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const std::string odd = error.get_exit_code() == 0 ? "" : left_over(app);
+    if (!odd.empty()) throw Misuse(odd);
+    throw;
+  }
+}
+
 int run_command(int argc, char** argv) {
   CLI::App app("Outrigger: sharded training with low-precision states", "outrigger");
   bool json = false, version = false;
@@ -84,14 +98,18 @@ int run_command(int argc, char** argv) {
 
   // What stands after -- is the program's, whatever it looks like.
   char** const separator = std::find(argv, argv + argc, std::string_view("--"));
-  const std::string_view word = argc > 1 ? argv[1] : "-";
+  // No option before the command takes a value.
+  char** const first = std::find_if(argv + 1, separator, [](const char* word) {
+    return !std::string_view(word).starts_with('-');
+  });
+  const std::string_view word = first == separator ? "" : *first;
   // Before the arguments are understood, too; but a program of `run` may have a --json of its own.
   const bool wants_json =
       word != "run" && std::find(argv, separator, std::string_view("--json")) != separator;
   const Command* chosen = nullptr;
   try {
-    if (!word.starts_with('-')) require_known(commands, word);
-    app.parse(static_cast<int>(separator - argv), argv);
+    if (first != separator) require_known(commands, word);
+    parse(app, static_cast<int>(separator - argv), argv);
     for (const Command& command : commands) {
       if (command.app->parsed() || (version && command.app->get_name() == "version")) {
         chosen = &command;
@@ -118,6 +136,10 @@ int run_command(int argc, char** argv) {
 }  // namespace outrigger::tools
 
 int main(int argc, char** argv) {
-  outrigger::tools::hold_standard_descriptors();
-  return outrigger::tools::run_command(argc, argv);
+  try {
+    outrigger::tools::hold_standard_descriptors();
+    return outrigger::tools::run_command(argc, argv);
+  } catch (...) {  // not even enough memory to say so
+    return 2;
+  }
 }

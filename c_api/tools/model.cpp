@@ -12,11 +12,7 @@ namespace outrigger::tools {
 Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
              const Placement& placement, const Start& start)
     : placement_(placement), start_(start) {
-  // The engine below has one rank: a batch size for all ranks is checked here, and left out there.
   const Json effective = Json::parse(effective_config(config, placement.world));
-  Json alone = Json::parse(config);
-  alone.erase("train_batch_size");
-  alone["gradient_accumulation_steps"] = effective["gradient_accumulation_steps"]["value"];
   stage_ = effective["zero_optimization"]["stage"]["value"].get<int64_t>();
 
   otr_context* context = nullptr;
@@ -26,7 +22,7 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
   check(otr_comm_create_self(context, &comm));
   comm_.reset(comm);
   otr_engine* engine = nullptr;
-  check(otr_engine_create(comm, alone.dump().c_str(), &engine));
+  check(otr_engine_create(comm, config_of_one_rank(config, placement.world).c_str(), &engine));
   engine_.reset(engine);
   for (const NamedShape& parameter : shapes) {
     std::vector<int64_t> shape = parameter.shape;
@@ -95,15 +91,27 @@ int64_t Model::host_bytes() const {
 
 namespace {
 
+// Patches: the first that is legal beside the rest of the configuration.
 struct Way {
   std::string name;
-  Json patch;
+  std::vector<Json> patches;
 };
 
-std::vector<Way> ways(int64_t stage) {
+// Rounding to nearest loses small updates of the weights, and a second moment that is so rounded
+// never shrinks; where the configuration chooses the rounding itself, that stays.
+Json stochastic(const Json& config, const std::vector<const char*>& states) {
+  Json patch = Json::object();
+  for (const char* state : states) {
+    const Json::json_pointer place(format_text("/outrigger/states/{}/rounding", state));
+    if (!config.contains(place) || config[place].is_null()) patch[place] = "stochastic";
+  }
+  return patch;
+}
+
+std::vector<Way> ways(const Json& config, int64_t stage) {
   std::vector<Way> all;
   for (int64_t s = stage + 1; s <= 3; ++s) {
-    all.push_back({format_text("stage {}", s), {{"zero_optimization", {{"stage", s}}}}});
+    all.push_back({format_text("stage {}", s), {{{"zero_optimization", {{"stage", s}}}}}});
   }
   const Json low = {
       {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
@@ -111,9 +119,16 @@ std::vector<Way> ways(int64_t stage) {
     const Json zero = {{"stage", s}};
     all.push_back(
         {format_text("stage {}, bf16", s),
-         {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", {{"enabled", true}}}}});
-    all.push_back({format_text("stage {}, bf16 with bf16 master and states", s),
-                   {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", low}}});
+         {{{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", {{"enabled", true}}}}}});
+    Way smallest{format_text("stage {}, bf16 with bf16 master and states", s), {}};
+    // Some update rules keep no second moment.
+    for (const std::vector<const char*>& states :
+         {std::vector{"master", "exp_avg_sq"}, {"master"}}) {
+      Json patch = {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", low}};
+      patch.update(stochastic(config, states));
+      smallest.patches.push_back(std::move(patch));
+    }
+    all.push_back(std::move(smallest));
   }
   return all;
 }
@@ -125,14 +140,18 @@ std::vector<Change> changes_that_fit(const Json& config, const std::vector<Named
                                      const Model& given, int64_t available) {
   std::vector<Change> fitting;
   const int64_t needed = given.host_bytes();
-  for (const Way& way : ways(given.stage())) {
-    Json changed = config;
-    changed.merge_patch(way.patch);
-    try {
-      const int64_t bytes = Model(changed.dump(), shapes, placement, start).host_bytes();
-      if (bytes > available || bytes >= needed) continue;
-      fitting.push_back({way.name, way.patch, std::move(changed), bytes});
-    } catch (const Fault&) {  // not legal beside the rest of the configuration
+  for (const Way& way : ways(config, given.stage())) {
+    for (const Json& patch : way.patches) {
+      Json changed = config;
+      changed.merge_patch(patch);
+      try {
+        const int64_t bytes = Model(changed.dump(), shapes, placement, start).host_bytes();
+        if (bytes <= available && bytes < needed) {
+          fitting.push_back({way.name, patch, std::move(changed), bytes});
+        }
+        break;
+      } catch (const Fault&) {  // not legal beside the rest of the configuration
+      }
     }
   }
   return fitting;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "arguments.h"
 #include "command.h"
 #include "cores.h"
 #include "fault.h"
@@ -13,6 +14,15 @@
 
 namespace outrigger::tools {
 namespace {
+
+// -np 2 is read as -n p.
+std::string check_workers(const std::string& text) {
+  int workers = 0;
+  if (CLI::detail::lexical_cast(text, workers) && workers >= 1 && workers <= 4096) return {};
+  throw Misuse(format_text(
+      "outrigger run: -n {} is not a number from 1 to 4096; write outrigger run -n 2 -- PROGRAM",
+      text));
+}
 
 std::string summary(const LaunchResult& result) {
   nlohmann::ordered_json workers = nlohmann::ordered_json::array();
@@ -42,7 +52,7 @@ Command add_run(CLI::App& app, bool& json) {
                                      "Start N local workers: outrigger run -n N -- PROGRAM "
                                      "[ARGUMENTS]; end and report all if one dies");
   run->add_option("-n,--workers", options.workers, "Number of workers")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Validator(check_workers, "1 to 4096"))
       ->capture_default_str();
   run->add_option("--cores", request->cores,
                   "Cores to share out, such as 0-3,8 (default: those this command may use)");
@@ -69,10 +79,11 @@ Command add_run(CLI::App& app, bool& json) {
     launch_options.program = run->remaining();
     launch_options.program.insert(launch_options.program.end(), call.rest.begin(), call.rest.end());
     if (launch_options.program.empty() || launch_options.program[0].starts_with('-')) {
-      throw Misuse(format_text("outrigger run: {}; write outrigger run -n 2 -- PROGRAM",
-                               launch_options.program.empty()
-                                   ? "no program is given"
-                                   : format_text("unknown option {}", launch_options.program[0])));
+      const std::string fault =
+          launch_options.program.empty()
+              ? "no program is given"
+              : format_text("unknown option {}", unknown_option(*run, launch_options.program[0]));
+      throw Misuse(format_text("outrigger run: {}; write outrigger run -n 2 -- PROGRAM", fault));
     }
     launch_options.cores = request->cores.empty() ? available_cores() : parse_cores(request->cores);
     const LaunchResult result = launch(launch_options);

@@ -33,7 +33,9 @@ std::string shortened(const Json& value) {
 
 Json parse(const std::string& file, const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) fail(file, "this is no JSON object");
+  if (!json.is_object()) {
+    fail(file, "this is no JSON object; a list of shapes is {\"w\": [1024, 1024], \"b\": [1024]}");
+  }
   return json;
 }
 
@@ -199,8 +201,7 @@ std::vector<NamedShape> llama(const Config& c, bool attention_bias) {
 }  // namespace
 
 std::vector<NamedShape> read_shapes(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail(file, "cannot be opened");
+  std::ifstream in = open_file(file);
   if (file.ends_with(".safetensors")) return from_safetensors(file, in);
   const Json json = parse(file, read_all(in));
   if (json.contains("model_type") && json["model_type"].is_string()) {
@@ -211,15 +212,17 @@ std::vector<NamedShape> read_shapes(const std::string& file) {
       return llama(config, config.flag_or("attention_bias", false));
     }
     if (type == "qwen2") return llama(config, true);
-    fail(file, format_text("model_type \"{}\" is not known here (gpt2, llama, mistral, qwen2 are); "
-                           "give a safetensors file, or {{\"name\": [extents], …}}",
-                           type));
+    fail(file,
+         format_text("model_type \"{}\" is not known here (gpt2, llama, mistral, qwen2 are); "
+                     "give a safetensors file, or shapes: {{\"w\": [1024, 1024], \"b\": [1024]}}",
+                     type));
   }
   std::vector<NamedShape> shapes;
   for (const auto& [name, shape] : json.items()) {
     if (!shape.is_array()) {
-      fail(file, format_text("\"{}\" is {}; a file of shapes is {{\"name\": [extents], …}}", name,
-                             shortened(shape)));
+      fail(file, format_text("\"{}\" is {}; a list of shapes is "
+                             "{{\"w\": [1024, 1024], \"b\": [1024]}}",
+                             name, shortened(shape)));
     }
     shapes.push_back({name, extents_of(file, name, shape)});
   }

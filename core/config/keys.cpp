@@ -158,12 +158,16 @@ std::string legal_values(const Key& key) {
       text = "an object";
       break;
     case Type::choice: {
-      std::string_view separator = "one of ";
-      for (const std::string_view list : {key.choices, key.later}) {
+      const auto quoted = [](std::string_view list) {
+        std::string words;
         for (const std::string& word : split_choices(list)) {
-          text += format_text("{}\"{}\"", separator, word);
-          separator = ", ";
+          words += format_text("{}\"{}\"", words.empty() ? "" : ", ", word);
         }
+        return words;
+      };
+      text = "one of " + quoted(key.choices.empty() ? key.later : key.choices);
+      if (!key.choices.empty() && !key.later.empty()) {
+        text += format_text(" (not built yet: {})", quoted(key.later));
       }
     }
   }

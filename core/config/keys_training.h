@@ -20,8 +20,10 @@ inline constexpr Key kTraining[] = {
     count("gradient_accumulation_steps", "null", 1, kInt32, Status::supported,
           "passes in one optimizer step", "derived from the batch sizes if absent, else 1"),
     flag("managed_gradient_accumulation", "true", Status::not_built,
-         "the engine finds the accumulation boundary itself",
-         "leave it true and call otr_engine_step after every pass"),
+         "true: the engine finds the accumulation boundary; false, which is not built yet: the "
+         "caller gives it",
+         "leave it true and call otr_engine_step after every pass, or end windows with "
+         "otr_engine_set_boundary; outrigger.torch takes false, too"),
     real("gradient_clipping", "1.0", 0, kFloat, Status::supported,
          "largest L2 norm of the mean gradient; 0: no clipping",
          "without any configuration the default is 0"),

@@ -84,14 +84,6 @@ void check_offload(const Values& values, int64_t stage) {
          "{} is legal with zero_optimization.stage 3 only; set it to 1, or the stage to 3",
          values.lead(kRatio));
   }
-  for (const std::string_view section : {"offload_optimizer", "offload_param"}) {
-    const std::string device = format_text("zero_optimization.{}.device", section);
-    const std::string path = format_text("zero_optimization.{}.nvme_path", section);
-    if (values.text(device) == "nvme" && values.is_null(path)) {
-      fail(OTR_E_CONFIG, "{} needs {}; give a directory there, or use device \"cpu\"",
-           values.lead(device), path);
-    }
-  }
 }
 
 }  // namespace

@@ -32,10 +32,12 @@ void Engine::log_commit() const {
   const memory::Entry total = ledger_.entries().back();
   context_->log(
       OTR_LOG_INFO,
-      format_text("rank {} of {} over {}: an engine of {} parameters, {} elements, ZeRO stage "
-                  "{}, {} workers; {} bytes of host memory, {} at the start's peak",
-                  control_->rank(), control_->size(), control_->provider(), model_.size(), elements,
-                  config_.stage, workers_->size(), total.resident, total.peak));
+      format_text(
+          "rank {} of {} over {}: an engine of {} parameters, {} elements, ZeRO stage "
+          "{}, {} workers; {} bytes of host memory, peak so far {} (blocks not touched yet are "
+          "not counted)",
+          control_->rank(), control_->size(), control_->provider(), model_.size(), elements,
+          config_.stage, workers_->size(), total.resident, total.peak));
 }
 
 void Engine::log_step(const otr_step_report& report) const {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the example GPT in three precisions, sharded over workers, and shows what each costs and saves."""
+"""Trains the example GPT in three configurations, sharded over workers, and shows what each costs and saves."""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs into a staging folder, moves it elsewhere, and builds C programs against it through CMake and
-# through pkg-config.   install.sh BUILD_FOLDER PROGRAM.c…
+# through pkg-config.   install.sh BUILD_FOLDER PROGRAM.c… QUICKSTART.c
 set -euo pipefail
 build=$(realpath "$1")
 shift
@@ -42,3 +42,13 @@ for source in "$@"; do
   rm -rf "$work/cmake" "$work/by_pkg_config"
   echo "$(basename "$source"): built and run through CMake and pkg-config"
 done
+
+# The quickstart computes in float32; with another compute dtype it says so and computes nothing.
+sed 's/{\\"stage\\": 3}}/{\\"stage\\": 3}, \\"bf16\\": {\\"enabled\\": true}}/' "${@: -1}" > "$work/bf16.c"
+grep -qF 'bf16\"' "$work/bf16.c"
+"${CC:-cc}" -std=c99 -Wall -Werror "$work/bf16.c" "${flags[@]}" -lm -o "$work/bf16"
+if LD_LIBRARY_PATH=$(pkg-config --variable=libdir outrigger) "$work/bf16" 2> "$work/bf16.log"; then
+  echo "the quickstart goes on with weights that are not float32" >&2
+  exit 1
+fi
+grep -q "not float32" "$work/bf16.log"

@@ -137,6 +137,9 @@ class WrongUse(unittest.TestCase):
         engine.step()
         with self.assertRaisesRegex(ValueError, r"\['a'\]\[0\] has shape \(2,\)"), engine.begin_pass(jnp.ones(2)) as a_pass:
             a_pass.add({"a": [jnp.ones(2), None], "b": (None,)})
+        _, vjp = jax.vjp(lambda x, p: model(p, x), data(0)[0], engine.parameters())
+        with self.assertRaisesRegex(ValueError, "the first argument of vjp's function must be the parameters"):
+            engine.backward(vjp, jnp.ones((5, 3)))
         with self.assertRaisesRegex(ValueError, "block= is for stage 3"):
             engine.parameters(block=0)
 

@@ -138,7 +138,8 @@ TEST(Context, LogsWhatAnEngineIsAndDoes) {
   };
   const int64_t id = engine.add("layer.weight", {3}, Values(3, 1));
   engine.commit();
-  expect_line(OTR_LOG_INFO, {"rank 0 of 1 over self", "1 parameters, 3 elements", "stage 2"});
+  expect_line(OTR_LOG_INFO, {"rank 0 of 1 over self", "1 parameters, 3 elements", "stage 2",
+                             "peak so far ", "(blocks not touched yet are not counted)"});
   engine.pass({{id, {48, 64, 0}}});
   EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
   expect_line(OTR_LOG_DEBUG, {"step 1", "gradient norm 5", "clipped by 0.", "loss scale 16"});

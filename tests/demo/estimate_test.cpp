@@ -26,7 +26,12 @@ TEST_F(Estimate, ReadsASafetensorsHeader) {
   const std::string header =
       R"({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [3, 5], "data_offsets": [0, 60]}})";
   const std::string good = folder_.write("model.safetensors", safetensors(header, 60));
-  EXPECT_NE(estimate({good}).out.find("1 tensors, 15 parameters"), std::string::npos);
+  EXPECT_NE(estimate({good}).out.find("1 tensor, 15 parameters, 1 rank on 1 host"),
+            std::string::npos);
+  const std::string list = folder_.write("list.json", R"({"w": [1024, 1024], "b": [1024]})");
+  EXPECT_NE(estimate({list}).out.find("2 tensors, 1049600 parameters"), std::string::npos);
+  EXPECT_NE(estimate({list}).out.find("\nMiB a rank"), std::string::npos) << "not 0.004 GiB";
+  expect_fault({folder_.write("array.json", "[1024]")}, {R"({"w": [1024, 1024], "b": [1024]})"});
   expect_fault({folder_.write("t5.json", R"({"model_type": "t5"})")}, {"\"t5\""});
 }
 
@@ -178,7 +183,12 @@ TEST_F(Estimate, WritesTheFirstConfigurationThatFits) {
   EXPECT_EQ(written["gradient_clipping"], 0.5) << "what was given stays";
   EXPECT_EQ(written["zero_optimization"]["reduce_bucket_size"], 50000000);
   EXPECT_EQ(written["bf16"]["bf16_optimizer_states"], true);
-  EXPECT_EQ(run({kTool, "config", out, "--world", "4"}).code, 0);
+  for (const char* state : {"master", "exp_avg_sq"}) {
+    EXPECT_EQ(written["outrigger"]["states"][state]["rounding"], "stochastic") << state;
+  }
+  const Result checked = run({kTool, "config", out, "--world", "4"});
+  EXPECT_EQ(checked.code, 0);
+  EXPECT_EQ(checked.err, "") << "a configuration that we write needs no warning";
   EXPECT_EQ(json_of({shapes(), "--config", out, "--world", "4", "--host-gib", "14.5"})["fits"],
             true);
 
@@ -197,6 +207,39 @@ TEST_F(Estimate, WritesTheFirstConfigurationThatFits) {
                {"no/such/folder", "No such file"});
 }
 
+// What the configuration says of rounding stays; a state that the rule does not keep has none.
+TEST_F(Estimate, WritesRoundingWhereItIsOpenAndLegal) {
+  const std::string config = folder_.write("lion.json", R"({"optimizer": {"type": "Lion"},
+      "outrigger": {"states": {"master": {"rounding": "nearest"}}},
+      "zero_optimization": {"stage": 1, "reduce_bucket_size": 50000000}})");
+  const Json json = json_of({shapes(), "--config", config, "--world", "4", "--host-gib", "12"});
+  ASSERT_FALSE(json["would_fit"].empty()) << json;
+  for (const Json& change : json["would_fit"]) {
+    EXPECT_FALSE(change["patch"].contains("outrigger")) << change;
+  }
+  const std::string free = folder_.write("free.json", R"({"optimizer": {"type": "Lion"},
+      "zero_optimization": {"stage": 1, "reduce_bucket_size": 50000000}})");
+  const Json last =
+      json_of({shapes(), "--config", free, "--world", "4", "--host-gib", "12"})["would_fit"].back();
+  EXPECT_EQ(last["patch"]["outrigger"],
+            Json::parse(R"({"states": {"master": {"rounding": "stochastic"}}})"));
+}
+
+TEST_F(Estimate, WarnsAsTheLibraryDoes) {
+  const std::string config = folder_.write("nearest.json", R"({"zero_optimization": {"stage": 1},
+      "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1,
+      "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})");
+  const std::vector<std::string> words{shapes(), "--config", config, "--world", "4"};
+  const Result text = estimate(words);
+  EXPECT_EQ(text.err.rfind("warning: " + config + ": bfloat16 weights with rounding to nearest", 0),
+            0U)
+      << text.err;
+  const Json warnings = json_of(words)["warnings"];
+  ASSERT_EQ(warnings.size(), 1U) << warnings;
+  EXPECT_EQ(text.err, "warning: " + config + ": " + warnings[0].get<std::string>() + "\n");
+  EXPECT_EQ(json_of({shapes()})["warnings"], Json::array());
+}
+
 TEST_F(Estimate, WritesNothingWhereNothingFits) {
   const std::string out = folder_.file("out.json");
   const Result result = estimate({shapes(), "--host-gib", "0.1", "--write-config", out});
@@ -207,7 +250,15 @@ TEST_F(Estimate, WritesNothingWhereNothingFits) {
 
 TEST_F(Estimate, SaysWhatIsWrongWithItsCall) {
   expect_fault({}, {"model"});
-  expect_fault({folder_.file("absent.json")}, {"absent.json"});
+  const std::string absent = folder_.file("absent.json");
+  const std::string reason = "cannot open " + absent + ": No such file or directory";
+  expect_fault({absent}, {reason});
+  expect_fault({shapes(), "--config", absent}, {reason});
+  expect_fault({folder_.file("")}, {"cannot open", "Is a directory"});
+  expect_fault({"--wrld", "4"}, {"unknown option --wrld; the nearest is --world"});
+  expect_fault({shapes(), "--wrld=4", "--frob"}, {"unknown option --wrld; the nearest is --world"});
+  expect_fault({shapes(), "--frob"}, {"unknown option --frob; see outrigger estimate --help"});
+  expect_fault({shapes(), "twice"}, {"\"twice\" is one argument too many"});
   expect_fault({shapes(), "--config", folder_.write("bad.json", R"({"zero": 1})")}, {"zero"});
   expect_fault({shapes(), "--host-gib", "-3"}, {"--host-gib"});
 }

@@ -191,6 +191,16 @@ TEST(Launch, NamesWhatIsWrongWithItsCall) {
   EXPECT_EQ(cores.code, 2);
   EXPECT_EQ(count(cores.err, "'x' is not a core number"), 1) << cores.err;
   EXPECT_EQ(run({kTool, "run", "-n", "0", "--", "true"}).code, 2);
+  for (const auto& [word, value] : {std::pair{"-np", "p"}, {"-nx", "x"}, {"-n5000", "5000"}}) {
+    const Result workers = run({kTool, "run", word, "2", "--", "true"});
+    EXPECT_EQ(workers.code, 2);
+    EXPECT_EQ(workers.err, std::string("outrigger run: -n ") + value +
+                               " is not a number from 1 to 4096; write outrigger run -n 2 -- "
+                               "PROGRAM\n");
+  }
+  const Result misspelt = run({kTool, "run", "--wokers", "2", "--", "true"});
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_EQ(count(misspelt.err, "unknown option --wokers; the nearest is --workers; write"), 1);
   EXPECT_EQ(run({kTool, "run", "-n", "2"}).code, 2);
   EXPECT_EQ(run({kTool, "run", "--unknown", "--", "true"}).code, 2);
   EXPECT_EQ(run({kTool}).code, 2);

@@ -102,14 +102,45 @@ TEST(Config, PrintsWhatIsInEffectOrWhyNot) {
   const Result printed = run({kTool, "config", good, "--world", "2"});
   EXPECT_EQ(printed.code, 0) << printed.err;
   EXPECT_EQ(Json::parse(printed.out)["zero_optimization"]["stage"]["value"], 3);
-  EXPECT_EQ(run({kTool, "config", good, "--world", "2", "--json"}).out, printed.out);
+  EXPECT_EQ(printed.err, "");
+  Json as_json = Json::parse(run({kTool, "config", good, "--world", "2", "--json"}).out);
+  EXPECT_EQ(as_json["warnings"], Json::array());
+  as_json.erase("warnings");
+  EXPECT_EQ(as_json.dump(2) + "\n", printed.out);
   const std::string bad = folder.write("bad.json", R"({"zero_optimisation": {"stage": 3}})");
   const Result refused = run({kTool, "config", bad});
   EXPECT_EQ(refused.code, 1);
   EXPECT_GE(count(refused.err, "OTR_E_CONFIG"), 1) << refused.err;
   EXPECT_GE(count(refused.err, "bad.json"), 1) << refused.err;
   EXPECT_GE(count(refused.err, "zero_optimization"), 1) << "the nearest known key: " << refused.err;
-  EXPECT_EQ(run({kTool, "config", folder.file("absent.json")}).code, 1);
+  const Result absent = run({kTool, "config", folder.file("absent.json")});
+  EXPECT_EQ(absent.code, 2);
+  EXPECT_EQ(absent.err,
+            "cannot open " + folder.file("absent.json") + ": No such file or directory\n");
+}
+
+TEST(Config, TellsTheWarningsOfTheLibrary) {
+  const TemporaryFolder folder;
+  const std::string old = R"({"zero_optimization": {
+  "cpu_offload": false}, "train_batch_size": 8})";
+  const std::string part = "is an old key; write zero_optimization.offload_optimizer.device";
+  const std::string file = folder.write("old.json", old);
+  EXPECT_EQ(count(run({kTool, "config", file}).err,
+                  "warning: " + file + ": line 2, column 18: zero_optimization.cpu_offload"),
+            1);
+  const Json json = Json::parse(run({kTool, "config", file, "--json"}).out);
+  ASSERT_EQ(json["warnings"].size(), 1U) << json["warnings"];
+  EXPECT_EQ(count(json["warnings"][0], part), 1);
+  // A batch that is right for two ranks only.
+  const std::string both = folder.write(
+      "both.json",
+      old.substr(0, old.size() - 1) +
+          R"(, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2})");
+  const Result two = run({kTool, "config", both, "--world", "2"});
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(count(two.err, "warning: " + both + ": zero_optimization.cpu_offload = false " + part),
+            1)
+      << two.err;
 }
 
 struct Misuse {
@@ -126,7 +157,9 @@ TEST(Json, TellsFaultsOnStandardOutput) {
       {{"config", folder.file("absent"), "--json"}, "OTR_E_SYSTEM", "absent"},
       {{"config", "--json"}, "OTR_E_ARGUMENT", "file"},
       {{"doctor", "--json", "--frob"}, "OTR_E_ARGUMENT", "--frob"},
-      {{"frob", "--json"}, "OTR_E_ARGUMENT", "\"frob\""},
+      {{"frob", "--json"}, "OTR_E_ARGUMENT", "\"frob\"; there are run, config, "},
+      {{"--json", "runn"}, "OTR_E_ARGUMENT", "\"runn\"; the nearest is run; there are run, "},
+      {{"doctor", "--json", "now"}, "OTR_E_ARGUMENT", "\"now\" is one argument too many"},
       {{"--json"}, "OTR_E_ARGUMENT", "no command"}};
   for (const Misuse& misuse : cases) {
     std::vector<std::string> command{kTool};

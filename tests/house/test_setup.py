@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/setup.sh on machines that lack something, played by fake commands in a copy of the scripts."""
+"""scripts/setup.sh on machines that lack something, and what scripts/build.sh configures, played by fake commands
+in a copy of the scripts."""
 
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import tree
 
 TOOLS = ["bash", "awk", "sed", "comm", "sort", "tr", "mkdir", "flock", "dirname", "env", "cat", "rm", "tee", "true",
-         "chmod", "mv"]
+         "chmod", "mv", "grep"]
 
 
 class Setup(unittest.TestCase):
@@ -20,7 +21,8 @@ class Setup(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
         shutil.copytree(tree.ROOT / "scripts/setup", self.root / "scripts/setup")
-        shutil.copy(tree.ROOT / "scripts/setup.sh", self.root / "scripts/setup.sh")
+        for script in ("setup.sh", "build.sh", "ccache.sh"):
+            shutil.copy(tree.ROOT / "scripts" / script, self.root / "scripts" / script)
         self.bin = self.root / "bin"
         self.bin.mkdir()
         for tool in TOOLS:
@@ -152,6 +154,39 @@ class Setup(unittest.TestCase):
         status, text, _ = self.run_setup("demo", FAKE_ID="1000")
         self.assertIn("missing libhwloc-dev; run: sudo bash scripts/setup.sh system", text)
         self.assertEqual(status, 1)
+
+    def test_an_installation_needs_neither_tests_nor_python(self):
+        for tool in ("julia", "cargo", "python3"):
+            (self.bin / tool).unlink()
+        self.without(*(n for k, part, n in self.listed if k == "apt" and part != "build"))
+        self.assertEqual(self.run_setup("build"), (0, "setup: ready, nothing was missing\n", ""))
+        self.without("libhwloc-dev")
+        status, text, _ = self.run_setup("build", FAKE_ID="1000")
+        self.assertEqual((status, "missing libhwloc-dev" in text), (1, True), text)
+        done = subprocess.run(["make", "-n", "install", "PREFIX=/somewhere"], cwd=tree.ROOT, capture_output=True,
+                              text=True, check=True)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()],
+                         ["scripts/setup.sh", "scripts/build.sh", "cmake"], done.stdout)
+        self.assertIn("setup.sh build\n", done.stdout)
+        self.assertIn(" outrigger outrigger_simulated outrigger_tool\n", done.stdout)
+
+    def run_build(self, *arguments):
+        """What CMake is told to configure."""
+        self.fake("cmake", 'echo "cmake $*" >> "$CALLS"')
+        self.calls.write_text("")
+        subprocess.run(["bash", "scripts/build.sh", "build/release", "", *arguments], cwd=self.root, check=True,
+                       env={"PATH": str(self.bin), "CALLS": str(self.calls)}, timeout=30)
+        return self.calls.read_text().splitlines()[0]
+
+    def test_single_targets_are_configured_without_tests_unless_the_folder_has_some(self):
+        self.run_setup()
+        self.assertRegex(self.run_build(), "-DOTR_TESTS=ON .*-DOTR_TEST_PYTHON=")
+        self.assertRegex(self.run_build("outrigger"), "-DOTR_TESTS=OFF")
+        self.assertNotIn("PYTHON", self.run_build("outrigger").upper())
+        cache = self.root / "build/release/CMakeCache.txt"
+        cache.parent.mkdir()
+        cache.write_text("OTR_TESTS:BOOL=ON\n")
+        self.assertRegex(self.run_build("outrigger"), "-DOTR_TESTS=ON .*-DOTR_TEST_PYTHON=")
 
     def test_system_writes_nothing_into_the_tree(self):
         self.assertEqual(self.run_setup("system")[0], 0)

@@ -169,10 +169,14 @@ class Engine:
 
     def backward(self, vjp: Callable[..., Any], cotangents: Tree, tag: lowlevel.CallInfo | None = None) -> tuple[Tree, ...]:
         """Pulls cotangents back through vjp, a function of jax.vjp whose first argument were the parameters, and hands their
-        gradients over. Returns the gradients of the other arguments, unscaled: a tuple. tag: as in begin_pass."""
+        gradients over. Returns the gradients of the other arguments, unscaled: a tuple. tag: as in begin_pass. ValueError:
+        gradients of another form or shape than the parameters."""
         with self.begin_pass(cotangents, tag) as a_pass:
             grads, *others = vjp(a_pass.cotangents)
-            a_pass.add(grads)
+            try:
+                a_pass.add(grads)
+            except ValueError as error:
+                raise ValueError(f"{error}; the first argument of vjp's function must be the parameters") from error
             return tuple(a_pass.unscale(each) for each in others)
 
     def step(self) -> lowlevel.StepReport:

@@ -219,6 +219,7 @@ class StepReport(_Handle):
     lr: float
     updates: int
     vanished: int
+    def __repr__(self) -> str: ...
 
 @final
 class ShardOptions(_Proxy):

@@ -30,11 +30,11 @@ def loss_and_cotangent(y, labels):
 
 
 def main():
+    losses = []
     keys = jax.random.split(jax.random.key(0), 3)
     params = {"hidden": [{"w": 0.3 * jax.random.normal(keys[0], (8, 32)), "b": jnp.zeros(32)},
                          {"w": 0.2 * jax.random.normal(keys[1], (32, 32)), "b": jnp.zeros(32)}],
               "out": 0.2 * jax.random.normal(keys[2], (32, 4))}
-    losses = []
     with outrigger.jax.Engine(params, config) as engine:
         for step in range(200):
             x = jax.random.normal(jax.random.fold_in(jax.random.key(1 + engine.rank), step), (32, 8), jnp.bfloat16)

@@ -9,7 +9,7 @@ import numpy as np
 
 from outrigger import Comm, Context, Engine, lowlevel
 
-config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": True}  # an old form: a warning says so
+config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": {"stage": 1}}
 
 
 def main():

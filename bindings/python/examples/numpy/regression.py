@@ -12,10 +12,10 @@ config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "zero_optimiza
 
 
 def main():
+    losses = []
     random = np.random.default_rng(0)
     parameters = {"first": {"w": random.normal(0, 0.3, (8, 32)), "b": np.zeros(32)},
                   "second": {"w": random.normal(0, 0.3, (32, 4)), "b": np.zeros(4)}}
-    losses = []
     with outrigger.numpy.Engine(parameters, config) as engine:
         random = np.random.default_rng(1 + engine.rank)
         for _ in range(600):

@@ -21,7 +21,7 @@ def main():
     head = engine_of(nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)), steps=4, stage=1)
     losses = []
     for micro in range(800):
-        generator = torch.Generator().manual_seed(micro)
+        generator = torch.Generator().manual_seed(micro * encoder.world_size + encoder.global_rank)  # each rank has batches of its own
         x = torch.randn(16, 8, generator=generator)
         target = x.prod(1, keepdim=True).tanh() + x[:, :1]
 
