@@ -98,7 +98,7 @@ def _rows(case, by_machine):
     lines = [f"### `{case}`", ""]
     if pictures.ratios(case, by_machine, FOLDER / f"{case}.svg"):
         lines += [f"![{case}: the peers' times over ours](benchmarks/{case}.svg)", ""]
-    lines += ["| case | peer | target | " + " | ".join(f"{label}: ratio (p10 – p90)" for label in found) + " |", "|---" * (3 + len(found)) + "|"]
+    lines += ["| case | peer | target | " + " | ".join(f"{label}: ratio (p10 – p90); ours / peer" for label in found) + " |", "|---" * (3 + len(found)) + "|"]
     last = None
     for key in keys:
         rows = {label: by_key.get(key) for label, by_key in found.items()}
@@ -113,7 +113,13 @@ def _cell(row):
     if row is None or row["ratio"] is None:
         return "not measured"
     text = f"{row['ratio']:.2f} ({row['ratio_p10']:.2f} – {row['ratio_p90']:.2f})"
-    return f"**{text}**" if row["met"] else text
+    times = f"{_time(row['ours_seconds']['median'])} / {_time(row['peer_seconds']['median'])}"
+    return f"{f'**{text}**' if row['met'] else text}; {times}"
+
+
+def _time(seconds):
+    unit, factor = next((unit, factor) for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)) if seconds * factor >= 1 or unit == "µs")
+    return f"{seconds * factor:.3g} {unit}"
 
 
 def _curves(by_machine):

@@ -13,24 +13,12 @@ import gc
 import json
 import pathlib
 import sys
-import time
 
 import torch
 import worker
 from numbers_ import stream
 
 CHECK_FACTORS = (1.0, -0.5, 0.25)
-
-
-def products(dtype, size, times=5):
-    """What a product of square matrices reaches, the best of some, in GFLOP/s."""
-    left, right = (torch.rand(size, size).to(getattr(torch, dtype)) for _ in range(2))
-    best = float("inf")
-    for _ in range(times):
-        start = time.monotonic()
-        left @ right
-        best = min(best, time.monotonic() - start)
-    return 2 * size**3 / best / 1e9
 
 
 class OptimizerStep(worker.Worker):
@@ -59,10 +47,7 @@ class OptimizerStep(worker.Worker):
             weight.grad = formed(grad)
         self.copy = torch.empty_like(weights, dtype=torch.bfloat16)
         self.optimizer, name = self.make()
-        facts = {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
-        if self.peer == "torch_muon":
-            facts["products_gflop_per_s"] = {f"PyTorch in {dtype}": products(dtype, self.rows) for dtype in ("float32", "bfloat16")}
-        return facts
+        return {"peer": name, "threads": torch.get_num_threads(), "simd": torch.backends.cpu.get_cpu_capability()}
 
     def shape(self, count, tensors):
         self.flat = self.given = self.grad = self.grads = self.copy = self.weights = self.optimizer = None  # both sizes at once may not fit
