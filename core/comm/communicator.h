@@ -37,6 +37,13 @@ class Window {
   [[nodiscard]] virtual size_t bytes() const = 0;
 };
 
+// Merges bytes [offset, offset + from.size()) of another rank's value into this one. Associative
+// and exact, so that it does not matter in which groups ranks are merged, only that they are in
+// order.
+using Merge =
+    std::function<void(size_t offset, std::span<std::byte> into, std::span<const std::byte> from)>;
+inline constexpr size_t kMergeUnit = 4096;  // a value is merged in parts that are cut at multiples
+
 // Receives world pointers, in rank order, to every rank's bytes of this rank's slice.
 using FoldFunction = std::function<void(std::span<const void* const> slices)>;
 
@@ -64,6 +71,10 @@ class Communicator {
   // all.size() == size() * mine.size(); every rank gives the same mine.size().
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                           std::string_view label) = 0;
+
+  // The value becomes the merge of all ranks' values, which are of the same size; alike on every
+  // rank. Takes memory for a few values, however many ranks there are.
+  virtual void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) = 0;
 
   // Collective. Throws OTR_E_OUT_OF_MEMORY on every rank if one of them cannot have it.
   [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,

@@ -121,6 +121,25 @@ class CustomCommunicator final : public Communicator {
          [&] { return table_.all_gather(table_.user_data, mine.data(), mine.size(), all.data()); });
   }
 
+  void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
+    constexpr size_t kGathered = size_t{1} << 20;  // at a time, of all ranks
+    begin(OperationKind::combine, value.size(), label);
+    if (size() == 1) return;
+    const auto ranks = static_cast<size_t>(size());
+    const size_t most = std::max(kMergeUnit, kGathered / ranks / kMergeUnit * kMergeUnit);
+    std::vector<std::byte> all(ranks * std::min(most, value.size()));
+    for (size_t done = 0; done < value.size(); done += most) {
+      const auto part = value.subspan(done, std::min(most, value.size() - done));
+      call("all_gather", [&] {
+        return table_.all_gather(table_.user_data, part.data(), part.size(), all.data());
+      });
+      std::memcpy(part.data(), all.data(), part.size());
+      for (size_t r = 1; r < ranks; ++r) {
+        merge(done, part, std::span(all).subspan(r * part.size(), part.size()));
+      }
+    }
+  }
+
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override {
     if (kind == WindowKind::common) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HostCommunicator: all-gather of private memory, through the staging area.
+// HostCommunicator: what every rank has, gathered or merged, through the staging area.
 #include <algorithm>
 
 #include "core/comm/copy.h"
@@ -26,7 +26,7 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
       return all.data() + static_cast<size_t>(r) * mine.size() + done;
     };
     const bool stages = world_ > 1 && !interrupted_;
-    const bool fused = stages && streams;
+    const bool fused = stages && streams && done > 0;  // a mismatch leaves the result alone
     if (fused) {
       stream_bytes(place(rank_), from, n, staging(rank_, step_ + 1));
     } else if (stages) {
@@ -48,6 +48,28 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
     }
     done += n;
   } while (done < mine.size());
+}
+
+void HostCommunicator::combine(std::span<std::byte> value, const Merge& merge,
+                               std::string_view label) {
+  require_usable();
+  const size_t chunk =
+      world_ == 1 ? value.size() : ChannelBlock::staging_bytes(world_) / kMergeUnit * kMergeUnit;
+  size_t done = 0;
+  do {
+    const auto part = value.subspan(done, std::min(chunk, value.size() - done));
+    if (world_ > 1 && !interrupted_) {
+      copy_bytes(staging(rank_, step_ + 1), part.data(), part.size());
+    }
+    if (done == 0) {
+      begin(OperationKind::combine, value.size(), label);
+    } else {
+      step();
+    }
+    if (world_ > 1) copy_bytes(part.data(), staging(0, step_), part.size());
+    for (int32_t r = 1; r < world_; r++) merge(done, part, {staging(r, step_), part.size()});
+    done += part.size();
+  } while (done < value.size());
 }
 
 }  // namespace outrigger::comm

@@ -40,6 +40,8 @@ std::string Operation::text() const {
       return format_text("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
     case OperationKind::all_gather:
       return format_text("all_gather '{}' of {} bytes a rank", label, bytes);
+    case OperationKind::combine:
+      return format_text("combine '{}' of {} bytes", label, bytes);
     case OperationKind::create_window:
       return format_text("create_window '{}' of {} bytes{}", label, bytes,
                          root == 0 ? " a rank" : ", common");

@@ -21,6 +21,7 @@ enum class OperationKind : uint32_t {
   duplicate,
   reduce_scatter,
   all_gather_window,
+  combine,
 };
 
 // Trivially copyable, no padding: it crosses processes word by word.

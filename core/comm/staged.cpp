@@ -72,6 +72,10 @@ class Staged final : public Communicator {
     host_->all_gather(mine, all, label);
   }
 
+  void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
+    host_->combine(value, merge, label);
+  }
+
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override {
     if (kind == WindowKind::common) {

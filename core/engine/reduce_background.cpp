@@ -2,6 +2,7 @@
 // The background side of the micro-step order: one thread that sends buckets out in order.
 #include <algorithm>
 
+#include "core/comm/combine.h"
 #include "core/engine/reduce_micro_step.h"
 
 namespace outrigger::engine {
@@ -63,27 +64,24 @@ void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
 
 // All ranks tell what they have beyond the buckets, and reduce it together.
 void MicroStepReducer::end_of_pass(Pass& pass) {
-  const size_t parameters = pass.entries.size();
-  std::vector<uint8_t> mine(parameters + 1);
-  mine[0] = pass.abandoned && pass.contributed ? 1 : 0;
-  for (size_t id = 0; id < parameters; ++id) mine[id + 1] = pass.entries[id].late ? 1 : 0;
-  std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->size()));
-  comm_->all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
-                    "end of a backward pass");
-  for (size_t i = mine.size(); i < all.size(); ++i) all[i % mine.size()] |= all[i];
-  all.resize(mine.size());
-  if (all[0] != 0) discard_ = true;
-  const std::vector<uint8_t> late(all.begin() + 1, all.end());
+  // One bit for each parameter that is late somewhere; the last one: the window is to be discarded.
+  const auto parameters = static_cast<int64_t>(pass.entries.size());
+  Bits late(parameters + 1);
+  for (int64_t id = 0; id < parameters; ++id) {
+    if (pass.entries[static_cast<size_t>(id)].late) late.set(id);
+  }
+  if (pass.abandoned && pass.contributed) late.set(parameters);
+  comm::unite(*comm_, late.words(), "end of a backward pass");
+  if (late[parameters]) discard_ = true;
   const auto& buckets = context_.layout->buckets();
   for (size_t b = 0; b < buckets.size(); ++b) {
     const auto& roots = buckets[b].parameters;
-    const bool any = std::any_of(roots.begin(), roots.end(),
-                                 [&](int64_t id) { return late[static_cast<size_t>(id)] != 0; });
+    const bool any = std::any_of(roots.begin(), roots.end(), [&](int64_t id) { return late[id]; });
     if (any) reduce_late(pass, static_cast<int64_t>(b), late);
   }
 }
 
-void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const std::vector<uint8_t>& late) {
+void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const Bits& late) {
   const layout::Bucket& bucket = context_.layout->bucket(index);
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
   if (!late_ring_) {
@@ -99,7 +97,7 @@ void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const std::vector<
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
     settle(entry.late_in_flight);
-    if (late[static_cast<size_t>(root)] != 0 && entry.late) {
+    if (late[root] && entry.late) {
       place_parameter(to, bucket, root, entry.late.data());
     }
     entry.late = {};

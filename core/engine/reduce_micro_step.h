@@ -13,6 +13,7 @@
 #include <deque>
 #include <mutex>
 
+#include "core/base/bits.h"
 #include "core/base/serial_worker.h"
 #include "core/engine/reduce.h"
 
@@ -75,7 +76,7 @@ class MicroStepReducer final : public Reducer {
   void process(const Item& item);
   void reduce_bucket(const Pass& pass, const Item& item);
   void end_of_pass(Pass& pass);
-  void reduce_late(Pass& pass, int64_t index, const std::vector<uint8_t>& late);
+  void reduce_late(Pass& pass, int64_t index, const Bits& late);
   void fold_into(const layout::Bucket& bucket, bool add, std::span<const void* const> slices);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
                        const std::byte* value) const;

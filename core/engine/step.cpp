@@ -6,8 +6,12 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cstring>
+#include <limits>
 #include <span>
 
+#include "core/comm/combine.h"
 #include "core/comm/gather_values.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"
@@ -22,16 +26,44 @@ struct WindowFacts {
   uint64_t hyperparameters, frozen;  // hashes
 };
 
-// What one rank's slices say about the window's gradient.
+constexpr int32_t kNoRank = std::numeric_limits<int32_t>::max();
+
+// What is known of the window's gradient: on one rank, of its slices; merged, of all.
 struct GradientFacts {
   kernels::NormSum norm;
   device::Nonfinite origin;
-  int32_t discard, seed_overflow, updated;
+  int32_t seed_overflow = kNoRank;  // the first rank with one
+  int32_t discard = 0, updated = 0, reserved = 0;
 };
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span<const T>(&value, 1));
+void merge(GradientFacts& into, const GradientFacts& from) {
+  kernels::merge(into.norm, from.norm);
+  device::keep_first(into.origin, from.origin);
+  into.seed_overflow = std::min(into.seed_overflow, from.seed_overflow);
+  into.discard |= from.discard;
+  into.updated |= from.updated;
+}
+
+// The facts and, behind them, a bit for each parameter that has a gradient: of this rank, then of
+// all. One message, so that a call that was interrupted in it can be made again.
+void agree(comm::Communicator& comm, GradientFacts& facts, Bits& present) {
+  static_assert(sizeof facts <= comm::kMergeUnit);
+  const auto words = std::as_writable_bytes(present.words());
+  std::vector<std::byte> value(sizeof facts + words.size());
+  std::memcpy(value.data(), &facts, sizeof facts);
+  std::ranges::copy(words, value.begin() + sizeof facts);
+  const auto merge_part = [](size_t offset, std::span<std::byte> into,
+                             std::span<const std::byte> from) {
+    size_t at = 0;
+    if (offset == 0) {
+      comm::merge_as<GradientFacts>(into.data(), from.data(), merge);
+      at = sizeof(GradientFacts);
+    }
+    for (; at < from.size(); ++at) into[at] |= from[at];
+  };
+  comm.combine(value, merge_part, "agree on gradients");
+  std::memcpy(&facts, value.data(), sizeof facts);
+  std::copy(value.begin() + sizeof facts, value.end(), words.begin());
 }
 
 }  // namespace
@@ -80,38 +112,24 @@ void Engine::agree_on_window() {
 }
 
 Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
-  const GradientFacts mine{summed.norm, summed.origin, summed.discard ? 1 : 0,
-                           seed_overflow_ ? 1 : 0, reduced_->updated ? 1 : 0};
-  std::vector<std::byte> message(bytes_of(mine).begin(), bytes_of(mine).end());
-  const auto present = std::as_bytes(std::span(reducer_->present()));
-  message.insert(message.end(), present.begin(), present.end());
-  std::vector<std::byte> all(message.size() * static_cast<size_t>(control_->size()));
-  control_->all_gather(message, all, "agree on gradients");
-
+  GradientFacts facts;
+  facts.norm = summed.norm;
+  facts.origin = summed.origin;
+  if (seed_overflow_) facts.seed_overflow = control_->rank();
+  facts.discard = summed.discard ? 1 : 0;
+  facts.updated = reduced_->updated ? 1 : 0;
   Decision d;
-  kernels::NormSum norm;
-  device::Nonfinite origin;
-  bool discard = false;
-  int32_t seed_rank = -1;
-  d.present.assign(present.size(), 0);
-  for (size_t at = 0; at < all.size(); at += message.size()) {
-    GradientFacts facts;
-    std::memcpy(&facts, all.data() + at, sizeof facts);
-    kernels::merge(norm, facts.norm);
-    device::keep_first(origin, facts.origin);
-    discard = discard || facts.discard != 0;
-    d.updated = d.updated || facts.updated != 0;
-    if (facts.seed_overflow != 0 && seed_rank < 0) {
-      seed_rank = static_cast<int32_t>(at / message.size());
-    }
-    for (size_t i = 0; i < present.size(); ++i) {
-      d.present[i] |= static_cast<uint8_t>(all[at + sizeof facts + i]);
-    }
+  d.present = Bits(model_.size());
+  for (int64_t id = 0; id < model_.size(); ++id) {
+    if (reducer_->present()[static_cast<size_t>(id)] != 0) d.present.set(id);
   }
+  agree(*control_, facts, d.present);
+  const kernels::NormSum& norm = facts.norm;
+  d.updated = facts.updated != 0;
   d.nonfinite_count = norm.nonfinite;
   if (norm.nonfinite > 0) {
-    d.nonfinite_param = layout_->parameter_at(origin.flat);
-    d.nonfinite_rank = origin.rank;
+    d.nonfinite_param = layout_->parameter_at(facts.origin.flat);
+    d.nonfinite_rank = facts.origin.rank;
   }
   // Gradients are sums over ranks of scaled gradients; both factors go here, once, in double. The
   // scale is that of the window's passes: it changes only once the window is over.
@@ -120,11 +138,11 @@ Engine::Decision Engine::agree_on_gradients(const Summed& summed) {
                                                    : config_.accumulation_steps;
   d.mean = 1.0 / mean_ranks() / steps / scaler_.scale();
   d.norm = optimizer::norm_of(norm) * d.mean;
-  if (discard) {
+  if (facts.discard != 0) {
     d.skip = OTR_SKIP_ABANDONED;
-  } else if (seed_rank >= 0) {
+  } else if (facts.seed_overflow != kNoRank) {
     d.skip = OTR_SKIP_SEED_OVERFLOW;
-    d.nonfinite_rank = seed_rank;
+    d.nonfinite_rank = facts.seed_overflow;
   } else if (norm.nonfinite > 0 && (config_.check_overflow || outliers_.is_on() ||
                                     config_.optimizer.gradient_clipping > 0)) {
     d.skip = OTR_SKIP_NONFINITE;

@@ -2,8 +2,7 @@
 // What phase 1 of a step decides, alike on all ranks.
 #pragma once
 
-#include <vector>
-
+#include "core/base/bits.h"
 #include "core/engine/engine.h"
 
 namespace outrigger::engine {
@@ -16,8 +15,8 @@ struct Engine::Decision {
   int32_t nonfinite_rank = -1;
   int64_t nonfinite_param = -1;
   int64_t nonfinite_count = 0;
-  std::vector<uint8_t> present;  // by root: some rank has a gradient
-  bool updated = false;          // some rank's host has written a weight
+  Bits present;          // by root: some rank has a gradient
+  bool updated = false;  // some rank's host has written a weight
 };
 
 // A window whose gradients are summed and agreed on, and which takes no more.

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/comm/combine.h"
 #include "core/engine/step.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"
@@ -14,7 +15,7 @@
 namespace outrigger::engine {
 bool Engine::is_updated(const Decision& decision, int64_t root) const {
   if (model_.at(root).frozen) return false;
-  return config_.unused == config::Unused::zero || decision.present[static_cast<size_t>(root)] != 0;
+  return config_.unused == config::Unused::zero || decision.present[root];
 }
 
 // One fused update for each piece that this rank owns; and its parameter.
@@ -102,7 +103,7 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Update> p
 // LAMB's trust ratio of each parameter, from the norms of all of its pieces; every rank counts a
 // piece that all have once.
 void Engine::scale_layers(std::span<kernels::Update> pieces, std::span<const int64_t> roots) {
-  struct Norms {
+  struct alignas(256) Norms {  // see combine_values
     kernels::NormSum weights, directions;
   };
   std::vector<Norms> norms(static_cast<size_t>(model_.size()));
@@ -112,18 +113,12 @@ void Engine::scale_layers(std::span<kernels::Update> pieces, std::span<const int
     kernels::merge(n.weights, mine[i].weights);
     kernels::merge(n.directions, mine[i].directions);
   }
-  // So many parameters at a time: what is gathered stays small beside them.
-  constexpr size_t kAtOnce = 64;
-  for (size_t first = 0; storage_->sharded() && first < norms.size(); first += kAtOnce) {
-    const auto some = std::span(norms).subspan(first, std::min(kAtOnce, norms.size() - first));
-    std::vector<Norms> all(some.size() * static_cast<size_t>(control_->size()));
-    control_->all_gather(std::as_bytes(some), std::as_writable_bytes(std::span(all)),
-                         "norms of LAMB's layers");
-    std::ranges::fill(some, Norms{});
-    for (size_t i = 0; i < all.size(); ++i) {
-      kernels::merge(some[i % some.size()].weights, all[i].weights);
-      kernels::merge(some[i % some.size()].directions, all[i].directions);
-    }
+  if (storage_->sharded()) {
+    const auto merge = [](Norms& into, const Norms& from) {
+      kernels::merge(into.weights, from.weights);
+      kernels::merge(into.directions, from.directions);
+    };
+    comm::combine_values(*control_, std::span(norms), merge, "norms of LAMB's layers");
   }
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Norms& n = norms[static_cast<size_t>(roots[i])];

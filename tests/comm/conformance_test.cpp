@@ -122,6 +122,43 @@ TEST_P(Conformance, GathersLargePartsThatChangeAtOnce) {
   });
 }
 
+// A merge that keeps the first rank's byte that is not zero: it is associative, and depends on the
+// order of ranks. Parts are cut at kMergeUnit and come with where they begin.
+TEST_P(Conformance, CombinesInRankOrder) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto byte_of = [&](int32_t rank, size_t i) {  // zero on most ranks
+      const bool gives = i % static_cast<size_t>(c.size() + 1) <= static_cast<size_t>(rank);
+      return gives ? static_cast<std::byte>(1 + (i * 7 + static_cast<size_t>(rank) * 31) % 255)
+                   : std::byte{0};
+    };
+    for (const size_t n : kSizes) {
+      std::vector<std::byte> value(n);
+      for (size_t i = 0; i < n; i++) value[i] = byte_of(c.rank(), i);
+      size_t merged = 0;
+      bool well = true;
+      const auto merge = [&](size_t offset, std::span<std::byte> into,
+                             std::span<const std::byte> from) {
+        well = well && offset % kMergeUnit == 0 && into.size() == from.size() &&
+               into.data() == value.data() + offset;
+        merged += from.size();
+        for (size_t i = 0; i < from.size(); i++) {
+          if (into[i] == std::byte{0}) into[i] = from[i];
+        }
+      };
+      c.combine(value, merge, "facts");
+      require(well, outrigger::format_text("{} bytes: parts", n));
+      require(merged == n * static_cast<size_t>(c.size() - 1), "every other rank's, once");
+      for (size_t i = 0; i < n; i++) {
+        std::byte expected{0};
+        for (int32_t r = 0; r < c.size() && expected == std::byte{0}; r++) {
+          expected = byte_of(r, i);
+        }
+        require(value[i] == expected, outrigger::format_text("{} bytes, byte {}", n, i));
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, ManySmallOperationsInTurn) {
   run_all_well(GetParam(), [](Communicator& c) {
     for (int32_t i = 0; i < 1000; i++) {

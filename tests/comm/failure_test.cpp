@@ -51,6 +51,12 @@ std::vector<Mismatch> mismatches() {
       c.all_gather(mine, all, label);
     };
   };
+  const auto combine = [](size_t n) -> Call {
+    return [=](Communicator& c) {
+      std::vector<std::byte> value(n);
+      c.combine(value, [](auto...) { require(false, "merged"); }, "facts");
+    };
+  };
   const auto barrier = [](std::string label) -> Call {
     return [=](Communicator& c) { c.barrier(label); };
   };
@@ -85,6 +91,7 @@ std::vector<Mismatch> mismatches() {
        gather(4, "x"),
        gather(400000, "x"),
        {"of 4 bytes a rank", "of 400000 bytes a rank"}},
+      {"combine size", combine(4), combine(5), {"'facts' of 4 bytes", "'facts' of 5 bytes"}},
       {"window size",
        window(WindowKind::common, 10),
        window(WindowKind::common, 11),
@@ -117,16 +124,28 @@ TEST_P(Failure, MismatchNamesBothCallsBeforeDataMoves) {
 }
 
 TEST_P(Failure, MismatchLeavesResultsAlone) {
-  const auto outcomes = run(GetParam(), [](Communicator& c) {
-    std::vector<std::byte> data(8, static_cast<std::byte>(c.rank() + 1)), before = data;
-    try {
-      c.broadcast(std::span(data).first(c.rank() == 1 ? 7 : 8), 0, "x");
-    } catch (const Error&) {
-      require(data == before, "data moved");
-      throw;
-    }
+  const auto leaves_alone = [](size_t n, const auto& call) {
+    const auto outcomes = run(GetParam(), [&](Communicator& c) {
+      std::vector<std::byte> data(n, static_cast<std::byte>(c.rank() + 1)), before = data;
+      try {
+        call(c, std::span(data));
+      } catch (const Error&) {
+        require(data == before, "data moved");
+        throw;
+      }
+    });
+    common_text(outcomes, OTR_E_MISMATCH);
+  };
+  leaves_alone(8, [](Communicator& c, std::span<std::byte> data) {
+    c.broadcast(data.first(c.rank() == 1 ? 7 : 8), 0, "x");
   });
-  common_text(outcomes, OTR_E_MISMATCH);
+  leaves_alone(8, [](Communicator& c, std::span<std::byte> data) {
+    c.combine(data.first(c.rank() == 1 ? 7 : 8), [](auto...) { require(false, "merged"); }, "x");
+  });
+  leaves_alone(size_t{12} << 20, [](Communicator& c, std::span<std::byte> data) {  // in many parts
+    const std::vector<std::byte> mine(data.size() / 3);
+    c.all_gather(mine, data, c.rank() == 1 ? "x" : "y");
+  });
 }
 
 TEST_P(Failure, AbortEndsPendingAndLaterCallsOfAllDuplicates) {

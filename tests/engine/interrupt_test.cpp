@@ -56,6 +56,11 @@ class Interrupted final : public comm::Communicator {
     meet(label);
     comm_->all_gather(mine, all, label);
   }
+  void combine(std::span<std::byte> value, const comm::Merge& merge,
+               std::string_view label) override {
+    meet(label);
+    comm_->combine(value, merge, label);
+  }
   std::shared_ptr<comm::Window> create_window(comm::WindowKind kind, size_t bytes,
                                               std::string_view label) override {
     return comm_->create_window(kind, bytes, label);
