@@ -39,12 +39,25 @@ def noises(c: Comparison) -> float:
     return round(c.in_noise, 2 if abs(c.in_noise) < 10 else None) + 0
 
 
+def in_noises(c: Comparison) -> str:
+    """Signed, but for what rounds to nothing."""
+    return f"{noises(c):+} σ" if noises(c) else "0 σ"
+
+
+def spread(deviation: float) -> str:
+    """Two digits of it at least, so that what is divided by it can be worked out again."""
+    decimals = 4
+    while decimals < 7 and 0 < deviation < 10.0 ** (1 - decimals):
+        decimals += 1
+    return f"{deviation:.{decimals}f}"
+
+
 def delta(c: Comparison) -> str:
     """+0.0012 ± 0.0005 (0.3 σ); bold beyond the seeds' noise, starred if it is not chance."""
     places = digits(c)
     star = "\\*" if c.distinct else ""
     # Adding 0 makes a rounded −0 a +0.
-    text = f"{round(c.difference, places) + 0:+.{places}f}{star} ± {c.error:.{places}f} ({noises(c):+} σ)"
+    text = f"{round(c.difference, places) + 0:+.{places}f}{star} ± {c.error:.{places}f} ({in_noises(c)})"
     return text if c.matches else f"**{text}**"
 
 
@@ -57,7 +70,7 @@ def play_table(results: dict[str, Any], key: str) -> Lines:
     rows = []
     for name, variant in VARIANTS.items():
         comparisons = [compare(play, name, metric) for metric in METRICS]
-        row = [variant.title, *(f"{c.value:.4f} ± {c.deviation:.4f}" for c in comparisons)]
+        row = [variant.title, *(f"{c.value:.4f} ± {spread(c.deviation)}" for c in comparisons)]
         row += ["" if name == FLOAT32 else delta(c) for c in comparisons]
         row.append(percent(vanished(play, name)))
         if start is not None:
