@@ -35,8 +35,8 @@
 // stored, each rounded to its format by its rounding. A NaN among them is stored canonical.
 //
 // An element has an *update* if minus_step and the direction are both not zero, or if a decoupled
-// decay applies and p is not zero. The update *vanished* if the stored weight has the bits of p: the
-// addition rounded it away (a float32 weight, too), or the rounding to the weight's format did.
+// decay applies and p is not zero. The update *vanished* if the stored weight has the bits of p:
+// the addition rounded it away (a float32 weight, too), or the rounding to the weight's format did.
 #pragma once
 
 #include "kernels/reference/philox.h"
