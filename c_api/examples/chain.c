@@ -42,7 +42,7 @@ static int encoder_backward(otr_engine *encoder, Decoder *decoder, const float (
   int64_t h_shape[2] = {SAMPLES, HIDDEN}, e_shape[2] = {HIDDEN, IN};
   float de[HIDDEN][IN] = {{0}};
   otr_tensor dh, scaled, grad;
-  otr_pass *pass;
+  otr_pass *pass = NULL;
   TRY(otr_tensor_init(decoder->dh, "float32", 2, h_shape, &dh));
   TRY(otr_pass_begin(encoder, &dh, 1, &decoder->tag, &pass));
   TRY(otr_pass_get_output_grad(pass, 0, &scaled));
@@ -62,7 +62,7 @@ static int encoder_backward(otr_engine *encoder, Decoder *decoder, const float (
 static int make(otr_comm *comm, const char *config, const char *name, float *values, int64_t *shape,
                 otr_engine **engine) {
   otr_tensor initial;
-  int64_t id;
+  int64_t id = 0;
   TRY(otr_engine_create(comm, config, engine));
   TRY(otr_tensor_init(values, "float32", 2, shape, &initial));
   TRY(otr_engine_add_parameter(*engine, name, &initial, NULL, &id));
@@ -79,12 +79,12 @@ static int train(otr_engine **engines, const float (*x)[IN], const float *target
     otr_tensor e, d, dy;
     TRY(otr_engine_acquire(engines[0], &id, 1, NULL, &e));
     TRY(otr_engine_acquire(engines[1], &id, 1, NULL, &d));
-    const float *weights = e.data, *row = d.data;
+    const float(*weights)[IN] = e.data, *row = d.data;
     squares = 0;
     for (int s = 0; s < SAMPLES; s++) {
       error[s] = -target[s];
       for (int i = 0; i < HIDDEN; i++) {
-        h[s][i] = weights[IN * i] * x[s][0] + weights[IN * i + 1] * x[s][1];
+        h[s][i] = weights[i][0] * x[s][0] + weights[i][1] * x[s][1];
         error[s] += row[i] * h[s][i];
       }
       squares += error[s] * error[s];
@@ -96,7 +96,7 @@ static int train(otr_engine **engines, const float (*x)[IN], const float *target
     if (encoder_backward(engines[0], &decoder, x) != 0) return 1;
     TRY(otr_step_many(engines, 2, NULL, reports)); /* both, or neither */
   }
-  printf("root mean square error %.3f, loss scales %g and %g\n", sqrt(squares / SAMPLES),
+  printf("root mean square error %.3f, loss scales %g and %g\n", sqrt((double)squares / SAMPLES),
          reports[0].loss_scale, reports[1].loss_scale);
   return 0;
 }
@@ -114,8 +114,8 @@ int main(void) {
   const float x[SAMPLES][IN] = {{1, 0}, {0, 1}, {1, 1}, {2, -1}}, target[SAMPLES] = {3, -2, 1, 8};
   float e[4] = {0.5f, 0.1f, -0.2f, 0.4f}, d[2] = {0.3f, -0.6f};
   int64_t e_shape[2] = {HIDDEN, IN}, d_shape[2] = {1, HIDDEN};
-  otr_context *context;
-  otr_comm *comm;
+  otr_context *context = NULL;
+  otr_comm *comm = NULL;
   otr_engine *engines[2];
   TRY(otr_context_create(NULL, &context));
   TRY(otr_comm_from_env(context, NULL, &comm));

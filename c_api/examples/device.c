@@ -47,7 +47,7 @@ static int step(const Trainer *t, float *loss) {
   float w[OUT][IN], dw[OUT][IN];
   const otr_tensor weight_here = here(w[0], 2, shape), grad_here = here(dw[0], 2, shape);
   otr_tensor weight, slot;
-  otr_pass *pass;
+  otr_pass *pass = NULL;
   TRY(otr_engine_acquire(t->engine, &id, 1, NULL, &weight));
   TRY(otr_tensor_copy(t->context, &weight_here, &weight));
   *loss = gradient(w, dw);
@@ -63,9 +63,9 @@ static int step(const Trainer *t, float *loss) {
 
 static int create(Trainer *t, const char *config) {
   float zeros[OUT][IN] = {{0}};
-  int64_t shape[2] = {OUT, IN}, id;
+  int64_t shape[2] = {OUT, IN}, id = 0;
   const otr_tensor initial = here(zeros[0], 2, shape);
-  otr_comm *comm;
+  otr_comm *comm = NULL;
   TRY(otr_context_create(NULL, &t->context));
   TRY(otr_context_load_plugin(t->context, "simulated"));
   TRY(otr_comm_create_self(t->context, &comm));

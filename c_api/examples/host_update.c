@@ -7,7 +7,6 @@
 #include <outrigger.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define TRY(call)                                                 \
   if ((call) != OTR_OK) {                                         \
@@ -24,6 +23,7 @@ int main(void) {
       "{\"optimizer\": {\"type\": \"Host\"}, \"zero_optimization\": {\"stage\": 2},"
       " \"gradient_clipping\": 1.0}";
   static float whole[COUNT], grads[COUNT];
+  static float weight[COUNT], grad[COUNT], momentum[COUNT]; /* of what this rank owns */
   int64_t shape[1] = {COUNT}, id = 0, first = 0, count = 0;
   int32_t has_grad = 0;
   otr_context *context = NULL;
@@ -41,12 +41,7 @@ int main(void) {
   TRY(otr_engine_add_parameter(engine, "w", &initial, NULL, &id));
   TRY(otr_engine_commit(engine));
 
-  /* Weights, gradients and momentum of what this rank owns. */
   TRY(otr_engine_local_range(engine, id, &first, &count));
-  float *weight = calloc((size_t)count + 1, sizeof(float)),
-        *grad = calloc((size_t)count + 1, sizeof(float));
-  float *momentum = calloc((size_t)count + 1, sizeof(float));
-  if (weight == NULL || grad == NULL || momentum == NULL) return 1;
   TRY(otr_tensor_init(weight, "float32", 1, &count, &w));
   TRY(otr_tensor_init(grad, "float32", 1, &count, &g));
 
@@ -78,9 +73,6 @@ int main(void) {
   for (int64_t i = 0; i < COUNT; i++) distance += fabs((double)(whole[i] - target(i))) / COUNT;
   printf("mean distance %.4f after %lld steps; this rank updates %lld of %d weights\n", distance,
          (long long)report.applied_steps, (long long)count, COUNT);
-  free(weight);
-  free(grad);
-  free(momentum);
   TRY(otr_engine_finalize(engine));
   otr_engine_destroy(engine);
   otr_comm_destroy(comm);

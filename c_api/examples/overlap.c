@@ -28,7 +28,7 @@ static int backward(otr_engine *engine, const Batch *batch) {
   int64_t shape[1] = {2};
   float dw[2] = {0, 0};
   otr_tensor w, grad;
-  otr_pass *pass;
+  otr_pass *pass = NULL;
   TRY(otr_engine_acquire(engine, &id, 1, NULL, &w));
   for (int i = 0; i < SAMPLES; i++) {
     const float *W = w.data, *x = batch->x[i];

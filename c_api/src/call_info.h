@@ -23,7 +23,8 @@ inline otr_call_info read_call_info(const otr_call_info* info, uint32_t flags, b
          read.stream);
   }
   const bool tagged = read.loss_scale != 0;
-  if (tagged && !(read.loss_scale > 0 && std::isfinite(read.loss_scale))) {
+  const bool is_scale = read.loss_scale > 0 && std::isfinite(read.loss_scale);
+  if (tagged && !is_scale) {
     fail(OTR_E_ARGUMENT, "info.loss_scale = {}; legal is a finite number above 0, or 0 for no tag",
          read.loss_scale);
   }

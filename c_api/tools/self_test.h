@@ -23,6 +23,6 @@ struct SelfTest {
 [[nodiscard]] SelfTest self_test(double limit_seconds);
 
 // What each worker does; it reports to the descriptor. Returns the exit code.
-int self_test_worker(int report);
+int self_test_worker(int descriptor);
 
 }  // namespace outrigger::tools

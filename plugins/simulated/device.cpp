@@ -26,7 +26,8 @@ Device::Device(int32_t id) : id_(id), memory_(kMemory) {
 Device::~Device() { streams_.clear(); }
 
 void Device::set_value(const std::string& name, double value) {
-  if (!(value >= 0 && value <= 0x1p53)) {
+  const bool is_legal = value >= 0 && value <= 0x1p53;
+  if (!is_legal) {
     fail(OTR_E_ARGUMENT, name + " = " + std::to_string(value) + "; legal is 0 to 2^53");
   }
   if (name == "copy_bytes_per_second") {
