@@ -24,7 +24,6 @@ namespace outrigger::kernels::cpu::HWY_NAMESPACE {
 // Steps whole pairs; the number of elements done is left in `done`.
 template <class Weight, class ExpAvg, class ExpAvgSq, class Grad, bool kStochastic>
 HWY_NOINLINE UpdateCount adam_pairs(const Update& a, int64_t& done) {
-  const DF df;
   const Coefficients c(a.scalars);
   const Weights<Weight> weights(a);
   auto* exp_avg = static_cast<typename ExpAvg::Storage*>(a.exp_avg);

@@ -43,7 +43,6 @@ class Encoding {
 
 template <class Weight, class Grad>
 HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
-  const DF df;
   const Coefficients c(a.scalars);
   const Weights<Weight> weights(a);
   const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);

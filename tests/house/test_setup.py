@@ -163,7 +163,7 @@ class Setup(unittest.TestCase):
         self.without("libhwloc-dev")
         status, text, _ = self.run_setup("build", FAKE_ID="1000")
         self.assertEqual((status, "missing libhwloc-dev" in text), (1, True), text)
-        done = subprocess.run(["make", "-n", "install", "PREFIX=/somewhere"], cwd=tree.ROOT, capture_output=True,
+        done = subprocess.run(["make", "--no-print-directory", "-n", "install", "PREFIX=/somewhere"], cwd=tree.ROOT, capture_output=True,
                               text=True, check=True)
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()],
                          ["scripts/setup.sh", "scripts/build.sh", "cmake"], done.stdout)
