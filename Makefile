@@ -45,7 +45,7 @@ test: $(if $(SANITIZE),,frameworks) build
 fast: build
 	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
 
-# Everything that is too long for make test: hours.
+# Everything that is too long for make test: 1 to 2 hours.
 soak: $(if $(SANITIZE),,frameworks) build
 	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
 	$(if $(SANITIZE),,@$(MAKE) --no-print-directory soak SANITIZE=address,undefined)
