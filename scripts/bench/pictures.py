@@ -61,7 +61,7 @@ def ratios(title, machines, path):
     handles = [Line2D([], [], color=COLOURS[index % len(COLOURS)], marker="o", label=name) for index, name in enumerate(found)]
     handles += [Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="", label="below its target"),
                 Line2D([], [], color="black", marker="|", markersize=9, markeredgewidth=2.5, linestyle="", label="target")]
-    ax.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0 + 0.3 / len(lines)), ncols=len(handles))
+    ax.legend(handles=handles, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles))
     style(ax)
     ax.grid(axis="y", visible=False)
     _write(figure, path)
