@@ -6,7 +6,6 @@
 
 #include "core/base/error.h"
 #include "core/threads/cores.h"
-#include "core/topology/topology.h"
 
 namespace outrigger {
 namespace {
@@ -14,7 +13,7 @@ namespace {
 // This rank's share of the cores. Unless they are its own, the ranks of this host divide what they
 // all see.
 int32_t default_workers() {
-  const int32_t cores = topology::available_cores();
+  const int32_t cores = usable_cores();
   if (has_cores_of_its_own()) return cores;
   const char* local = std::getenv("LOCAL_WORLD_SIZE");
   const int32_t ranks = local == nullptr ? 1 : std::max(1, std::atoi(local));

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -16,7 +17,7 @@ int32_t usable_cores() {
   return CPU_COUNT(&set);
 }
 
-int32_t online_cores() { return static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)); }
+int32_t online_cores() { return std::max(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN))); }
 
 bool has_cores_of_its_own() {
   const char* bound = std::getenv("OTR_CORES_BOUND");

@@ -8,7 +8,7 @@
 
 namespace outrigger {
 
-[[nodiscard]] int32_t usable_cores();  // of this process
+[[nodiscard]] int32_t usable_cores();  // of the calling thread, at least 1
 [[nodiscard]] int32_t online_cores();  // of this host
 
 // A launcher has bound this process to cores that no other rank uses, and says so

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the machine offers, as text.
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "support.h"
 
@@ -33,6 +35,25 @@ TEST(MachineInfo, NamesEveryPart) {
 // Memory that is free changes all the time; a text asked for can be fetched all the same.
 TEST(MachineInfo, CanBeFetchedWithTheSizeThatWasAsked) {
   for (int i = 0; i < 20; ++i) EXPECT_GT(machine_info().size(), 100U);
+}
+
+// A program's ranks may be threads, and each of them makes a context of its own.
+TEST(MachineInfo, ManyThreadsAskWhileOthersMakeContexts) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([i] {
+      for (int round = 0; round < 10; ++round) {
+        if (i % 2 == 0) {
+          EXPECT_GT(machine_info().size(), 100U);
+          continue;
+        }
+        otr_context* context = nullptr;
+        EXPECT_OK(otr_context_create(nullptr, &context));
+        otr_context_destroy(context);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(MachineInfo, RefusesASmallBuffer) {

@@ -12,7 +12,6 @@
 #include "core/topology/hardware.h"
 #include "core/topology/memory.h"
 #include "core/topology/reading.h"
-#include "core/topology/topology.h"
 
 namespace outrigger::topology {
 namespace {
@@ -252,7 +251,6 @@ TEST(Machine, WithoutAnyFileIsNullWithReasons) {
   const HwlocLooksAt looks(tree);
   ::testing::internal::CaptureStderr();
   const Json m = machine(tree.root());
-  EXPECT_GE(available_cores(), 1);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "a library prints nothing";
   int nulls = 0;
   expect_reasons(m, nulls);
