@@ -11,10 +11,7 @@ namespace outrigger {
 class Bits {
  public:
   Bits() = default;
-  explicit Bits(int64_t count) : words_(words_for(count)) {}
-  [[nodiscard]] static size_t words_for(int64_t count) {
-    return (static_cast<size_t>(count) + kWord - 1) / kWord;
-  }
+  explicit Bits(int64_t count) : words_((static_cast<size_t>(count) + kWord - 1) / kWord) {}
 
   [[nodiscard]] bool operator[](int64_t index) const {
     return (words_[word(index)] >> shift(index) & 1) != 0;

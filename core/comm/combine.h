@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges that are used in more than one place. Collective.
+// Merges that are used in more than one place. Collective: each is one operation, so that a call
+// that was interrupted in it can be made again.
 #pragma once
 
+#include <bit>
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/comm/communicator.h"
 
 namespace outrigger::comm {
 
+inline void merge_bits(std::span<std::byte> into, std::span<const std::byte> from) {
+  for (size_t i = 0; i < from.size(); ++i) into[i] |= from[i];
+}
+
 // bits |= every rank's; of any type without padding.
 template <typename T>
 void unite(Communicator& comm, std::span<T> bits, std::string_view label) {
-  const auto merge = [](size_t, std::span<std::byte> into, std::span<const std::byte> from) {
-    for (size_t i = 0; i < from.size(); ++i) into[i] |= from[i];
-  };
+  const auto merge = [](size_t, auto into, auto from) { merge_bits(into, from); };
   comm.combine(std::as_writable_bytes(bits), merge, label);
+}
+
+// True on all ranks if it is on one of them.
+inline bool any(Communicator& comm, bool mine, std::string_view label) {
+  uint8_t value = mine ? 1 : 0;
+  unite(comm, std::span(&value, 1), label);
+  return value != 0;
 }
 
 // merge(T& into, const T& from) of values of a trivially copyable type, at any address.
@@ -29,11 +41,11 @@ void merge_as(std::byte* into, const std::byte* from, const Function& merge) {
   std::memcpy(into, &a, sizeof a);
 }
 
-// Each value of all ranks' equally many, merged; sizeof(T) divides kMergeUnit.
+// Every rank has as many values; afterwards values[i] is the merge of all ranks' values[i].
 template <typename T, typename Function>
 void combine_values(Communicator& comm, std::span<T> values, const Function& merge,
                     std::string_view label) {
-  static_assert(kMergeUnit % sizeof(T) == 0);
+  static_assert(kMergeUnit % sizeof(T) == 0, "no value may be cut");
   comm.combine(
       std::as_writable_bytes(values),
       [&](size_t, std::span<std::byte> into, std::span<const std::byte> from) {
@@ -42,6 +54,54 @@ void combine_values(Communicator& comm, std::span<T> values, const Function& mer
         }
       },
       label);
+}
+
+template <typename T, typename Function>
+void combine_value(Communicator& comm, T& value, const Function& merge, std::string_view label) {
+  static_assert(sizeof(T) <= kMergeUnit, "the value may not be cut");
+  comm.combine(
+      std::as_writable_bytes(std::span(&value, 1)),
+      [&](size_t, std::span<std::byte> into, std::span<const std::byte> from) {
+        merge_as<T>(into.data(), from.data(), merge);
+      },
+      label);
+}
+
+// What ranks have of one thing: the first rank's value, and that of the first rank that has
+// another.
+template <typename T>
+struct alignas(std::bit_ceil(2 * sizeof(T) + 8)) Compared {
+  T first, other;
+  int32_t lowest;     // the rank of `first`
+  int32_t rank = -1;  // the rank of `other`; −1: all are equal
+};
+
+template <typename T>
+void merge(Compared<T>& into, const Compared<T>& from) {
+  if (into.rank >= 0) return;
+  if (from.first != into.first) {
+    into.other = from.first;
+    into.rank = from.lowest;
+  } else if (from.rank >= 0) {
+    into.other = from.other;
+    into.rank = from.rank;
+  }
+}
+
+// Every rank has as many values.
+template <typename T>
+std::vector<Compared<T>> compare(Communicator& comm, std::span<const T> mine,
+                                 std::string_view label) {
+  std::vector<Compared<T>> values;
+  values.reserve(mine.size());
+  for (const T& value : mine) values.push_back({value, value, comm.rank()});
+  combine_values(comm, std::span(values), merge<T>, label);
+  return values;
+}
+
+template <typename T>
+Compared<T> compare(Communicator& comm, const T& mine, std::string_view label) {
+  return compare(comm, std::span(&mine, 1), label).front();
 }
 
 }  // namespace outrigger::comm

@@ -3,35 +3,35 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
 #include "core/base/text.h"
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/engine/engine.h"
 #include "core/optimizer/random_key.h"
 #include "core/topology/memory.h"
 
 namespace outrigger::engine {
 
-using comm::gather_values;
-
 namespace {
 
-// The first rank and index whose value differs from rank 0's.
+// The first index at which a rank has another value than rank 0, and that rank. Collective.
 struct Difference {
-  int32_t rank = -1;
   size_t index = 0;
+  int32_t rank = -1;  // −1: all are equal
 };
-Difference first_difference(const std::vector<uint64_t>& all, size_t each) {
-  Difference first;
-  for (size_t i = each; i < all.size(); ++i) {
-    if (all[i] == all[i % each] || (first.rank >= 0 && i % each >= first.index)) continue;
-    first = {static_cast<int32_t>(i / each), i % each};
+Difference first_difference(comm::Communicator& comm, std::span<const uint64_t> mine,
+                            std::string_view label) {
+  const auto compared = comm::compare(comm, mine, label);
+  for (size_t i = 0; i < compared.size(); ++i) {
+    if (compared[i].rank >= 0) return {i, compared[i].rank};
   }
-  return first;
+  return {};
 }
 
 // One line for each key of the effective configuration: "gradient_clipping = 1.0".
@@ -99,36 +99,40 @@ void Engine::commit() {
 }
 
 void Engine::compare_over_ranks() {
+  struct Summary {
+    uint64_t lines, hash;
+    bool operator==(const Summary&) const = default;
+  };
   std::vector<std::string> lines = lines_of(config_.effective_json);
   lines.push_back(format_text("device type = {}", device().device_type));
   for (std::string& line : model_.lines()) lines.push_back(std::move(line));
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(XXH3_64bits(line.data(), line.size()));
-  const std::vector<uint64_t> summary{hashes.size(),
-                                      XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
-  const std::vector<uint64_t> summaries = gather_values(*control_, summary, "compare declarations");
-  if (first_difference(summaries, summary.size()).rank < 0) return;
+  constexpr std::string_view kLabel = "compare declarations";
+  const Summary summary{hashes.size(),
+                        XXH3_64bits(hashes.data(), hashes.size() * sizeof(uint64_t))};
+  if (comm::compare(*control_, summary, kLabel).rank < 0) return;
 
-  size_t longest = 0;
-  for (size_t i = 0; i < summaries.size(); i += 2)
-    longest = std::max<size_t>(longest, summaries[i]);
+  uint64_t longest = hashes.size();
+  comm::combine_value(
+      *control_, longest, [](uint64_t& into, uint64_t from) { into = std::max(into, from); },
+      kLabel);
   hashes.resize(longest, 0);
-  const Difference found =
-      first_difference(gather_values(*control_, hashes, "compare declarations"), longest);
-  constexpr size_t kText = 400;
-  std::string mine = found.index < lines.size() ? lines[found.index] : "nothing";
-  mine.resize(kText, '\0');
-  const std::vector<char> texts =
-      gather_values(*control_, std::vector<char>(mine.begin(), mine.end()), "compare declarations");
-  const auto text_of = [&](int32_t rank) {
-    const char* text = texts.data() + static_cast<size_t>(rank) * kText;
-    return std::string_view(text, strnlen(text, kText));
+  const Difference found = first_difference(*control_, hashes, kLabel);
+  const auto line_of = [&](int32_t rank) {
+    std::array<char, 400> text{};
+    if (rank == control_->rank()) {
+      const std::string& line = found.index < lines.size() ? lines[found.index] : "nothing";
+      std::copy_n(line.data(), std::min(line.size(), text.size()), text.data());
+    }
+    control_->broadcast(std::as_writable_bytes(std::span(text)), rank, kLabel);
+    return std::string(text.data(), strnlen(text.data(), text.size()));
   };
+  const std::string first = line_of(0), other = line_of(found.rank);
   fail(OTR_E_MISMATCH,
        "ranks differ: rank 0 has `{}`, rank {} has `{}`. Every rank gives the same configuration "
-       "and "
-       "declares the same parameters in the same order",
-       text_of(0), found.rank, text_of(found.rank));
+       "and declares the same parameters in the same order",
+       first, found.rank, other);
 }
 
 // Shared windows are touched when they are made; private blocks only by first values and steps,
@@ -156,19 +160,19 @@ void Engine::require_memory() {
   const int64_t initial =  // given back before the first step
       ledger_.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
   const StartPeaks start = expected_start();
-  const std::vector<Need> all =
-      gather_values(*control_,
-                    std::vector<Need>{{start.total - start.at_commit, ledger_.untouched(), initial,
-                                       static_cast<int64_t>(std::min(free.bytes, most))}},
-                    "compare memory");
   const bool one_host = control_->shares_memory();
-  Need worst{0, 0, 0, std::numeric_limits<int64_t>::max()};
-  for (const Need& need : all) {
-    const Need sum{worst.start + need.start, worst.touch + need.touch,
-                   worst.given_back + need.given_back, std::min(worst.free, need.free)};
+  Need worst{start.total - start.at_commit, ledger_.untouched(), initial,
+             static_cast<int64_t>(std::min(free.bytes, most))};
+  const auto merge = [&](Need& into, const Need& from) {
     const auto missing = [](const Need& n) { return n.most() - n.free; };
-    worst = one_host || &need == all.data() ? sum : missing(need) > missing(worst) ? need : worst;
-  }
+    if (one_host) {
+      into = {into.start + from.start, into.touch + from.touch, into.given_back + from.given_back,
+              std::min(into.free, from.free)};
+    } else if (missing(from) > missing(into)) {
+      into = from;
+    }
+  };
+  comm::combine_value(*control_, worst, merge, "compare memory");
   const int64_t needed = worst.most() + kLeaveFree;
   if (needed <= worst.free) return;
   std::string parts;
@@ -190,9 +194,7 @@ void Engine::require_memory() {
 void Engine::compare_initial_values() {
   std::vector<uint64_t> hashes;
   for (const Initial& initial : initial_) hashes.push_back(initial.hash);
-  const Difference found =
-      first_difference(gather_values(*control_, hashes, "compare initial values"),
-                       std::max<size_t>(1, hashes.size()));
+  const Difference found = first_difference(*control_, hashes, "compare initial values");
   if (found.rank >= 0) refuse_differing(static_cast<int64_t>(found.index), found.rank);
 }
 

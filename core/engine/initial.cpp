@@ -10,14 +10,13 @@
 #include <span>
 
 #include "core/base/text.h"
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/engine/engine.h"
 #include "core/tensor/tensor.h"
 #include "kernels/composed.h"
 
 namespace outrigger::engine {
 
-using comm::gather_values;
 using kernels::Format;
 using memory::Block;
 using memory::Purpose;
@@ -37,6 +36,12 @@ struct Hash {
   // NOLINTNEXTLINE(readability-make-member-function-const): the digest changes
   void add(const void* data, size_t bytes) { XXH3_64bits_update(state.get(), data, bytes); }
   [[nodiscard]] uint64_t digest() const { return XXH3_64bits_digest(state.get()); }
+};
+
+// Of what one call gives.
+struct Given {
+  uint64_t count, hash;
+  bool operator==(const Given&) const = default;
 };
 
 }  // namespace
@@ -99,8 +104,7 @@ int64_t Engine::beyond_held(const std::vector<First>& firsts) const {
 // True for those that differ over the ranks.
 std::vector<bool> Engine::compare_firsts(const std::vector<First>& firsts) {
   std::vector<bool> differs(firsts.size(), false);
-  const auto ranks = static_cast<size_t>(control_->size());
-  if (ranks == 1) return differs;
+  if (control_->size() == 1) return differs;
   Hash ids, values;
   std::vector<uint64_t> hashes;
   for (const First& first : firsts) {
@@ -108,28 +112,21 @@ std::vector<bool> Engine::compare_firsts(const std::vector<First>& firsts) {
     values.add(&first.hash, sizeof first.hash);
     hashes.push_back(first.hash);
   }
-  const std::vector<uint64_t> mine{firsts.size(), ids.digest(), values.digest()};
-  const std::vector<uint64_t> all = gather_values(*control_, mine, kLabel);
-  bool equal = true;
-  for (size_t r = 1; r < ranks; ++r) {
-    const uint64_t* other = &all[r * mine.size()];
-    if (other[0] != all[0] || other[1] != all[1]) {
-      fail(
-          OTR_E_MISMATCH,
-          "{}: rank 0 gives {} parameters and rank {} gives {}{}: every rank gives the same ids in "
-          "the same order",
-          kCall, all[0], r, other[0], other[0] == all[0] ? ", but others" : "");
-    }
-    equal = equal && other[2] == all[2];
+  // Which parameters are given is compared apart from their values, which may differ.
+  const std::array mine{Given{firsts.size(), ids.digest()}, Given{0, values.digest()}};
+  const auto summary = comm::compare(*control_, std::span<const Given>(mine), kLabel);
+  if (const auto& [first, other, lowest, rank] = summary[0]; rank >= 0) {
+    fail(OTR_E_MISMATCH,
+         "{}: rank 0 gives {} parameters and rank {} gives {}{}: every rank gives the same ids in "
+         "the same order",
+         kCall, first.count, rank, other.count, other.count == first.count ? ", but others" : "");
   }
-  if (equal) return differs;
-  const std::vector<uint64_t> each = gather_values(*control_, hashes, kLabel);
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    for (size_t r = 1; r < ranks && !differs[i]; ++r) {
-      differs[i] = each[r * hashes.size() + i] != each[i];
-      if (differs[i] && config_.initial == config::Initial::verify) {
-        refuse_differing(firsts[i].id, static_cast<int32_t>(r));
-      }
+  if (summary[1].rank < 0) return differs;
+  const auto each = comm::compare(*control_, std::span<const uint64_t>(hashes), kLabel);
+  for (size_t i = 0; i < each.size(); ++i) {
+    differs[i] = each[i].rank >= 0;
+    if (differs[i] && config_.initial == config::Initial::verify) {
+      refuse_differing(firsts[i].id, each[i].rank);
     }
   }
   return differs;

@@ -2,6 +2,7 @@
 // Several engines step as one: every engine's phase 1, one decision over all of them, every
 // engine's phase 2. A failure before phase 2 leaves all parameters as they were.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -9,34 +10,54 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/engine/step.h"
+#include "core/optimizer/exact_sum.h"
 #include "core/optimizer/rule.h"
 
 namespace outrigger::engine {
 namespace {
 
-// What one rank knows of the engines it has.
+// What one rank knows of the engines it has; merged, what all know.
 struct JointFacts {
-  double squares = 0;  // of the norms of its engines: in a joint group, those whose rank 0 it is
-  double clip = -1;    // gradient_clipping; −1: no engine here
-  int32_t skip = 0;    // one of the engines skips
+  optimizer::ExactSum squares;  // of the engines' norms; in a joint group each counts on its rank 0
+  comm::Compared<double> clip{};  // gradient_clipping
+  int32_t has_engines = 0;        // so that there is a clip
+  int32_t skip = 0;               // one of the engines skips
+  int32_t culprit = -1;           // the first rank that could not take part, and why
   int32_t status = OTR_OK;
-  char text[480] = {};  // of the failure
+  std::array<char, 480> text{};
 };
+
+void merge(JointFacts& into, const JointFacts& from) {
+  into.squares.add(from.squares);
+  if (into.has_engines == 0) {
+    into.clip = from.clip;
+    into.has_engines = from.has_engines;
+  } else if (from.has_engines != 0) {
+    comm::merge(into.clip, from.clip);
+  }
+  into.skip |= from.skip;
+  if (into.status != OTR_OK) return;
+  into.culprit = from.culprit;
+  into.status = from.status;
+  into.text = from.text;
+}
 
 }  // namespace
 
 void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joint,
                        std::span<otr_step_report> reports) {
   constexpr const char* kCall = "otr_step_many";
-  JointFacts mine;
+  const int32_t rank = joint != nullptr ? joint->rank() : 0;
+  JointFacts facts;
   std::optional<Error> trouble;  // the first here, whole; the others get its beginning
   const auto note = [&](const Error& error) {
     if (trouble) return;
     trouble = error;
-    mine.status = error.status();
-    std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
+    facts.status = error.status();
+    facts.culprit = rank;
+    std::strncpy(facts.text.data(), error.what(), facts.text.size() - 1);
   };
   // Made again, the call goes on with the first engine that has not agreed.
   const auto interrupt = [&] {
@@ -88,53 +109,47 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joi
       break;
     }
     const Decision& d = e->reduced_->decision;
-    if (joint == nullptr || e->control_->rank() == 0) mine.squares += d.norm * d.norm;
-    if (d.skip != OTR_SKIP_NONE) mine.skip = 1;
+    if (joint == nullptr || e->control_->rank() == 0) facts.squares.add(d.norm * d.norm);
+    if (d.skip != OTR_SKIP_NONE) facts.skip = 1;
     const double clip = e->config_.optimizer.gradient_clipping;
-    if (mine.clip >= 0 && mine.clip != clip) {
+    if (facts.has_engines != 0 && facts.clip.first != clip) {
       note(Error(OTR_E_CONFIG,
                  format_text("{}: the engines have gradient_clipping {} and {}; a joint norm is "
                              "clipped by one value: set the same",
-                             kCall, mine.clip, clip)));
+                             kCall, facts.clip.first, clip)));
     }
-    mine.clip = clip;
+    facts.clip = {clip, clip, rank};
+    facts.has_engines = 1;
   }
 
-  std::vector<JointFacts> all{mine};
   if (joint != nullptr) {
     try {
-      all = comm::gather_values(*joint, all, "agree on a joint step");
+      comm::combine_value(*joint, facts, merge, "agree on a joint step");
     } catch (const Error& error) {
       if (error.status() == OTR_E_INTERRUPTED && is_usable(*joint)) interrupt();
       throw;
     }
   }
   if (trouble) throw Error(*trouble);
-  double squares = 0, clip = mine.clip;
-  bool skip = false;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const JointFacts& facts = all[rank];
-    if (facts.status != OTR_OK) {
-      fail(OTR_E_ABORTED,
-           "{}: rank {} of the joint group could not take part, so nothing was updated: {}", kCall,
-           rank, facts.text);
-    }
-    if (facts.clip >= 0 && facts.clip != clip) {
-      fail(OTR_E_CONFIG,
-           "{}: rank {} of the joint group has gradient_clipping {}, this one {}; a joint norm is "
-           "clipped by one value: set the same",
-           kCall, rank, facts.clip, clip);
-    }
-    squares += facts.squares;
-    skip = skip || facts.skip != 0;
+  if (facts.status != OTR_OK) {
+    fail(OTR_E_ABORTED,
+         "{}: rank {} of the joint group could not take part, so nothing was updated: {}", kCall,
+         facts.culprit, std::string_view(facts.text.data()));
   }
-  const double norm = std::sqrt(squares);
+  if (facts.clip.rank >= 0) {
+    fail(OTR_E_CONFIG,
+         "{}: rank {} of the joint group has gradient_clipping {}, rank {} has {}; a joint norm is "
+         "clipped by one value: set the same",
+         kCall, facts.clip.lowest, facts.clip.first, facts.clip.rank, facts.clip.other);
+  }
+  const bool skip = facts.skip != 0;
+  const double norm = std::sqrt(facts.squares.value());
   for (size_t i = 0; i < engines.size(); ++i) {
     Engine& e = *engines[i];
     Decision d = e.reduced_->decision;
     if (skip && d.skip == OTR_SKIP_NONE) d.skip = OTR_SKIP_JOINT;
     d.norm = norm;
-    d.clip = skip ? 1 : optimizer::clip_coefficient(norm, clip);
+    d.clip = skip ? 1 : optimizer::clip_coefficient(norm, facts.clip.first);
     try {
       e.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
     } catch (const std::exception& error) {

@@ -12,7 +12,6 @@
 #include <span>
 
 #include "core/comm/combine.h"
-#include "core/comm/gather_values.h"
 #include "core/optimizer/rule.h"
 #include "core/optimizer/schedule.h"
 
@@ -24,6 +23,7 @@ struct WindowFacts {
   int64_t passes;
   int64_t step;
   uint64_t hyperparameters, frozen;  // hashes
+  bool operator==(const WindowFacts&) const = default;
 };
 
 constexpr int32_t kNoRank = std::numeric_limits<int32_t>::max();
@@ -54,12 +54,9 @@ void agree(comm::Communicator& comm, GradientFacts& facts, Bits& present) {
   std::ranges::copy(words, value.begin() + sizeof facts);
   const auto merge_part = [](size_t offset, std::span<std::byte> into,
                              std::span<const std::byte> from) {
-    size_t at = 0;
-    if (offset == 0) {
-      comm::merge_as<GradientFacts>(into.data(), from.data(), merge);
-      at = sizeof(GradientFacts);
-    }
-    for (; at < from.size(); ++at) into[at] |= from[at];
+    const size_t bits = offset == 0 ? sizeof(GradientFacts) : 0;
+    if (bits > 0) comm::merge_as<GradientFacts>(into.data(), from.data(), merge);
+    comm::merge_bits(into.subspan(bits), from.subspan(bits));
   };
   comm.combine(value, merge_part, "agree on gradients");
   std::memcpy(&facts, value.data(), sizeof facts);
@@ -87,28 +84,25 @@ void Engine::agree_on_window() {
   const WindowFacts mine{passes_in_window_, micro_steps_ + 1,
                          XXH3_64bits(values.data(), values.size() * sizeof(double)),
                          XXH3_64bits(frozen.data(), frozen.size())};
-  const auto all = comm::gather_values(*control_, std::vector{mine}, "begin a step");
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank].step != all[0].step || all[rank].passes != all[0].passes) {
-      fail(OTR_E_MISMATCH,
-           "rank {} made {} backward passes before step {}, rank 0 made {} before step {}: every "
-           "rank makes "
-           "the same number of passes and steps; one without data begins and ends an empty pass",
-           rank, all[rank].passes, all[rank].step, all[0].passes, all[0].step);
-    }
-    if (all[rank].hyperparameters != all[0].hyperparameters) {
-      fail(OTR_E_MISMATCH,
-           "rank {} and rank 0 step with different hyperparameters (lr, adam_lr, betas, eps, "
-           "weight_decay, momentum, dampening): set the same values on every rank",
-           rank);
-    }
-    if (all[rank].frozen != all[0].frozen) {
-      fail(OTR_E_MISMATCH,
-           "rank {} and rank 0 have frozen different parameters: call otr_engine_set_trainable "
-           "alike on every rank",
-           rank);
-    }
+  const auto [first, other, lowest, rank] = comm::compare(*control_, mine, "begin a step");
+  if (rank < 0) return;
+  if (other.step != first.step || other.passes != first.passes) {
+    fail(OTR_E_MISMATCH,
+         "rank {} made {} backward passes before step {}, rank 0 made {} before step {}: every "
+         "rank makes the same number of passes and steps; one without data begins and ends an "
+         "empty pass",
+         rank, other.passes, other.step, first.passes, first.step);
   }
+  if (other.hyperparameters != first.hyperparameters) {
+    fail(OTR_E_MISMATCH,
+         "rank {} and rank 0 step with different hyperparameters (lr, adam_lr, betas, eps, "
+         "weight_decay, momentum, dampening): set the same values on every rank",
+         rank);
+  }
+  fail(OTR_E_MISMATCH,
+       "rank {} and rank 0 have frozen different parameters: call otr_engine_set_trainable alike "
+       "on every rank",
+       rank);
 }
 
 Engine::Decision Engine::agree_on_gradients(const Summed& summed) {

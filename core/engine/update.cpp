@@ -180,15 +180,14 @@ kernels::UpdateCount Engine::update(const Decision& decision) {
 // From here on an acquire shows the new parameters: every rank has written its pieces of the shared
 // copy.
 kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
-  std::vector<kernels::UpdateCount> all(static_cast<size_t>(control_->size()));
-  control_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
-                       "publish parameters");
+  kernels::UpdateCount sum = mine;
+  const auto add = [](kernels::UpdateCount& into, const kernels::UpdateCount& from) {
+    kernels::add(into, from);
+  };
+  comm::combine_value(*control_, sum, add, "publish parameters");
   storage_->publish();
   wrote_locally_ = false;
-  if (!storage_->sharded()) return mine;  // every rank counted everything
-  kernels::UpdateCount sum;
-  for (const kernels::UpdateCount& c : all) kernels::add(sum, c);
-  return sum;
+  return storage_->sharded() ? sum : mine;  // not sharded: every rank counted everything
 }
 
 }  // namespace outrigger::engine

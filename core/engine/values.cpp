@@ -6,7 +6,7 @@
 #include <span>
 
 #include "core/base/text.h"
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/engine/location.h"
 #include "core/engine/step.h"
 #include "core/tensor/tensor.h"
@@ -143,9 +143,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
 // With the weight that was written, others get what ranks wrote into their own parts before.
 void Engine::publish_local_writes() {
   if (!storage_->replicates()) return;
-  const std::vector<uint8_t> wrote = comm::gather_values(
-      *control_, std::vector<uint8_t>{static_cast<uint8_t>(wrote_locally_)}, "write a parameter");
-  if (std::ranges::find(wrote, 1) != wrote.end()) storage_->publish();
+  if (comm::any(*control_, wrote_locally_, "write a parameter")) storage_->publish();
   wrote_locally_ = false;
 }
 

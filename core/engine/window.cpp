@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host may do with a window beside the step: update the weights itself, between reduce and
 // step (optimizer.type "Host"), or drop it.
-#include <algorithm>
-
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/engine/step.h"
 
 namespace outrigger::engine {
@@ -55,9 +53,7 @@ void Engine::discard() {
   collective(kCall, Again::always, [&] {
     if (reduced_ && reduced_->summed) {
       if (!config_.optimizer.host) return;
-      const std::vector mine{static_cast<int32_t>(reduced_->updated)};
-      const auto all = comm::gather_values(*control_, mine, "drop a window");
-      updated = std::ranges::any_of(all, [](int32_t each) { return each != 0; });
+      updated = comm::any(*control_, reduced_->updated, "drop a window");
       return;
     }
     if (!reduced_) agree_on_window();

@@ -10,6 +10,7 @@
 // and only then) is left out; its non-finite elements are counted and the lowest index is kept.
 #pragma once
 
+#include "kernels/limbs.h"
 #include "kernels/reference/formats.h"
 
 namespace outrigger::kernels::reference {
@@ -36,15 +37,7 @@ inline void add_leaf(NormSum& sum, double leaf) {
     mantissa >>= -position;
     position = 0;
   }
-  const auto shift = static_cast<unsigned>(position) % 64;
-  uint64_t* limb = sum.limbs.data() + position / 64;
-  uint64_t* const end = sum.limbs.data() + sum.limbs.size();
-  const uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  uint64_t carry = __builtin_add_overflow(*limb, mantissa << shift, limb) ? 1 : 0;
-  carry = high + carry;
-  for (++limb; carry != 0 && limb != end; ++limb) {
-    carry = __builtin_add_overflow(*limb, carry, limb) ? 1 : 0;
-  }
+  add_at(sum.limbs, mantissa, position);
 }
 
 inline void add_nonfinite(NormSum& sum, int64_t index) {

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/comm/combine.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -156,6 +157,36 @@ TEST_P(Conformance, CombinesInRankOrder) {
         require(value[i] == expected, outrigger::format_text("{} bytes, byte {}", n, i));
       }
     }
+  });
+}
+
+TEST_P(Conformance, ComparesWithTheFirstRank) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    // Value i is another one on ranks i, i + 2, …; the last is the same on all.
+    std::vector<uint64_t> mine;
+    for (int32_t i = 0; i < c.size(); i++) {
+      const bool differs = c.rank() >= i && (c.rank() - i) % 2 == 0;
+      mine.push_back(differs ? 1000 + static_cast<uint64_t>(c.rank()) : 7);
+    }
+    mine.push_back(7);
+    const auto all = compare(c, std::span<const uint64_t>(mine), "values");
+    for (int32_t i = 0; i <= c.size(); i++) {
+      const auto& found = all[static_cast<size_t>(i)];
+      // Where rank 0 is the odd one, rank 1 is the first that differs from it.
+      const int32_t first = i == c.size() ? -1 : i > 0 ? i : c.size() > 1 ? 1 : -1;
+      require(found.rank == first, outrigger::format_text("value {}: rank {}", i, found.rank));
+      require(found.lowest == 0 && found.first == (i == 0 ? 1000U : 7U), "rank 0's");
+      if (first >= 0) {
+        require(found.other == (i == 0 ? 7U : 1000U + static_cast<uint64_t>(i)), "the other");
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, KnowsWhatAnyRankSays) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    for (int32_t r = 0; r < c.size(); r++) require(any(c, c.rank() == r, "one"), "one of them");
+    require(!any(c, false, "none"), "none of them");
   });
 }
 

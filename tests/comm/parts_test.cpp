@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/comm/combine.h"
 #include "core/comm/control.h"
 #include "core/comm/failure.h"
 #include "core/comm/host_window.h"
@@ -197,6 +198,33 @@ TEST(Spin, GivesUpSpinningWhereItDoesNotPayAndComesBack) {
   EXPECT_EQ(looks(100), 101);  // and room was left for a little more
   Spin never(std::chrono::microseconds(0));
   EXPECT_FALSE(never.wait([] { return true; }));
+}
+
+// Ranks are merged in any groups of neighbours.
+TEST(Compared, IsTheSameInAnyGrouping) {
+  for (uint32_t values = 0; values < 243; ++values) {  // of five ranks, each 0, 1 or 2
+    std::vector<Compared<uint32_t>> ranks;
+    for (uint32_t left = values; ranks.size() < 5; left /= 3) {
+      ranks.push_back({left % 3, left % 3, static_cast<int32_t>(ranks.size())});
+    }
+    const auto merged = [](std::span<const Compared<uint32_t>> some) {
+      Compared<uint32_t> all = some.front();
+      for (const auto& one : some.subspan(1)) merge(all, one);
+      return all;
+    };
+    const Compared<uint32_t> expected = merged(ranks);
+    const std::span<const Compared<uint32_t>> all(ranks);
+    for (size_t cut = 1; cut < all.size(); ++cut) {
+      Compared<uint32_t> left = merged(all.first(cut));
+      merge(left, merged(all.subspan(cut)));
+      ASSERT_EQ(left.first, ranks[0].first);
+      ASSERT_EQ(left.rank, expected.rank) << values << ", cut at " << cut;
+      ASSERT_EQ(left.other, expected.other) << values << ", cut at " << cut;
+    }
+    const auto differs =
+        std::ranges::find_if(ranks, [&](const auto& rank) { return rank.first != ranks[0].first; });
+    ASSERT_EQ(expected.rank, differs == ranks.end() ? -1 : differs->lowest) << values;
+  }
 }
 
 TEST(FreeMemory, IsKnownAndRefusesMore) {

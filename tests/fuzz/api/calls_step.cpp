@@ -19,7 +19,7 @@ otr_step_report draw_report(Bytes& bytes) {
 
 void expect_sensible(const otr_step_report& r) {
   const bool good = r.outcome >= OTR_STEP_ACCUMULATED && r.outcome <= OTR_STEP_REDUCED &&
-                    r.reason >= OTR_SKIP_NONE && r.reason <= OTR_SKIP_JOINT &&
+                    r.reason >= OTR_SKIP_NONE && r.reason <= OTR_SKIP_OUTLIER &&
                     (r.outcome == OTR_STEP_REDUCED ||
                      (r.outcome == OTR_STEP_SKIPPED) == (r.reason != OTR_SKIP_NONE)) &&
                     r.nonfinite_rank >= -1 && r.nonfinite_param >= -1 && r.nonfinite_count >= 0 &&
