@@ -20,6 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/device/device.h"
+
 namespace outrigger::comm {
 
 inline constexpr int32_t kMaxWorld = 512;  // ranks of one host's communicators
@@ -44,8 +46,17 @@ using Merge =
     std::function<void(size_t offset, std::span<std::byte> into, std::span<const std::byte> from)>;
 inline constexpr size_t kMergeUnit = 4096;  // a value is merged in parts that are cut at multiples
 
-// Receives world pointers, in rank order, to every rank's bytes of this rank's slice.
-using FoldFunction = std::function<void(std::span<const void* const> slices)>;
+// The sum over ranks of this rank's slice. Every rank has filled bytes
+// [offset, offset + size()*slice_bytes) of its block of a per_rank window.
+struct Reduce {
+  const Window& window;
+  size_t offset, slice_bytes;
+  device::Device& device;  // whose memory the window is, and the accumulator
+  device::SliceFold fold;  // without its sources
+  // Of what the fold has stored and found, which comes on top; null: not asked for.
+  kernels::NormSum* norm = nullptr;
+  device::Nonfinite* origin = nullptr;
+};
 
 class Communicator {
  public:
@@ -80,12 +91,16 @@ class Communicator {
   [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                                               std::string_view label) = 0;
 
-  // Every rank has filled bytes [offset, offset + size()*slice_bytes) of its block of a per_rank
-  // window. Calls fold with every rank's slice number rank(), and returns when this rank's fold is
-  // done. Returns a ticket.
-  virtual uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
-                                  const FoldFunction& fold, std::string_view label) = 0;
-  // True when every rank has finished the fold of this ticket: the bytes may be overwritten. Any
+  // Returns when this rank's slice is summed. Returns a ticket. A fold that throws aborts the job.
+  uint64_t reduce(const Reduce& reduce, std::string_view label);
+  // Its two halves. Every rank's slice number rank() of a per_rank window, in rank order; readable
+  // until end_exchange, which this rank calls next.
+  [[nodiscard]] virtual std::span<const void* const> exchange(const Window& window, size_t offset,
+                                                              size_t slice_bytes,
+                                                              std::string_view label) = 0;
+  // This rank has read them. Returns a ticket.
+  virtual uint64_t end_exchange() = 0;
+  // True when every rank has read the slices of this ticket: the bytes may be overwritten. Any
   // thread. Not collective, does not wait.
   [[nodiscard]] virtual bool is_drained(uint64_t ticket) const = 0;
   // Waits until is_drained; throws like an operation.

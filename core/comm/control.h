@@ -80,7 +80,7 @@ struct Gone {
 // One rank's progress on one channel; only this rank writes here.
 struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
-  std::atomic<uint64_t> drained;  // the last reduce_scatter whose fold this rank has finished
+  std::atomic<uint64_t> drained;  // the last reduce whose slices this rank has read
   std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin

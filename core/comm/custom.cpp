@@ -160,19 +160,19 @@ class CustomCommunicator final : public Communicator {
     return window;
   }
 
-  uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
-                          const FoldFunction& fold, std::string_view label) override {
+  std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
+                                        std::string_view label) override {
     std::byte* from = checked(window, offset, slice_bytes, label) + offset;
-    begin(OperationKind::reduce_scatter, slice_bytes, label, 0, offset);
+    begin(OperationKind::reduce, slice_bytes, label, 0, offset);
     const auto ranks = static_cast<size_t>(size());
     received_.resize(ranks * slice_bytes);
-    if (slice_bytes > 0) exchange(from, slice_bytes);
+    if (slice_bytes > 0) swap_slices(from, slice_bytes);
     slices_.clear();
     for (size_t r = 0; r < ranks; ++r) slices_.push_back(received_.data() + r * slice_bytes);
-    fold(slices_);
-    return 0;
+    return slices_;
   }
-  // The bytes were copied out before reduce_scatter returned.
+  uint64_t end_exchange() override { return 0; }
+  // The bytes were copied out before exchange returned.
   bool is_drained(uint64_t) const override { return true; }
   void wait_drained(uint64_t, std::string_view) override { check(); }
 
@@ -249,7 +249,7 @@ class CustomCommunicator final : public Communicator {
   }
 
   // received_ becomes what every rank has for this one.
-  void exchange(const std::byte* parts, size_t bytes) {
+  void swap_slices(const std::byte* parts, size_t bytes) {
     if (size() == 1) {
       std::memcpy(received_.data(), parts, bytes);
       return;

@@ -165,19 +165,18 @@ const HostWindow& HostCommunicator::checked(const Window& window, size_t offset,
   return *own;
 }
 
-uint64_t HostCommunicator::reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
-                                          const FoldFunction& fold, std::string_view label) {
+std::span<const void* const> HostCommunicator::exchange(const Window& window, size_t offset,
+                                                        size_t slice_bytes,
+                                                        std::string_view label) {
   require_usable();
   const HostWindow& own = checked(window, offset, slice_bytes, label);
-  begin(OperationKind::reduce_scatter, slice_bytes, label, 0, offset, own.id());
+  begin(OperationKind::reduce, slice_bytes, label, 0, offset, own.id());
   const size_t mine = offset + static_cast<size_t>(rank_) * slice_bytes;
   for (int32_t r = 0; r < world_; r++) slices_[static_cast<size_t>(r)] = own.block(r) + mine;
-  try {
-    fold(slices_);
-  } catch (const std::exception& error) {
-    abort(format_text("its fold of reduce_scatter '{}' threw: {}", label, error.what()));
-    throw;
-  }
+  return slices_;
+}
+
+uint64_t HostCommunicator::end_exchange() {
   my_slot().drained.store(current_.number, std::memory_order_release);
   ring(channel_.bell);
   if (is_drained(current_.number)) wake(channel_.bell);
@@ -192,7 +191,7 @@ void HostCommunicator::wait_drained(uint64_t ticket, std::string_view label) {
   if (is_drained(ticket)) return;
   require_usable();
   if (ticket > my_slot().drained.load(std::memory_order_relaxed)) {
-    fail(OTR_E_ARGUMENT, "wait_drained '{}': no reduce_scatter has returned ticket {} yet", label,
+    fail(OTR_E_ARGUMENT, "wait_drained '{}': no reduction has returned ticket {} yet", label,
          ticket);
   }
   wait_for_all(&Slot::drained, ticket, label);

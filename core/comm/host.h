@@ -44,8 +44,9 @@ class HostCommunicator final : public Communicator {
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override;
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override;
-  uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
-                          const FoldFunction& fold, std::string_view label) override;
+  std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
+                                        std::string_view label) override;
+  uint64_t end_exchange() override;
   bool is_drained(uint64_t ticket) const override;
   void wait_drained(uint64_t ticket, std::string_view label) override;
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
@@ -117,7 +118,7 @@ class HostCommunicator final : public Communicator {
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step
   bool interrupted_ = false;  // … and the host has ended that wait
   Spin spin_;
-  std::vector<const void*> slices_;  // reduce_scatter's argument, kept to allocate once
+  std::vector<const void*> slices_;  // what exchange returns
 };
 
 }  // namespace outrigger::comm

@@ -47,12 +47,12 @@ std::string Operation::text() const {
                          root == 0 ? " a rank" : ", common");
     case OperationKind::duplicate:
       return format_text("duplicate '{}'", label);
-    case OperationKind::reduce_scatter:
+    case OperationKind::reduce:
     case OperationKind::all_gather_window:
       return format_text(
           "{} '{}' of {} bytes a slice at offset {} of the window made by operation {}{}",
-          kind == OperationKind::reduce_scatter ? "reduce_scatter" : "all_gather_window", label,
-          bytes, offset, window[1], window[0] == 0 ? "" : format_text(" of channel {}", window[0]));
+          kind == OperationKind::reduce ? "reduce" : "all_gather_window", label, bytes, offset,
+          window[1], window[0] == 0 ? "" : format_text(" of channel {}", window[0]));
   }
   return format_text("operation of unknown kind {}", static_cast<uint32_t>(kind));
 }

@@ -19,7 +19,7 @@ enum class OperationKind : uint32_t {
   all_gather,
   create_window,
   duplicate,
-  reduce_scatter,
+  reduce,
   all_gather_window,
   combine,
 };

@@ -84,31 +84,36 @@ class Staged final : public Communicator {
     return allocate(bytes, label);
   }
 
-  uint64_t reduce_scatter(const Window& window, size_t offset, size_t slice_bytes,
-                          const FoldFunction& fold, std::string_view label) override {
+  // The slices are in the order of the device's own stream.
+  std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
+                                        std::string_view label) override {
     std::byte* from = window.block(rank()) + offset;
-    std::vector<const void*> slices(static_cast<size_t>(size()), from);
+    slices_.assign(static_cast<size_t>(size()), from);
     if (size() == 1) {
       host_->barrier(label);
-      fold(slices);
-      return 0;
+      return slices_;
     }
     std::byte* staged = next_staging(label);
-    device_.download_now(staged, from, slice_bytes * slices.size());
-    ticket_ = host_->reduce_scatter(
-        *staging_, 0, slice_bytes,
-        [&](std::span<const void* const> on_host) {
-          for (size_t r = 0; r < slices.size(); ++r) {
-            std::byte* to = received_->block(rank()) + r * slice_bytes;
-            device_.upload(to, on_host[r], slice_bytes, device_.own_stream());
-            slices[r] = to;
-          }
-          fold(slices);  // waits for the device
-        },
-        label);
+    device_.download_now(staged, from, slice_bytes * slices_.size());
+    const auto on_host = host_->exchange(*staging_, 0, slice_bytes, label);
+    try {
+      for (size_t r = 0; r < slices_.size(); ++r) {
+        std::byte* to = received_->block(rank()) + r * slice_bytes;
+        device_.upload(to, on_host[r], slice_bytes, device_.own_stream());
+        slices_[r] = to;
+      }
+    } catch (const std::exception& error) {
+      abort(format_text("its upload of '{}' threw: {}", label, error.what()));
+      throw;
+    }
+    return slices_;
+  }
+  // After work that has waited for the device.
+  uint64_t end_exchange() override {
+    if (size() > 1) ticket_ = host_->end_exchange();
     return 0;
   }
-  // The bytes were copied out before reduce_scatter returned.
+  // The bytes were copied out before exchange returned.
   bool is_drained(uint64_t) const override { return true; }
   void wait_drained(uint64_t, std::string_view) override { host_->check(); }
 
@@ -164,6 +169,7 @@ class Staged final : public Communicator {
   std::unique_ptr<Communicator> host_;
   device::Device& device_;
   std::shared_ptr<Window> staging_, received_;
+  std::vector<const void*> slices_;
   std::optional<uint64_t> ticket_;
 };
 

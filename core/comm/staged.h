@@ -10,7 +10,7 @@
 
 namespace outrigger::comm {
 
-// staging_bytes: the most that one reduce_scatter or all_gather_window spans; of them,
+// staging_bytes: the most that one reduce or all_gather_window spans; of them,
 // received_bytes are also kept on the device. Collective. The device outlives the result.
 [[nodiscard]] std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host,
                                                         device::Device& device,

@@ -23,7 +23,7 @@ struct HostMemory {
                                        std::span<const Neighbour> others = {}) noexcept;
 void release_host(const HostMemory& memory) noexcept;
 
-class Host final : public Device {
+class Host : public Device {
  public:
   // workers null: on the calling thread.
   explicit Host(Workers* workers) : workers_(workers) {}

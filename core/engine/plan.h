@@ -48,7 +48,7 @@ struct Plan {
   int64_t published = 0, shared_published = 0;
   int64_t master = 0, exp_avg = 0, exp_avg_sq = 0;
   int64_t accumulators = 0, ring = 0;
-  // What reduce_scatter copies: from ranks that share no host memory, and to the device's.
+  // What a reduction copies: from ranks that share no host memory, and to the device's.
   int64_t received = 0, received_on_device = 0;
   // Host memory between the device and the other ranks: of the reducer, of publishing.
   int64_t gradient_staging = 0, publish_staging = 0;

@@ -45,21 +45,25 @@ void MicroStepReducer::reduce_bucket(const Pass& pass, const Item& item) {
   back().zero(to + filled * size, static_cast<size_t>((bucket.elements - filled) * size),
               back().own_stream());
   const bool add = !pass.first_of_window;
-  const uint64_t ticket = comm_->reduce_scatter(
-      *ring_, buffer_offset(turn), static_cast<size_t>(bucket.slice * size),
-      [&](std::span<const void* const> slices) { fold_into(bucket, add, slices); },
-      "reduce gradients");
+  const uint64_t ticket =
+      comm_->reduce(reduction(bucket, *ring_, buffer_offset(turn), add), "reduce gradients");
   tickets_[turn % buffers_].store(ticket, std::memory_order_release);
   turns_done_.store(turn + 1, std::memory_order_release);
 }
 
-void MicroStepReducer::fold_into(const layout::Bucket& bucket, bool add,
-                                 std::span<const void* const> slices) {
+// Of a bucket whose values begin at `offset` of each rank's block.
+comm::Reduce MicroStepReducer::reduction(const layout::Bucket& bucket, const comm::Window& window,
+                                         size_t offset, bool add) {
   const int64_t flat = bucket.begin + comm_->rank() * bucket.slice;
-  const auto index = static_cast<size_t>(&bucket - context_.layout->buckets().data());
-  const device::SliceFold slice{
-      slices, compute_, accumulator(flat, bucket.shard), format_, add, bucket.slice, flat};
-  norms_[index] = back().fold(slice, origin_);
+  kernels::NormSum& norm = norms_[static_cast<size_t>(&bucket - context_.layout->buckets().data())];
+  norm = {};  // that of the sum so far
+  return {window,
+          offset,
+          static_cast<size_t>(bucket.slice) * kernels::size_of(compute_),
+          back(),
+          {{}, compute_, accumulator(flat, bucket.shard), format_, add, bucket.slice, flat},
+          &norm,
+          &origin_};
 }
 
 // All ranks tell what they have beyond the buckets, and reduce it together.
@@ -102,10 +106,7 @@ void MicroStepReducer::reduce_late(Pass& pass, int64_t index, const Bits& late) 
     }
     entry.late = {};
   }
-  late_ticket_ = comm_->reduce_scatter(
-      *late_ring_, 0, static_cast<size_t>(bucket.slice * size),
-      [&](std::span<const void* const> slices) { fold_into(bucket, true, slices); },
-      "reduce late gradients");
+  late_ticket_ = comm_->reduce(reduction(bucket, *late_ring_, 0, true), "reduce late gradients");
   late_used_ = true;
 }
 

@@ -142,12 +142,14 @@ Summed BoundaryReducer::finish() {
   for (; buckets_summed_ < buckets.size(); ++buckets_summed_) {
     const layout::Bucket& bucket = buckets[buckets_summed_];
     const int64_t own = bucket.begin + comm_->rank() * bucket.slice;
-    const auto fold = [&](std::span<const void* const> slices) {
-      const device::SliceFold slice{slices, format_, at(own), format_, false, bucket.slice, own};
-      kernels::merge(summing_->norm, back().fold(slice, summing_->origin));
-    };
-    comm_->reduce_scatter(*window_, static_cast<size_t>(bucket.begin) * size,
-                          static_cast<size_t>(bucket.slice) * size, fold, "reduce gradients");
+    comm_->reduce({*window_,
+                   static_cast<size_t>(bucket.begin) * size,
+                   static_cast<size_t>(bucket.slice) * size,
+                   back(),
+                   {{}, format_, at(own), format_, false, bucket.slice, own},
+                   &summing_->norm,
+                   &summing_->origin},
+                  "reduce gradients");
   }
   if (context_.config->stage == 0) {
     for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {

@@ -77,7 +77,8 @@ class MicroStepReducer final : public Reducer {
   void reduce_bucket(const Pass& pass, const Item& item);
   void end_of_pass(Pass& pass);
   void reduce_late(Pass& pass, int64_t index, const Bits& late);
-  void fold_into(const layout::Bucket& bucket, bool add, std::span<const void* const> slices);
+  [[nodiscard]] comm::Reduce reduction(const layout::Bucket& bucket, const comm::Window& window,
+                                       size_t offset, bool add);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
                        const std::byte* value) const;
   [[nodiscard]] std::byte* accumulator(int64_t flat, int64_t shard) const;

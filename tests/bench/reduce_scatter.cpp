@@ -46,16 +46,14 @@ class ReduceScatter {
   }
 
   void work() {
-    const auto fold = [this](std::span<const void* const> slices) {
-      outrigger::kernels::fold({.sources = slices.data(),
-                                .world = world_,
-                                .source_format = Format::bfloat16,
-                                .accumulator = outputs_[turn()].get(),
-                                .accumulator_format = Format::bfloat16,
-                                .count = static_cast<int64_t>(slice_bytes() / 2)});
-    };
-    tickets_[turn()] =
-        comm_->reduce_scatter(*window_, turn() * bytes_, slice_bytes(), fold, "reduce");
+    const auto slices = comm_->exchange(*window_, turn() * bytes_, slice_bytes(), "reduce");
+    outrigger::kernels::fold({.sources = slices.data(),
+                              .world = world_,
+                              .source_format = Format::bfloat16,
+                              .accumulator = outputs_[turn()].get(),
+                              .accumulator_format = Format::bfloat16,
+                              .count = static_cast<int64_t>(slice_bytes() / 2)});
+    tickets_[turn()] = comm_->end_exchange();
     calls_++;
   }
 

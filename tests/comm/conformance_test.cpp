@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/combine.h"
+#include "core/device/host.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -266,9 +267,8 @@ TEST_P(Conformance, WindowOutlivesItsCommunicator) {
   });
 }
 
-// Fills, folds, and fills again as soon as the ticket is drained: a fold must never see the next
-// round.
-TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
+// Fills, reads, and fills again as soon as the ticket is drained: nobody may read the next round.
+TEST_P(Conformance, ExchangedSlicesAreDrainedBeforeReuse) {
   run_all_well(GetParam(), [](Communicator& c) {
     const auto world = static_cast<size_t>(c.size());
     constexpr size_t kSlice = 1000, kOffset = 512;
@@ -280,25 +280,19 @@ TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
     };
     for (int32_t round = 0; round < 300; round++) {
       for (size_t i = 0; i < world * kSlice; i++) mine[i] = value(round, c.rank(), i);
-      int folds = 0;
-      const uint64_t ticket = c.reduce_scatter(
-          *window, kOffset, kSlice * sizeof(int32_t),
-          [&](std::span<const void* const> slices) {
-            folds++;
-            require(slices.size() == world, "one slice a rank");
-            const size_t first = static_cast<size_t>(c.rank()) * kSlice;
-            for (size_t r = 0; r < world; r++) {
-              const auto* slice = static_cast<const int32_t*>(slices[r]);
-              size_t wrong = 0;
-              for (size_t i = 0; i < kSlice; i++)
-                wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
-              require(wrong == 0,
-                      outrigger::format_text("round {}: {} values of rank {}'s slice are wrong",
-                                             round, wrong, r));
-            }
-          },
-          "gradients");
-      require(folds == 1, "one fold");
+      const auto slices = c.exchange(*window, kOffset, kSlice * sizeof(int32_t), "gradients");
+      require(slices.size() == world, "one slice a rank");
+      const size_t first = static_cast<size_t>(c.rank()) * kSlice;
+      for (size_t r = 0; r < world; r++) {
+        const auto* slice = static_cast<const int32_t*>(slices[r]);
+        size_t wrong = 0;
+        for (size_t i = 0; i < kSlice; i++)
+          wrong += slice[i] != value(round, static_cast<int32_t>(r), first + i);
+        require(wrong == 0, outrigger::format_text("round {}: {} values of rank {}'s slice are "
+                                                   "wrong",
+                                                   round, wrong, r));
+      }
+      const uint64_t ticket = c.end_exchange();
       if (round % 3 == 0) {
         while (!c.is_drained(ticket)) std::this_thread::yield();
       } else {
@@ -306,6 +300,55 @@ TEST_P(Conformance, ReduceScatterDrainsBeforeReuse) {
       }
       require(c.is_drained(ticket), "drained");
     }
+  });
+}
+
+// s = float32(g_0); s += float32(g_1); …; then the accumulator rounds. Values whose sum depends on
+// the order, other ones on each rank.
+TEST_P(Conformance, ReducesInRankOrder) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    const auto world = static_cast<size_t>(c.size());
+    constexpr size_t kSlice = 256, kSlices = 3;  // three reductions in one window
+    const auto value = [](int32_t rank, size_t i) {
+      const double size = std::ldexp(1.0 + static_cast<double>((i * 37 + 11) % 101) / 101,
+                                     static_cast<int>((i + static_cast<size_t>(rank) * 5) % 30));
+      return static_cast<float>((rank + i) % 2 == 0 ? size : -size);
+    };
+    const size_t bytes = world * kSlice * sizeof(float);
+    const auto window = c.create_window(WindowKind::per_rank, kSlices * bytes, "w");
+    auto* mine = reinterpret_cast<float*>(window->block(c.rank()));
+    for (size_t i = 0; i < kSlices * world * kSlice; i++) mine[i] = value(c.rank(), i);
+    // One element of the last slice of all is not finite on the last rank.
+    const size_t bad = kSlices * world * kSlice - 3;
+    if (c.rank() == c.size() - 1) mine[bad] = HUGE_VALF;
+    device::Host host(nullptr);
+    kernels::NormSum norm;
+    device::Nonfinite origin;
+    for (size_t n = 0; n < kSlices; n++) {
+      const size_t first = (n * world + static_cast<size_t>(c.rank())) * kSlice;
+      std::vector<float> sums(kSlice, 0.5F);
+      constexpr auto kFloat32 = kernels::Format::float32;
+      c.reduce({*window,
+                n * bytes,
+                kSlice * sizeof(float),
+                host,
+                {{}, kFloat32, sums.data(), kFloat32, n > 0, kSlice, static_cast<int64_t>(first)},
+                &norm,
+                &origin},
+               "gradients");
+      for (size_t i = 0; i < kSlice; i++) {
+        if (first + i == bad) continue;
+        float sum = value(0, first + i);
+        for (int32_t r = 1; r < c.size(); r++) sum += value(r, first + i);
+        if (n > 0) sum += 0.5F;
+        require(sums[i] == sum, outrigger::format_text("sum {} of reduction {}", i, n));
+      }
+    }
+    const bool last = c.rank() == c.size() - 1;
+    require(norm.nonfinite == (last ? 1 : 0), "elements that are not finite");
+    require(origin.flat == (last ? static_cast<int64_t>(bad) : -1), "the first of them");
+    require(origin.rank == (last ? c.size() - 1 : -1), "whose it is");
+    require(kernels::value_of(norm) > 0, "squares");
   });
 }
 
@@ -364,7 +407,8 @@ TEST_P(Conformance, DuplicatesWorkSideBySide) {
     std::thread background([&] {
       try {
         work(*other, 100000);
-        const auto ticket = other->reduce_scatter(*shared, 0, 4, [](auto) {}, "shared");
+        static_cast<void>(other->exchange(*shared, 0, 4, "shared"));
+        const auto ticket = other->end_exchange();
         other->wait_drained(ticket, "shared");
       } catch (const std::exception& error) {
         trouble = error.what();
@@ -395,14 +439,14 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     refused("root below", [&] { c.broadcast(data, -1, "x"); });
     refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
     refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
-    refused("slices too large", [&] { c.reduce_scatter(*window, 0, 65, [](auto) {}, "x"); });
-    refused("offset too large", [&] { c.reduce_scatter(*window, 65, 0, [](auto) {}, "x"); });
-    refused("overflow", [&] { c.reduce_scatter(*window, 1, SIZE_MAX, [](auto) {}, "x"); });
+    refused("slices too large", [&] { static_cast<void>(c.exchange(*window, 0, 65, "x")); });
+    refused("offset too large", [&] { static_cast<void>(c.exchange(*window, 65, 0, "x")); });
+    refused("overflow", [&] { static_cast<void>(c.exchange(*window, 1, SIZE_MAX, "x")); });
     if (common) refused("common window", [&] { c.all_gather_window(*common, 0, 1, "x"); });
     refused("window of another job", [&] {
       const auto self = make_self();
       const auto foreign = self->create_window(WindowKind::per_rank, 64, "w");
-      c.reduce_scatter(*foreign, 0, 1, [](auto) {}, "x");
+      static_cast<void>(c.exchange(*foreign, 0, 1, "x"));
     });
     if (common) refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
     c.barrier("still in step");

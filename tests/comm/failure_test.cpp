@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/device/host.h"
 #include "tests/comm/group.h"
 
 namespace outrigger::comm::test {
@@ -67,8 +68,8 @@ std::vector<Mismatch> mismatches() {
     return [=](Communicator& c) {
       const auto a = c.create_window(WindowKind::per_rank, 1000, "a");
       const auto b = c.create_window(WindowKind::per_rank, 1000, "b");
-      c.reduce_scatter(
-          which == 0 ? *a : *b, offset, slice, [](auto) { require(false, "folded"); }, "grads");
+      static_cast<void>(c.exchange(which == 0 ? *a : *b, offset, slice, "grads"));
+      require(false, "slices were exchanged");
     };
   };
   return {
@@ -246,12 +247,9 @@ TEST_P(Failure, TimeoutOfADrain) {
   group.timeout = 1;
   const auto outcomes = run(group, [](Communicator& c) {
     const auto window = c.create_window(WindowKind::per_rank, 100, "w");
-    const auto ticket = c.reduce_scatter(
-        *window, 0, 4,
-        [&](auto) {
-          if (c.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1400));
-        },
-        "slow fold");
+    static_cast<void>(c.exchange(*window, 0, 4, "read slowly"));
+    if (c.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1400));
+    const auto ticket = c.end_exchange();
     require(c.rank() == 2 || !c.is_drained(ticket), "drained too early");
     c.wait_drained(ticket, "reuse of the bucket");
     c.barrier("end");
@@ -334,15 +332,30 @@ TEST_P(Failure, LeavingInGoodOrderIsNoFailure) {
   }
 }
 
+class FaultyHost final : public device::Host {
+ public:
+  explicit FaultyHost(bool faulty) : Host(nullptr), faulty_(faulty) {}
+  kernels::NormSum fold(const device::SliceFold& slice, device::Nonfinite& origin) override {
+    if (faulty_) fail(OTR_E_INTERNAL, "fold fault");
+    return Host::fold(slice, origin);
+  }
+
+ private:
+  bool faulty_;
+};
+
 TEST_P(Failure, AFoldThatThrowsAbortsTheJob) {
   const auto outcomes = run(GetParam(), [](Communicator& c) {
-    const auto window = c.create_window(WindowKind::per_rank, 100, "w");
-    const auto ticket = c.reduce_scatter(
-        *window, 0, 4,
-        [&](auto) {
-          if (c.rank() == 0) fail(OTR_E_INTERNAL, "fold fault");
-        },
-        "grads");
+    const auto window = c.create_window(WindowKind::per_rank, 4096, "w");
+    constexpr auto kFloat32 = kernels::Format::float32;
+    FaultyHost device(c.rank() == 0);
+    float accumulator[256] = {};
+    const auto ticket = c.reduce({*window,
+                                  0,
+                                  sizeof accumulator,
+                                  device,
+                                  {{}, kFloat32, accumulator, kFloat32, false, 256, 0}},
+                                 "grads");
     c.wait_drained(ticket, "reuse");
   });
   EXPECT_EQ(outcomes[0].status, OTR_E_INTERNAL)

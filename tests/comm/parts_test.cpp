@@ -137,7 +137,7 @@ TEST(Operation, LongLabelsDifferByTheirHash) {
 TEST(Operation, PassesThroughSharedMemoryWhole) {
   Operation in;
   in.number = 3;
-  in.kind = OperationKind::reduce_scatter;
+  in.kind = OperationKind::reduce;
   in.root = -1;
   in.bytes = UINT64_MAX;
   in.window[1] = 9;

@@ -93,15 +93,11 @@ void amid_large_gather(Communicator& c, int32_t victim) {
   for (int i = 0; i < 1000; i++) c.all_gather(mine, all, "large");
 }
 
-void inside_fold(Communicator& c, int32_t victim) {
+void inside_exchange(Communicator& c, int32_t victim) {
   const auto window = c.create_window(WindowKind::per_rank, 1 << 20, "bucket");
-  const auto ticket = c.reduce_scatter(
-      *window, 0, 1000,
-      [&](auto) {
-        if (c.rank() == victim) die();
-      },
-      "gradients");
-  c.wait_drained(ticket, "reuse");
+  static_cast<void>(c.exchange(*window, 0, 1000, "gradients"));
+  if (c.rank() == victim) die();
+  c.wait_drained(c.end_exchange(), "reuse");
 }
 
 void amid_windows(Communicator& c, int32_t victim) {
@@ -193,20 +189,22 @@ TEST_P(ShmDeath, IsReportedByAllSurvivorsWithinASecond) {
 
 INSTANTIATE_TEST_SUITE_P(
     At, ShmDeath,
-    testing::Values(
-        Death{"before_the_first_collective", 3, 1, before_first},
-        Death{"while_others_sleep", 4, 2, others_asleep},
-        Death{"while_others_sleep_rank_0", 4, 0, others_asleep},
-        Death{"amid_barriers", 3, 2, amid_barriers},
-        Death{"amid_barriers_rank_0", 3, 0, amid_barriers},
-        Death{"amid_large_gather", 2, 1, amid_large_gather},
-        Death{"inside_a_fold", 3, 1, inside_fold}, Death{"inside_a_fold_rank_0", 3, 0, inside_fold},
-        Death{"amid_windows", 3, 2, amid_windows}, Death{"amid_windows_rank_0", 3, 0, amid_windows},
-        Death{"amid_duplicates", 3, 1, amid_duplicates},
-        Death{"amid_duplicates_rank_0", 3, 0, amid_duplicates},
-        Death{"seen_on_duplicates", 3, 1, seen_on_duplicates}, Death{"by_plain_exit", 3, 1, exits},
-        Death{"by_locks", 3, 1, others_asleep, LivenessSource::locks},
-        Death{"by_locks_rank_0", 3, 0, others_asleep, LivenessSource::locks}),
+    testing::Values(Death{"before_the_first_collective", 3, 1, before_first},
+                    Death{"while_others_sleep", 4, 2, others_asleep},
+                    Death{"while_others_sleep_rank_0", 4, 0, others_asleep},
+                    Death{"amid_barriers", 3, 2, amid_barriers},
+                    Death{"amid_barriers_rank_0", 3, 0, amid_barriers},
+                    Death{"amid_large_gather", 2, 1, amid_large_gather},
+                    Death{"inside_a_fold", 3, 1, inside_exchange},
+                    Death{"inside_a_fold_rank_0", 3, 0, inside_exchange},
+                    Death{"amid_windows", 3, 2, amid_windows},
+                    Death{"amid_windows_rank_0", 3, 0, amid_windows},
+                    Death{"amid_duplicates", 3, 1, amid_duplicates},
+                    Death{"amid_duplicates_rank_0", 3, 0, amid_duplicates},
+                    Death{"seen_on_duplicates", 3, 1, seen_on_duplicates},
+                    Death{"by_plain_exit", 3, 1, exits},
+                    Death{"by_locks", 3, 1, others_asleep, LivenessSource::locks},
+                    Death{"by_locks_rank_0", 3, 0, others_asleep, LivenessSource::locks}),
     [](const auto& info) { return std::string(info.param.where); });
 
 TEST(ShmFault, ManyDeathsAtRandomMoments) {
@@ -221,7 +219,8 @@ TEST(ShmFault, ManyDeathsAtRandomMoments) {
       }
       const auto window = c.create_window(WindowKind::per_rank, 100000, "w");
       for (;;) {
-        c.wait_drained(c.reduce_scatter(*window, 0, 50000, [](auto) {}, "r"), "d");
+        static_cast<void>(c.exchange(*window, 0, 50000, "r"));
+        c.wait_drained(c.end_exchange(), "d");
         c.all_gather_window(*window, 0, 50000, "g");
         static_cast<void>(c.create_window(WindowKind::common, 100000, "c"));
       }

@@ -65,11 +65,12 @@ class Interrupted final : public comm::Communicator {
                                               std::string_view label) override {
     return comm_->create_window(kind, bytes, label);
   }
-  uint64_t reduce_scatter(const comm::Window& window, size_t offset, size_t slice_bytes,
-                          const comm::FoldFunction& fold, std::string_view label) override {
+  std::span<const void* const> exchange(const comm::Window& window, size_t offset,
+                                        size_t slice_bytes, std::string_view label) override {
     meet(label);
-    return comm_->reduce_scatter(window, offset, slice_bytes, fold, label);
+    return comm_->exchange(window, offset, slice_bytes, label);
   }
+  uint64_t end_exchange() override { return comm_->end_exchange(); }
   bool is_drained(uint64_t ticket) const override { return comm_->is_drained(ticket); }
   void wait_drained(uint64_t ticket, std::string_view label) override {
     comm_->wait_drained(ticket, label);
