@@ -303,6 +303,22 @@ still divided by gradient_accumulation_steps, or with \"outrigger\": {\"accumula
 Since: 0.1";
 %feature("docstring") otr_engine_get_boundary "Whether the next step ends the window. Local. Since: 0.1";
 %feature("docstring") otr_engine_get_loss_scale "The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1";
+%feature("docstring") otr_swig_engine_get_progress "All that a run is besides tensors, as one line of JSON: step counts, the loss scale and its
+history, noted norms (skip_outlier_norms), who ends windows, hyperparameters that were set,
+frozen parameters, and each parameter's count of updates, which its bias correction, its schedule
+and its random stream follow. With it and with every parameter's values (OTR_VALUE_MASTER,
+_EXP_AVG, _EXP_AVG_SQ) another engine goes on as this one would, with the same bits. The same
+text on every rank. *inout_size: in, the size of buffer in bytes; out, the size needed with the
+final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_BUFFER_SIZE: too small;
+OTR_E_STATE: a window or a pass is open, or a step is pending. Since: 0.1";
+%feature("docstring") otr_engine_set_progress "Goes on from a progress that otr_engine_get_progress gave, of this engine or of another one of
+the same parameters, whatever its world, stage and formats; after commit, at any time between two
+windows. Values are written apart from it, with otr_engine_parameter_write. A fixed loss scale
+stays that of the configuration. Another world, reduction order or seed than the text's is a
+warning in the log: the run goes on, with other bits. Collective: the same text on every rank.
+OTR_E_CONFIG: no progress, or one that does not fit the parameters; OTR_E_NOT_FOUND: a name in it
+that is not here; OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: as above. After an error
+nothing has changed. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
 contiguous, of the same count. The memory of all four tensors is used until destroy;

@@ -158,6 +158,7 @@ OTR_CALLBACKS
 // ---- Asked in two calls in C, in one here ----
 %ignore otr_machine_info;
 %ignore otr_engine_config;
+%ignore otr_engine_get_progress;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
 %ignore otr_engine_estimate;
@@ -165,6 +166,7 @@ OTR_CALLBACKS
 %rename(engine_declare_parameter) otr_swig_engine_declare_parameter;
 %rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
+%rename(engine_get_progress) otr_swig_engine_get_progress;
 %rename(config_check) otr_swig_config_check;
 %rename(engine_memory) otr_swig_engine_memory;
 %inline %{
@@ -182,6 +184,14 @@ static int32_t otr_swig_engine_config(const otr_engine *engine, char **out_text)
   if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
   *out_text = (char *)calloc(1, size + 1);
   return *out_text ? otr_engine_config(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_engine_get_progress(const otr_engine *engine, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_engine_get_progress(engine, NULL, &size);
+  if (status != OTR_OK) return status;
+  *out_text = (char *)calloc(1, size);
+  return *out_text ? otr_engine_get_progress(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_config_check(const char *config_json, int32_t world_size, char **out_text) {

@@ -244,6 +244,21 @@ int32_t otr_engine_config(const otr_engine* engine, char* buffer, size_t* inout_
   return guard([&] { write_text(engine_of(engine).config().effective_json, buffer, inout_size); });
 }
 
+int32_t otr_engine_get_progress(const otr_engine* engine, char* buffer,
+                                size_t* inout_size) noexcept {
+  return guard([&] {
+    const engine::Engine& e = engine_of(engine);
+    required(inout_size, "inout_size");
+    write_text(engine::to_json(e.progress()), buffer, inout_size);
+  });
+}
+
+int32_t otr_engine_set_progress(otr_engine* engine, const char* progress_json) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    e.set_progress(&required(progress_json, "progress_json"));
+  });
+}
+
 int32_t otr_config_check(const char* config_json, int32_t world_size, char* buffer,
                          size_t* inout_size) noexcept {
   return guard([&] {

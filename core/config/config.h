@@ -118,5 +118,7 @@ struct EngineConfig {
 // OTR_E_NOT_FOUND, OTR_E_ARGUMENT, OTR_E_STATE (the schedule sets it).
 void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, double value);
 [[nodiscard]] double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name);
+// Those that can be set now: neither a schedule sets them, nor do they follow another one.
+[[nodiscard]] std::vector<std::string_view> free_hyperparameters(const OptimizerConfig& optimizer);
 
 }  // namespace outrigger::config

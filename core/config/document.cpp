@@ -129,7 +129,7 @@ std::string diagnose(std::string_view rest, char separator, std::string_view det
     return "a comma before a closing bracket; remove the comma";
   }
   if (detail.find("expected end of input") != std::string_view::npos) {
-    return format_text("{} stands behind the end of the configuration; remove it", printable(rest));
+    return format_text("{} stands behind the end of the text; remove it", printable(rest));
   }
   const size_t reason = detail.find("syntax error ");
   if (reason != std::string_view::npos) detail.remove_prefix(reason + 13);
@@ -139,7 +139,7 @@ std::string diagnose(std::string_view rest, char separator, std::string_view det
 // Builds the tree from the reader's events.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(std::string_view text) : cursor_(text) {}
+  Builder(std::string_view text, const Caps& caps) : cursor_(text), caps_(caps) {}
 
   Node take_root() { return std::move(root_); }
 
@@ -186,9 +186,9 @@ class Builder : public nlohmann::json_sax<Json> {
 
  private:
   Node& place() {
-    if (++values_ > kMaxValues) {
-      fail(OTR_E_CONFIG, "{}: more than {} values; a configuration needs far fewer, so shorten it",
-           line_of(cursor_.position()), kMaxValues);
+    if (++values_ > caps_.values) {
+      fail(OTR_E_CONFIG, "{}: {} has more than {} values, and needs far fewer: shorten it",
+           line_of(cursor_.position()), caps_.what, caps_.values);
     }
     if (open_.empty()) return root_;
     Node& parent = *open_.back();
@@ -229,6 +229,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   Cursor cursor_;
+  const Caps& caps_;
   Node root_;
   std::vector<Node*> open_;  // stays valid: a container grows only while it is the innermost one
   size_t values_ = 0;
@@ -236,10 +237,10 @@ class Builder : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Node parse_document(std::string_view text) {
-  if (text.size() > kMaxBytes) {
-    fail(OTR_E_CONFIG, "the configuration has {} bytes; at most {} are read; shorten it",
-         text.size(), kMaxBytes);
+Node parse_document(std::string_view text, const Caps& caps) {
+  if (text.size() > caps.bytes) {
+    fail(OTR_E_CONFIG, "{} has {} bytes; at most {} are read; shorten it", caps.what, text.size(),
+         caps.bytes);
   }
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
@@ -254,7 +255,7 @@ Node parse_document(std::string_view text) {
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
     fail(OTR_E_CONFIG, "a zero byte at offset {}; the reader would stop there, so remove it", zero);
   }
-  Builder builder(text);
+  Builder builder(text, caps);
   // All failures throw from the builder's callbacks.
   (void)Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take_root();

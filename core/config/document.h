@@ -41,10 +41,14 @@ struct Member {
 inline constexpr size_t kMaxBytes = size_t{1} << 20;
 inline constexpr size_t kMaxDepth = 32;
 inline constexpr size_t kMaxValues = 10000;
+struct Caps {
+  std::string_view what = "the configuration";
+  size_t bytes = kMaxBytes, values = kMaxValues;
+};
 
 // Strict JSON: no comments, no duplicate keys, no trailing commas, valid UTF-8 (a byte-order mark
 // is skipped). Empty text is an empty object. Throws OTR_E_CONFIG with line and column.
-[[nodiscard]] Node parse_document(std::string_view text);
+[[nodiscard]] Node parse_document(std::string_view text, const Caps& caps = {});
 
 [[nodiscard]] Json to_json(const Node& node);
 

@@ -155,6 +155,18 @@ void set_hyperparameter(OptimizerConfig& optimizer, std::string_view name, doubl
   if (entry.member == &OptimizerConfig::lr && optimizer.adam_lr_follows) optimizer.adam_lr = value;
 }
 
+std::vector<std::string_view> free_hyperparameters(const OptimizerConfig& optimizer) {
+  std::vector<std::string_view> names;
+  for (const Hyperparameter& entry : hyperparameters()) {
+    const bool follows = entry.member == &OptimizerConfig::adam_lr && optimizer.adam_lr_follows;
+    if (has_key(rule_of(optimizer.type), entry.key) && !optimizer.schedule.sets(entry.name) &&
+        !follows) {
+      names.push_back(entry.name);
+    }
+  }
+  return names;
+}
+
 double get_hyperparameter(const OptimizerConfig& optimizer, std::string_view name) {
   const Hyperparameter& entry = find(optimizer, name);
   return optimizer.*entry.member;

@@ -10,6 +10,7 @@
 //   pending.h    the step beside the host
 //   update.cpp   clip, update, make the new parameters visible; matrices.h: Muon's part of it
 //   window.cpp   a window that the host updates itself, or drops
+//   resume.cpp   progress.h: all that a run is besides tensors, taken and set
 //   values.cpp   reading and writing parameters, states and gradients; location.h: where they lie
 //   health.cpp   what a call requires, and what becomes of the engine after a failure
 //   on_device.cpp  parameters and gradients on a device
@@ -35,6 +36,7 @@
 #include "core/engine/matrices.h"
 #include "core/engine/pending.h"
 #include "core/engine/plan.h"
+#include "core/engine/progress.h"
 #include "core/engine/reduce.h"
 #include "core/engine/start.h"
 #include "core/engine/storage.h"
@@ -152,6 +154,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Throws while a step is pending, which decides what is asked for.
   void require_not_pending(const char* call) const;
   void set_trainable(int64_t id, bool trainable);
+  // With no window open.
+  [[nodiscard]] Progress progress() const;
+  void set_progress(std::string_view json);
 
   [[nodiscard]] int64_t live_passes() const { return live_passes_; }
 
@@ -271,6 +276,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                                      const Decision& decision);
   [[nodiscard]] kernels::UpdateCount update(const Decision& decision);
   [[nodiscard]] kernels::UpdateCount publish(const kernels::UpdateCount& mine);
+
+  // resume.cpp
+  void require_between_windows(const char* call) const;
+  [[nodiscard]] std::vector<int64_t> trainable_roots() const;
+  [[nodiscard]] int64_t trainable_root(const std::string& name) const;
+  [[nodiscard]] Progress::Circumstances circumstances() const;
 
   // window.cpp: with the host's optimizer.
   void require_reduced(const char* call) const;

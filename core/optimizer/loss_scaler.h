@@ -15,10 +15,21 @@ namespace outrigger::optimizer {
 
 class LossScaler {
  public:
-  explicit LossScaler(const config::LossScaling& rules)
-      : rules_(rules), scale_(rules.initial), hysteresis_left_(rules.hysteresis) {}
+  struct State {
+    double scale;
+    int64_t windows = 0;         // seen so far
+    int64_t last_overflow = -1;  // number of the window
+    int64_t hysteresis_left;     // overflows until the scale halves; a halving does not refill it
+  };
 
-  [[nodiscard]] double scale() const { return scale_; }
+  explicit LossScaler(const config::LossScaling& rules)
+      : rules_(rules), state_{.scale = rules.initial, .hysteresis_left = rules.hysteresis} {}
+
+  [[nodiscard]] double scale() const { return state_.scale; }
+  [[nodiscard]] const State& state() const { return state_; }
+  // Goes on from there, with this object's rules: a fixed scale stays, another one is brought into
+  // their range.
+  void restore(const State& state);
 
   // Notes the end of a window; true, except for an overflow at the smallest scale, from where no
   // scale can help. An overflow of a fixed scale changes nothing.
@@ -26,10 +37,7 @@ class LossScaler {
 
  private:
   config::LossScaling rules_;
-  double scale_;
-  int64_t windows_ = 0;         // seen so far
-  int64_t last_overflow_ = -1;  // number of the window
-  int64_t hysteresis_left_;     // overflows until the scale halves; a halving does not refill it
+  State state_;
 };
 
 }  // namespace outrigger::optimizer

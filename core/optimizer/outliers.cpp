@@ -24,4 +24,9 @@ void OutlierGuard::note(double norm) {
   if (static_cast<int64_t>(last_.size()) > rules_.window) last_.pop_front();
 }
 
+void OutlierGuard::restore(const std::vector<double>& norms) {
+  last_.clear();
+  for (const double norm : norms) note(norm);
+}
+
 }  // namespace outrigger::optimizer

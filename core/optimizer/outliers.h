@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "core/config/config.h"
 
@@ -20,6 +21,9 @@ class OutlierGuard {
   // Notes the norm of a window that is over. Outliers are noted, too: where norms stay higher, the
   // bound follows. What is not finite is not.
   void note(double norm);
+  // The noted norms, the oldest first.
+  [[nodiscard]] const std::deque<double>& norms() const { return last_; }
+  void restore(const std::vector<double>& norms);
 
  private:
   config::OutlierNorms rules_;

@@ -169,6 +169,23 @@ Drops the gradients of the window, summed or not. Collective.
 discard!(engine::Engine) = check(otr_engine_discard(engine))
 
 """
+All that the run is besides the parameters' values, as one line of JSON; between two windows.
+"""
+function get_progress(engine::Engine)
+    size = Ref{Csize_t}(0)
+    check(otr_engine_get_progress(engine, C_NULL, size))
+    buffer = Vector{UInt8}(undef, size[])
+    check(otr_engine_get_progress(engine, buffer, size))
+    String(buffer[1:size[]-1])
+end
+
+"""
+Goes on from what `get_progress` gave, here or in another engine of the same parameters, whose values are written apart.
+Collective.
+"""
+set_progress!(engine::Engine, progress) = check(otr_engine_set_progress(engine, progress))
+
+"""
 One step of several engines, all or none. joint: a group of the ranks of all, where they have different engines.
 Collective.
 """

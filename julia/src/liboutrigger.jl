@@ -636,6 +636,16 @@ otr_engine_get_loss_scale(engine, out_scale) =
         (Ptr{otr_engine}, Ptr{Float64}),
         engine, out_scale)
 
+otr_engine_get_progress(engine, buffer, inout_size) =
+    ccall((:otr_engine_get_progress, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
+        engine, buffer, inout_size)
+
+otr_engine_set_progress(engine, progress_json) =
+    ccall((:otr_engine_set_progress, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring),
+        engine, progress_json)
+
 otr_shard_options_init(options, size) =
     ccall((:otr_shard_options_init, liboutrigger), Int32,
         (Ptr{otr_shard_options}, Csize_t),

@@ -62,6 +62,14 @@ inline Scene scene_for(const Call& call, const Kind& kind, int32_t rank, otr_com
   return scene;
 }
 
+// A progress of the two parameters of a scene.
+inline constexpr const char* kBegin =
+    R"({"version": 1, "steps": {"micro": 0, "applied": 0, "skipped": 0}, "boundary": "configured",)"
+    R"("loss_scaler": {"scale": 1, "windows": 0, "last_overflow": -1, "hysteresis_left": 2},)"
+    R"("outlier_norms": [], "groups": {},)"
+    R"("parameters": {"trainable": 2, "frozen": [], "updates": 0, "other_updates": []},)"
+    R"("made_with": {"world": 2, "reduction_order": "micro_step", "seed": 0}})";
+
 inline const std::vector<Call>& blocking_calls() {
   static const std::vector<Call> calls{
       {"comm_barrier", Call::comm, [](const Scene& s) { return otr_comm_barrier(s.comm); }},
@@ -132,6 +140,8 @@ inline const std::vector<Call>& blocking_calls() {
          const int64_t id = 0;
          return otr_engine_set_initial(s.handle(), &id, 1, &value);
        }},
+      {"engine_set_progress", Call::committed,
+       [](const Scene& s) { return otr_engine_set_progress(s.handle(), kBegin); }},
       {"engine_parameter_write", Call::committed,
        [](const Scene& s) {
          const Tensor source = Tensor::filled({kElements}, 3);

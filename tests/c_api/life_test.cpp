@@ -52,6 +52,12 @@ std::vector<std::pair<const char*, std::function<int32_t()>>> committed_calls(ot
          return otr_engine_has_grad(engine, 0, &has_grad);
        }},
       {"discard", [=] { return otr_engine_discard(engine); }},
+      {"get_progress",
+       [=] {
+         size_t size = 0;
+         return otr_engine_get_progress(engine, nullptr, &size);
+       }},
+      {"set_progress", [=] { return otr_engine_set_progress(engine, "{}"); }},
       {"step_many",
        [=] {
          otr_engine* const engines[1] = {engine};

@@ -73,7 +73,7 @@ TEST(Document, NamesWhatIsNotJson) {
       {"{\"a\": True}", "line 1, column 7: JSON writes true, false and null in small letters"},
       {"{'a': 1}", "line 1, column 2: a single quote; JSON strings stand between double quotes"},
       {"{\"a\": 1} {}",
-       "line 1, column 10: {} stands behind the end of the configuration; remove it"},
+       "line 1, column 10: {} stands behind the end of the text; remove it"},
       {"{\"a\": {",
        "line 1, column 8: the text ends before its last bracket is closed; add what is missing"},
       {"{\"a\": 1, \"b\": 2, \"a\": 3}",

@@ -233,6 +233,17 @@ class Engine(Handle[lowlevel.Engine]):
         """Drops the gradients of the window, summed or not; counters and loss scale stay. Collective."""
         lowlevel.engine_discard(self.handle)
 
+    def get_progress(self) -> dict[str, Any]:
+        """All that the run is besides the parameters' values: step counts, loss scale, what was set by hand, counts of updates. Between
+        two windows (else E_STATE). JSON keeps it exactly. The same on every rank."""
+        progress: dict[str, Any] = json.loads(lowlevel.engine_get_progress(self.handle))
+        return progress
+
+    def set_progress(self, progress: dict[str, Any]) -> None:
+        """Goes on from what get_progress gave, here or in another engine of the same parameters; their values are written apart, with
+        write(). Collective. E_CONFIG: it does not fit; nothing has changed then."""
+        lowlevel.engine_set_progress(self.handle, json.dumps(progress))
+
     def set_boundary(self, boundary: int) -> None:
         """Who ends windows: lowlevel.BOUNDARY_CONFIGURED, BOUNDARY_NO or BOUNDARY_YES; every rank alike."""
         lowlevel.engine_set_boundary(self.handle, boundary)

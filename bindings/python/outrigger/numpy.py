@@ -151,6 +151,14 @@ class Engine:
         """Sets it from rank 0's array, of the parameter's shape. Collective."""
         self.library.write(self.id_of(name), numpy.asarray(array), value)
 
+    def get_progress(self) -> dict[str, Any]:
+        """All that the run is besides values, for a later engine: see outrigger.Engine.get_progress."""
+        return self.library.get_progress()
+
+    def set_progress(self, progress: dict[str, Any]) -> None:
+        """Goes on from what get_progress gave; values are written apart. Collective."""
+        self.library.set_progress(progress)
+
     def __enter__(self) -> Engine:
         self.library.__enter__()
         return self

@@ -852,6 +852,24 @@ extern "C" {
     pub fn otr_engine_get_boundary(engine: *const otr_engine, out_is_boundary: *mut i32) -> i32;
     /// The loss scale of this window's passes; 1 without loss scaling. Local. Since: 0.1
     pub fn otr_engine_get_loss_scale(engine: *const otr_engine, out_scale: *mut f64) -> i32;
+    /// All that a run is besides tensors, as one line of JSON: step counts, the loss scale and its
+    /// history, noted norms (skip_outlier_norms), who ends windows, hyperparameters that were set,
+    /// frozen parameters, and each parameter's count of updates, which its bias correction, its schedule
+    /// and its random stream follow. With it and with every parameter's values (OTR_VALUE_MASTER,
+    /// _EXP_AVG, _EXP_AVG_SQ) another engine goes on as this one would, with the same bits. The same
+    /// text on every rank. *inout_size: in, the size of buffer in bytes; out, the size needed with the
+    /// final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_BUFFER_SIZE: too small;
+    /// OTR_E_STATE: a window or a pass is open, or a step is pending. Since: 0.1
+    pub fn otr_engine_get_progress(engine: *const otr_engine, buffer: *mut c_char, inout_size: *mut usize) -> i32;
+    /// Goes on from a progress that otr_engine_get_progress gave, of this engine or of another one of
+    /// the same parameters, whatever its world, stage and formats; after commit, at any time between two
+    /// windows. Values are written apart from it, with otr_engine_parameter_write. A fixed loss scale
+    /// stays that of the configuration. Another world, reduction order or seed than the text's is a
+    /// warning in the log: the run goes on, with other bits. Collective: the same text on every rank.
+    /// OTR_E_CONFIG: no progress, or one that does not fit the parameters; OTR_E_NOT_FOUND: a name in it
+    /// that is not here; OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: as above. After an error
+    /// nothing has changed. Since: 0.1
+    pub fn otr_engine_set_progress(engine: *mut otr_engine, progress_json: *const c_char) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,

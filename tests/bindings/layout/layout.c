@@ -90,6 +90,8 @@ static int32_t (*const is_otr_step_many)(otr_engine *const *, int64_t, otr_comm 
 static int32_t (*const is_otr_engine_set_boundary)(otr_engine *, int32_t) = otr_engine_set_boundary;
 static int32_t (*const is_otr_engine_get_boundary)(const otr_engine *, int32_t *) = otr_engine_get_boundary;
 static int32_t (*const is_otr_engine_get_loss_scale)(const otr_engine *, double *) = otr_engine_get_loss_scale;
+static int32_t (*const is_otr_engine_get_progress)(const otr_engine *, char *, size_t *) = otr_engine_get_progress;
+static int32_t (*const is_otr_engine_set_progress)(otr_engine *, const char *) = otr_engine_set_progress;
 static int32_t (*const is_otr_shard_options_init)(otr_shard_options *, size_t) = otr_shard_options_init;
 static int32_t (*const is_otr_shard_wrap)(otr_context *, const otr_tensor *, const otr_tensor *, const otr_shard_options *, otr_shard **) = otr_shard_wrap;
 static int32_t (*const is_otr_shard_state)(otr_shard *, int32_t, otr_tensor *) = otr_shard_state;
@@ -686,6 +688,15 @@ void layout_print(FILE *out) {
   BEGIN(otr_engine_get_loss_scale);
   KIND(const otr_engine *);
   KIND(double *);
+  END(int32_t);
+  BEGIN(otr_engine_get_progress);
+  KIND(const otr_engine *);
+  KIND(char *);
+  KIND(size_t *);
+  END(int32_t);
+  BEGIN(otr_engine_set_progress);
+  KIND(otr_engine *);
+  KIND(const char *);
   END(int32_t);
   BEGIN(otr_shard_options_init);
   KIND(otr_shard_options *);

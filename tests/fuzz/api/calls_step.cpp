@@ -133,6 +133,21 @@ void discard(Rank& rank, Bytes& bytes) {
   CALL(rank, otr_engine_discard, rank.engines.pick(bytes).handle);
 }
 
+// Rolls a run back to where it is, or to what is nearly that.
+void progress(Rank& rank, Bytes& bytes) {
+  otr_engine* engine = rank.engines.pick(bytes).handle;
+  size_t size = 0;
+  if (CALL(rank, otr_engine_get_progress, engine, nullptr, &size) != OTR_OK) return;
+  std::string text(size, ' ');
+  if (CALL(rank, otr_engine_get_progress, engine, text.data(), &size) != OTR_OK) {
+    broken("a progress cannot be fetched with the size that was asked");
+  }
+  text.resize(size - 1);
+  if (bytes.one_in(2))
+    text[bytes.below(static_cast<uint32_t>(text.size()))] = static_cast<char>(bytes.byte());
+  CALL(rank, otr_engine_set_progress, engine, text.c_str());
+}
+
 // A whole micro-batch in one row of the table: a gradient for every parameter, and the step.
 void micro_batch(Rank& rank, Bytes& bytes) {
   const EnginePlace& place = rank.engines.pick(bytes);
@@ -199,6 +214,7 @@ constexpr Call kCalls[] = {{"step", Scope::collective, 6, step},
                            {"pending step", Scope::collective, 4, pending_step},
                            {"reduce", Scope::collective, 3, reduce},
                            {"discard", Scope::collective, 2, discard},
+                           {"progress", Scope::collective, 2, progress},
                            {"micro-batch", Scope::collective, 14, micro_batch},
                            {"step many", Scope::collective, 4, step_many},
                            {"set boundary", Scope::local, 2, boundary},

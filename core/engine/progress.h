@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a run is besides tensors, between two windows. With the same values of every parameter
+// and the same gradients it goes on with the same bits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/optimizer/loss_scaler.h"
+#include "outrigger.h"
+
+namespace outrigger::engine {
+
+struct Progress {
+  int64_t micro_steps = 0, applied_steps = 0, skipped_steps = 0;
+  int32_t boundary = OTR_BOUNDARY_CONFIGURED;
+  optimizer::LossScaler::State loss_scaler{.scale = 1, .hysteresis_left = 1};
+  std::vector<double> outlier_norms;  // the oldest first
+
+  // Hyperparameters that can be set, by public name.
+  struct Group {
+    std::string name;
+    std::vector<std::pair<std::string, double>> values;
+  };
+  std::vector<Group> groups;
+
+  // Of `trainable` parameters, aliases not counted: those that are frozen now; how many updates
+  // most have had, and the others, by name.
+  int64_t trainable = 0;
+  std::vector<std::string> frozen;
+  int64_t usual_updates = 0;
+  std::vector<std::pair<std::string, int64_t>> other_updates;
+
+  // Where these are others, a run that goes on has other bits.
+  struct Circumstances {
+    int32_t world = 1;
+    std::string reduction_order;
+    uint64_t seed = 0;
+    bool operator==(const Circumstances&) const = default;
+  };
+  Circumstances made_with;
+};
+
+// One line of JSON; doubles come back as they were.
+[[nodiscard]] std::string to_json(const Progress& progress);
+// Throws OTR_E_CONFIG: not JSON, a member is missing or not known, a value is out of its range.
+[[nodiscard]] Progress parse_progress(std::string_view json);
+
+}  // namespace outrigger::engine
