@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/comm/communicator.h"
+#include "core/comm/group.h"
 
 namespace outrigger::comm {
 
@@ -19,15 +19,15 @@ inline void merge_bits(std::span<std::byte> into, std::span<const std::byte> fro
 
 // bits |= every rank's; of any type without padding.
 template <typename T>
-void unite(Communicator& comm, std::span<T> bits, std::string_view label) {
+void unite(Group& group, std::span<T> bits, std::string_view label) {
   const auto merge = [](size_t, auto into, auto from) { merge_bits(into, from); };
-  comm.combine(std::as_writable_bytes(bits), merge, label);
+  group.combine(std::as_writable_bytes(bits), merge, label);
 }
 
 // True on all ranks if it is on one of them.
-inline bool any(Communicator& comm, bool mine, std::string_view label) {
+inline bool any(Group& group, bool mine, std::string_view label) {
   uint8_t value = mine ? 1 : 0;
-  unite(comm, std::span(&value, 1), label);
+  unite(group, std::span(&value, 1), label);
   return value != 0;
 }
 
@@ -43,10 +43,10 @@ void merge_as(std::byte* into, const std::byte* from, const Function& merge) {
 
 // Every rank has as many values; afterwards values[i] is the merge of all ranks' values[i].
 template <typename T, typename Function>
-void combine_values(Communicator& comm, std::span<T> values, const Function& merge,
+void combine_values(Group& group, std::span<T> values, const Function& merge,
                     std::string_view label) {
   static_assert(kMergeUnit % sizeof(T) == 0, "no value may be cut");
-  comm.combine(
+  group.combine(
       std::as_writable_bytes(values),
       [&](size_t, std::span<std::byte> into, std::span<const std::byte> from) {
         for (size_t at = 0; at < from.size(); at += sizeof(T)) {
@@ -57,9 +57,9 @@ void combine_values(Communicator& comm, std::span<T> values, const Function& mer
 }
 
 template <typename T, typename Function>
-void combine_value(Communicator& comm, T& value, const Function& merge, std::string_view label) {
+void combine_value(Group& group, T& value, const Function& merge, std::string_view label) {
   static_assert(sizeof(T) <= kMergeUnit, "the value may not be cut");
-  comm.combine(
+  group.combine(
       std::as_writable_bytes(std::span(&value, 1)),
       [&](size_t, std::span<std::byte> into, std::span<const std::byte> from) {
         merge_as<T>(into.data(), from.data(), merge);
@@ -90,18 +90,17 @@ void merge(Compared<T>& into, const Compared<T>& from) {
 
 // Every rank has as many values.
 template <typename T>
-std::vector<Compared<T>> compare(Communicator& comm, std::span<const T> mine,
-                                 std::string_view label) {
+std::vector<Compared<T>> compare(Group& group, std::span<const T> mine, std::string_view label) {
   std::vector<Compared<T>> values;
   values.reserve(mine.size());
-  for (const T& value : mine) values.push_back({value, value, comm.rank()});
-  combine_values(comm, std::span(values), merge<T>, label);
+  for (const T& value : mine) values.push_back({value, value, group.rank()});
+  combine_values(group, std::span(values), merge<T>, label);
   return values;
 }
 
 template <typename T>
-Compared<T> compare(Communicator& comm, const T& mine, std::string_view label) {
-  return compare(comm, std::span(&mine, 1), label).front();
+Compared<T> compare(Group& group, const T& mine, std::string_view label) {
+  return compare(group, std::span(&mine, 1), label).front();
 }
 
 }  // namespace outrigger::comm

@@ -6,16 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "core/comm/communicator.h"
+#include "core/comm/group.h"
 
 namespace outrigger::comm {
 
 // All ranks give the same number of values. Collective.
 template <typename T>
-std::vector<T> gather_values(Communicator& comm, const std::vector<T>& mine,
-                             std::string_view label) {
-  std::vector<T> all(mine.size() * static_cast<size_t>(comm.size()));
-  comm.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
+std::vector<T> gather_values(Group& group, const std::vector<T>& mine, std::string_view label) {
+  std::vector<T> all(mine.size() * static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)), label);
   return all;
 }
 

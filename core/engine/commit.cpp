@@ -25,9 +25,9 @@ struct Difference {
   size_t index = 0;
   int32_t rank = -1;  // −1: all are equal
 };
-Difference first_difference(comm::Communicator& comm, std::span<const uint64_t> mine,
+Difference first_difference(comm::Group& group, std::span<const uint64_t> mine,
                             std::string_view label) {
-  const auto compared = comm::compare(comm, mine, label);
+  const auto compared = comm::compare(group, mine, label);
   for (size_t i = 0; i < compared.size(); ++i) {
     if (compared[i].rank >= 0) return {i, compared[i].rank};
   }
@@ -71,7 +71,7 @@ void Engine::commit() {
     reducer_ =
         make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, devices_},
                      comm_->duplicate("gradients"));
-    std::unique_ptr<comm::Communicator> ahead;
+    std::unique_ptr<comm::Group> ahead;
     if (plan_->home == Home::slices) ahead = comm_->duplicate("prefetched parameters");
     gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, std::move(ahead),
                                        ledger_, *front);

@@ -140,7 +140,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool report(double seconds, otr_step_report& report);
   // One step of all of them, or of none; joint: a group of the ranks of all engines, or null if
   // every rank has them all.
-  static void step_many(std::span<Engine* const> engines, comm::Communicator* joint,
+  static void step_many(std::span<Engine* const> engines, comm::Group* joint,
                         std::span<otr_step_report> reports);
   // Between reduce and step: the step would update the parameter.
   [[nodiscard]] bool has_grad(int64_t id) const;
@@ -192,7 +192,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // In its catch clause.
   void failed(const char* call, Again again, uint64_t completed) noexcept;
   [[nodiscard]] bool can_be_made_again(Again again, uint64_t completed) const noexcept;
-  static bool is_usable(const comm::Communicator& comm) noexcept;
+  static bool is_usable(const comm::Group& group) noexcept;
 
   // commit.cpp
   void compare_over_ranks();

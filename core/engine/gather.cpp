@@ -13,7 +13,7 @@ namespace outrigger::engine {
 
 using kernels::Format;
 
-void gather_pieces(comm::Communicator& comm, device::Device& device,
+void gather_pieces(comm::Group& group, device::Device& device,
                    const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
                    std::byte* whole, std::string_view label, size_t& done) {
@@ -27,19 +27,19 @@ void gather_pieces(comm::Communicator& comm, device::Device& device,
       bounce.resize(bytes);
       on_host = bounce.data();
     }
-    if (rank == comm.rank()) device.download_now(on_host, piece_at(piece), bytes);
-    comm.broadcast({on_host, bytes}, rank, label);
+    if (rank == group.rank()) device.download_now(on_host, piece_at(piece), bytes);
+    group.broadcast({on_host, bytes}, rank, label);
     if (!device.is_host()) device.upload_now(part, on_host, bytes);
   }
 }
 
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-               comm::Communicator& comm, std::unique_ptr<comm::Communicator> ahead,
-               memory::Ledger& ledger, device::Device& device)
+               comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
+               device::Device& device)
     : model_(&model),
       layout_(&layout),
       storage_(&storage),
-      comm_(&comm),
+      group_(&group),
       ledger_(&ledger),
       device_(&device),
       entries_(static_cast<size_t>(model.size())) {
@@ -56,7 +56,7 @@ const std::byte* Gather::published(int64_t root) {
   if (whole != nullptr || count == 0) return whole;
   Entry& entry = make_room(root);
   if (entry.fetching) prefetch_->wait(root);
-  if (!entry.fetching && !entry.whole) gather(*comm_, root, entry.pieces);
+  if (!entry.fetching && !entry.whole) gather(*group_, root, entry.pieces);
   entry.fetching = false;
   entry.whole = true;
   return entry.gathered.data();
@@ -82,10 +82,10 @@ void Gather::Entry::clear() noexcept {
   widened = {};
 }
 
-void Gather::gather(comm::Communicator& comm, int64_t root, size_t& pieces) {
+void Gather::gather(comm::Group& group, int64_t root, size_t& pieces) {
   const std::string label = "acquire \"" + model_->at(root).name + "\"";  // ranks must agree on it
   gather_pieces(
-      comm, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
+      group, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
       [this](const layout::Piece& piece) { return storage_->published(piece); },
       entries_[static_cast<size_t>(root)].gathered.data(), label, pieces);
 }
@@ -202,7 +202,7 @@ void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.whole) {
     entry.pieces = 0;
-    gather(*comm_, root, entry.pieces);
+    gather(*group_, root, entry.pieces);
   }
   if (entry.widened) widen(root);
 }

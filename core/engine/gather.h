@@ -22,7 +22,7 @@ namespace outrigger::engine {
 // A whole parameter of `element_bytes` an element, from its owners' pieces, all on `device`. done:
 // how many owners' pieces are there; called again after an interrupt, it goes on with the next.
 // Collective.
-void gather_pieces(comm::Communicator& comm, device::Device& device,
+void gather_pieces(comm::Group& group, device::Device& device,
                    const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
                    std::byte* whole, std::string_view label, size_t& done);
@@ -31,8 +31,8 @@ class Gather {
  public:
   // ahead: for prefetch; null where nothing is gathered.
   Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
-         comm::Communicator& comm, std::unique_ptr<comm::Communicator> ahead,
-         memory::Ledger& ledger, device::Device& device);
+         comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
+         device::Device& device);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes. An interrupted acquire is
   // called again with the same ids; with others it throws OTR_E_STATE.
@@ -66,14 +66,14 @@ class Gather {
   [[nodiscard]] const std::byte* published(int64_t root);
   void drop_unused(const int64_t* ids, int64_t count);
   [[nodiscard]] Entry& make_room(int64_t root);
-  void gather(comm::Communicator& comm, int64_t root, size_t& pieces);
+  void gather(comm::Group& group, int64_t root, size_t& pieces);
   void widen(int64_t root);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;
   const layout::Layout* layout_;
   const Storage* storage_;
-  comm::Communicator* comm_;
+  comm::Group* group_;
   memory::Ledger* ledger_;
   device::Device* device_;
   std::vector<Entry> entries_;          // by root

@@ -28,9 +28,9 @@ void Engine::require_not_pending(const char* call) const {
   }
 }
 
-bool Engine::is_usable(const comm::Communicator& comm) noexcept {
+bool Engine::is_usable(const comm::Group& group) noexcept {
   try {
-    comm.check();
+    group.check();
     return true;
   } catch (const std::exception&) {
     return false;
@@ -39,9 +39,9 @@ bool Engine::is_usable(const comm::Communicator& comm) noexcept {
 
 // Interrupted in the middle of an operation, the job is over.
 bool Engine::can_be_made_again(Again again, uint64_t completed) const noexcept {
-  const comm::Communicator& comm = control_ ? *control_ : *comm_;
-  return again != Again::never && is_usable(comm) &&
-         (again == Again::always || comm.completed() == completed);
+  const comm::Group& group = control_ ? *control_ : *comm_;
+  return again != Again::never && is_usable(group) &&
+         (again == Again::always || group.completed() == completed);
 }
 
 void Engine::failed(const char* call, Again again, uint64_t completed) noexcept {

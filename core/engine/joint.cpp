@@ -46,7 +46,7 @@ void merge(JointFacts& into, const JointFacts& from) {
 
 }  // namespace
 
-void Engine::step_many(std::span<Engine* const> engines, comm::Communicator* joint,
+void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
                        std::span<otr_step_report> reports) {
   constexpr const char* kCall = "otr_step_many";
   const int32_t rank = joint != nullptr ? joint->rank() : 0;

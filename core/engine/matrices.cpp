@@ -15,7 +15,7 @@ constexpr int64_t kLong = 250'000'000;
 
 }  // namespace
 
-Matrices::Matrices(comm::Communicator& comm, device::Host& host, const layout::Model& model,
+Matrices::Matrices(comm::Group& comm, device::Host& host, const layout::Model& model,
                    const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger)
     : comm_(&comm),
       host_(&host),

@@ -21,7 +21,7 @@ namespace outrigger::engine {
 
 class Matrices {
  public:
-  Matrices(comm::Communicator& comm, device::Host& host, const layout::Model& model,
+  Matrices(comm::Group& comm, device::Host& host, const layout::Model& model,
            const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger);
 
   struct Matrix {
@@ -37,7 +37,7 @@ class Matrices {
   void gather(const Matrix& matrix);
   [[nodiscard]] int64_t work(int64_t root) const;
 
-  comm::Communicator* comm_;
+  comm::Group* comm_;
   device::Host* host_;
   const layout::Model* model_;
   const layout::Layout* layout_;

@@ -9,7 +9,7 @@ namespace outrigger::engine {
 
 void Prefetch::begin(int64_t root) {
   const std::lock_guard lock(mutex_);
-  numbers_[root] = worker_.add([this, root] { fetch_(*comm_, root); });
+  numbers_[root] = worker_.add([this, root] { fetch_(*group_, root); });
 }
 
 void Prefetch::wait_for(uint64_t number) {
@@ -17,7 +17,7 @@ void Prefetch::wait_for(uint64_t number) {
     if (interrupted(comm::Clock::now())) {
       fail(OTR_E_INTERRUPTED,
            "the wait for prefetched parameters was interrupted: {}. Make the call again to wait on",
-           comm_->waiting());
+           group_->waiting());
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers parameters ahead of their use: in the order in which they are asked for, which is the
-// same on all ranks, on a thread and a communicator of its own.
+// same on all ranks, on a thread and in a group of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 #include <utility>
 
 #include "core/base/serial_worker.h"
-#include "core/comm/communicator.h"
+#include "core/comm/group.h"
 
 namespace outrigger::engine {
 
 class Prefetch {
  public:
   // Gathers a root. Called on the thread.
-  using Fetch = std::function<void(comm::Communicator& comm, int64_t root)>;
+  using Fetch = std::function<void(comm::Group& group, int64_t root)>;
 
-  Prefetch(std::unique_ptr<comm::Communicator> comm, Fetch fetch)
-      : comm_(std::move(comm)), fetch_(std::move(fetch)), worker_("prefetched parameters") {}
+  Prefetch(std::unique_ptr<comm::Group> group, Fetch fetch)
+      : group_(std::move(group)), fetch_(std::move(fetch)), worker_("prefetched parameters") {}
   // The thread may be waiting for ranks that will not come.
   ~Prefetch() {
     worker_.stop([this] { cancel(); });
@@ -38,14 +38,14 @@ class Prefetch {
   // Throws the first failure. Any thread.
   void check() { worker_.check(); }
   // Tells the others that this rank fetches no more.
-  void give_up(int32_t culprit) noexcept { comm_->give_up(culprit); }
+  void give_up(int32_t culprit) noexcept { group_->give_up(culprit); }
   // Ends what is on its way here, and so every wait.
-  void cancel() noexcept { comm_->cancel(); }
+  void cancel() noexcept { group_->cancel(); }
 
  private:
   void wait_for(uint64_t number);
 
-  const std::unique_ptr<comm::Communicator> comm_;
+  const std::unique_ptr<comm::Group> group_;
   const Fetch fetch_;
   std::mutex mutex_;
   std::unordered_map<int64_t, uint64_t> numbers_;  // of a root's last job; guarded by mutex_

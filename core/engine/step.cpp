@@ -46,7 +46,7 @@ void merge(GradientFacts& into, const GradientFacts& from) {
 
 // The facts and, behind them, a bit for each parameter that has a gradient: of this rank, then of
 // all. One message, so that a call that was interrupted in it can be made again.
-void agree(comm::Communicator& comm, GradientFacts& facts, Bits& present) {
+void agree(comm::Group& group, GradientFacts& facts, Bits& present) {
   static_assert(sizeof facts <= comm::kMergeUnit);
   const auto words = std::as_writable_bytes(present.words());
   std::vector<std::byte> value(sizeof facts + words.size());
@@ -58,7 +58,7 @@ void agree(comm::Communicator& comm, GradientFacts& facts, Bits& present) {
     if (bits > 0) comm::merge_as<GradientFacts>(into.data(), from.data(), merge);
     comm::merge_bits(into.subspan(bits), from.subspan(bits));
   };
-  comm.combine(value, merge_part, "agree on gradients");
+  group.combine(value, merge_part, "agree on gradients");
   std::memcpy(&facts, value.data(), sizeof facts);
   std::copy(value.begin() + sizeof facts, value.end(), words.begin());
 }

@@ -12,12 +12,12 @@
 #include "core/base/text.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 
 namespace outrigger::comm::test {
 namespace {
 
-Group group_of(int32_t world, double timeout) {
+Ranks group_of(int32_t world, double timeout) {
   static int jobs = 0;
   return {Provider::shm, world, timeout, LivenessSource::best,
           outrigger::format_text("attach {} {}", getpid(), jobs++)};
@@ -35,7 +35,7 @@ void expect_all(const std::vector<Outcome>& outcomes, int32_t status,
 
 TEST(Attach, AnyOrderOfStarting) {
   for (int32_t late = 0; late < 3; late++) {
-    const Group group = group_of(3, 30);
+    const Ranks group = group_of(3, 30);
     const auto outcomes = run_processes(3, [&](int32_t rank) {
       if (rank == late) pause(0.2);
       attach(group, rank)->barrier("end");
@@ -45,7 +45,7 @@ TEST(Attach, AnyOrderOfStarting) {
 }
 
 TEST(Attach, MissingRanksAreNamedToThoseWhoCame) {
-  const Group group = group_of(5, 1);
+  const Ranks group = group_of(5, 1);
   const double start = now();
   const auto outcomes =
       run_processes(3, [&](int32_t i) { static_cast<void>(attach(group, i == 2 ? 4 : i)); });
@@ -55,8 +55,8 @@ TEST(Attach, MissingRanksAreNamedToThoseWhoCame) {
 
 // The shortest patience decides, so that all hear who was missing.
 TEST(Attach, MissingRanksAreNamedUnderDifferentTimeouts) {
-  const Group patient = group_of(3, 30);
-  Group hasty = patient;
+  const Ranks patient = group_of(3, 30);
+  Ranks hasty = patient;
   hasty.timeout = 0.6;
   const double start = now();
   const auto outcomes =
@@ -66,15 +66,15 @@ TEST(Attach, MissingRanksAreNamedUnderDifferentTimeouts) {
 }
 
 TEST(Attach, MissingRank0IsNamed) {
-  const Group group = group_of(3, 0.6);
+  const Ranks group = group_of(3, 0.6);
   const auto outcomes =
       run_processes(2, [&](int32_t i) { static_cast<void>(attach(group, i + 1)); });
   expect_all(outcomes, OTR_E_TIMEOUT, {"rank 0 did not come", group.job});
 }
 
 TEST(Attach, AnotherWorldSizeIsAMismatchForAll) {
-  const Group three = group_of(3, 30);
-  Group four = three;
+  const Ranks three = group_of(3, 30);
+  Ranks four = three;
   four.world = 4;
   const auto outcomes = run_processes(3, [&](int32_t i) {
     if (i == 2) pause(0.2);
@@ -84,7 +84,7 @@ TEST(Attach, AnotherWorldSizeIsAMismatchForAll) {
 }
 
 TEST(Attach, ARankThatIsThereTwiceIsAMismatchForAll) {
-  const Group group = group_of(4, 30);
+  const Ranks group = group_of(4, 30);
   for (const int32_t twice : {0, 1}) {
     const auto outcomes = run_processes(3, [&](int32_t i) {
       if (i == 2) pause(0.2);
@@ -96,7 +96,7 @@ TEST(Attach, ARankThatIsThereTwiceIsAMismatchForAll) {
 }
 
 TEST(Attach, ADeathMeanwhileIsReported) {
-  const Group group = group_of(4, 30);
+  const Ranks group = group_of(4, 30);
   for (const int32_t victim : {0, 2}) {
     board().moment = 0;
     const auto outcomes = run_processes(3, [&](int32_t rank) {
@@ -121,7 +121,7 @@ TEST(Attach, ADeathMeanwhileIsReported) {
 }
 
 TEST(Attach, TwoJobsAtOnceAreIndependent) {
-  const Group one = group_of(2, 30), two = group_of(2, 30);
+  const Ranks one = group_of(2, 30), two = group_of(2, 30);
   const auto outcomes = run_processes(4, [&](int32_t i) {
     const auto comm = attach(i < 2 ? one : two, i % 2);
     for (int32_t k = 0; k < 200; k++) {
@@ -134,7 +134,7 @@ TEST(Attach, TwoJobsAtOnceAreIndependent) {
 }
 
 TEST(Attach, AJobsNameIsFreeAgainAfterACrash) {
-  const Group group = group_of(2, 30);
+  const Ranks group = group_of(2, 30);
   for (int i = 0; i < 20; i++) {
     const auto outcomes = run_processes(2, [&](int32_t rank) {
       const auto comm = attach(group, rank);
@@ -159,7 +159,7 @@ TEST(Attach, AJobsNameIsFreeAgainAfterACrash) {
 
 // Somebody who is no rank knocks, says nothing or nonsense, and holds up nobody.
 TEST(Attach, StrangersAtTheDoorAreIgnored) {
-  const Group group = group_of(2, 30);
+  const Ranks group = group_of(2, 30);
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const UniqueFd reading(ends[0]), writing(ends[1]);
@@ -195,7 +195,7 @@ TEST(Attach, StrangersAtTheDoorAreIgnored) {
 }
 
 TEST(Attach, AnotherVersionIsAMismatchThatNamesBoth) {
-  const Group group = group_of(3, 30);
+  const Ranks group = group_of(3, 30);
   const auto outcomes = run_processes(2, [&](int32_t i) {
     if (i == 0) {
       static_cast<void>(attach(group, 0));
@@ -220,7 +220,7 @@ TEST(Attach, AnotherVersionIsAMismatchThatNamesBoth) {
 
 // Something else listens where rank 0 should.
 TEST(Attach, AForeignRank0IsAMismatch) {
-  const Group group = group_of(2, 5);
+  const Ranks group = group_of(2, 5);
   const auto outcomes = run_processes(2, [&](int32_t i) {
     if (i == 1) {
       static_cast<void>(attach(group, 1));
@@ -242,7 +242,7 @@ TEST(Attach, AForeignRank0IsAMismatch) {
 
 TEST(Attach, AnotherUsersRank0IsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  const Group group = group_of(2, 5);
+  const Ranks group = group_of(2, 5);
   const SocketAddress address(group.job);  // of this user
   const auto outcomes = run_processes(2, [&](int32_t i) {
     if (i == 1) {
@@ -261,13 +261,13 @@ TEST(Attach, AnotherUsersRank0IsRefused) {
 }
 
 TEST(Attach, AWorldOfOneNeedsNobody) {
-  const Group group = group_of(1, 0.5);
+  const Ranks group = group_of(1, 0.5);
   expect_all(run_processes(1, [&](int32_t) { attach(group, 0)->barrier("alone"); }), OTR_OK, {});
 }
 
 // Ranks may be threads of one process, too, as far as liveness can tell them apart.
 TEST(Attach, RanksOfOneProcess) {
-  const Group group = group_of(3, 10);
+  const Ranks group = group_of(3, 10);
   std::vector<std::thread> threads;
   std::atomic<int> sum = 0;
   for (int32_t r = 0; r < 3; r++) {

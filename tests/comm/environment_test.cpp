@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 
 namespace outrigger::comm {
 namespace {

@@ -8,12 +8,12 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/device/host.h"
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 
 namespace outrigger::comm::test {
 namespace {
 
-class Failure : public testing::TestWithParam<Group> {
+class Failure : public testing::TestWithParam<Ranks> {
  protected:
   // All outcomes have the status and one and the same text.
   static std::string common_text(const std::vector<Outcome>& outcomes, int32_t status) {
@@ -26,8 +26,8 @@ class Failure : public testing::TestWithParam<Group> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Providers, Failure,
-                         testing::Values(Group{Provider::threads, 3, 30},
-                                         Group{Provider::shm, 3, 30}),
+                         testing::Values(Ranks{Provider::threads, 3, 30},
+                                         Ranks{Provider::shm, 3, 30}),
                          [](const auto& info) { return name_of(info.param); });
 
 using Call = std::function<void(Communicator&)>;
@@ -221,7 +221,7 @@ TEST_P(Failure, CancelEndsOneObjectOnOneRank) {
 }
 
 TEST_P(Failure, TimeoutNamesTheSilentRankAndWhatItDidLast) {
-  Group group = GetParam();
+  Ranks group = GetParam();
   group.timeout = 1;
   const auto outcomes = run(group, [](Communicator& c) {
     c.barrier("together");
@@ -243,7 +243,7 @@ TEST_P(Failure, TimeoutNamesTheSilentRankAndWhatItDidLast) {
 }
 
 TEST_P(Failure, TimeoutOfADrain) {
-  Group group = GetParam();
+  Ranks group = GetParam();
   group.timeout = 1;
   const auto outcomes = run(group, [](Communicator& c) {
     const auto window = c.create_window(WindowKind::per_rank, 100, "w");

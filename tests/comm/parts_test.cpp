@@ -15,7 +15,7 @@
 #include "core/comm/member.h"
 #include "core/comm/wait.h"
 #include "core/topology/memory.h"
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 
 namespace outrigger::comm::test {
 namespace {

@@ -20,7 +20,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/region.h"
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 #include "tests/core/shared_memory.h"
 
 namespace outrigger::comm::test {
@@ -398,7 +398,7 @@ TEST(ShmFault, LeavesNothingBehind) {
 }
 
 TEST(ShmFault, DescriptorsAreNotInheritedByPrograms) {
-  const Group group{Provider::shm, 2, 30, LivenessSource::best,
+  const Ranks group{Provider::shm, 2, 30, LivenessSource::best,
                     outrigger::format_text("cloexec {}", getpid())};
   const auto outcomes = run_processes(2, [&](int32_t rank) {
     const auto open_fds = [] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/comm/group.h"
+#include "tests/comm/ranks.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -120,13 +120,13 @@ void require(bool holds, const std::string& what) {
   if (!holds) throw TestFault(what);
 }
 
-std::string name_of(const Group& group) {
+std::string name_of(const Ranks& group) {
   constexpr std::array kNames{"self", "threads", "shm", "custom", "custom_gather_only"};
   return outrigger::format_text("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
                                 group.liveness == LivenessSource::locks ? "locks" : "");
 }
 
-void PrintTo(const Group& group, std::ostream* out) { *out << name_of(group); }
+void PrintTo(const Ranks& group, std::ostream* out) { *out << name_of(group); }
 
 std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32_t)>& body) {
   static_cast<void>(board());  // before the fork
@@ -138,7 +138,7 @@ std::vector<Outcome> run_processes(int32_t count, const std::function<void(int32
   return outcomes;
 }
 
-std::unique_ptr<Communicator> attach(const Group& group, int32_t rank) {
+std::unique_ptr<Communicator> attach(const Ranks& group, int32_t rank) {
   return make_shm(rank, group.world, group.job, {.timeout = group.timeout}, group.liveness);
 }
 
@@ -209,8 +209,8 @@ std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provid
 
 }  // namespace
 
-std::vector<Outcome> run(const Group& given, const Body& body) {
-  Group group = given;
+std::vector<Outcome> run(const Ranks& given, const Body& body) {
+  Ranks group = given;
   static int groups = 0;
   if (group.job.empty()) group.job = outrigger::format_text("test {} {}", getpid(), groups++);
   board().moment = 0;
@@ -245,7 +245,7 @@ std::vector<Outcome> run(const Group& given, const Body& body) {
   return outcomes;
 }
 
-void run_all_well(const Group& group, const Body& body) {
+void run_all_well(const Ranks& group, const Body& body) {
   const auto outcomes = run(group, body);
   for (size_t r = 0; r < outcomes.size(); r++) {
     EXPECT_EQ(outcomes[r].status, OTR_OK) << "rank " << r << ": " << outcomes[r].text;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every provider must do when nothing goes wrong.
-#include <gtest/gtest.h>
-
+// Every provider as a communicator: windows, sums of what lies in them, duplicates.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,203 +7,15 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/comm/combine.h"
 #include "core/device/host.h"
-#include "tests/comm/group.h"
+#include "tests/comm/conformance.h"
 
 namespace outrigger::comm::test {
 namespace {
 
-class Conformance : public testing::TestWithParam<Group> {};
-
-INSTANTIATE_TEST_SUITE_P(Providers, Conformance,
-                         testing::Values(Group{Provider::self, 1}, Group{Provider::threads, 1},
-                                         Group{Provider::threads, 2}, Group{Provider::threads, 3},
-                                         Group{Provider::threads, 4}, Group{Provider::threads, 5},
-                                         Group{Provider::shm, 1}, Group{Provider::shm, 2},
-                                         Group{Provider::shm, 3}, Group{Provider::shm, 4},
-                                         Group{Provider::shm, 3, 30, LivenessSource::locks},
-                                         Group{Provider::custom, 1}, Group{Provider::custom, 3},
-                                         Group{Provider::gather_only, 3}),
+class Conformance : public testing::TestWithParam<Ranks> {};
+INSTANTIATE_TEST_SUITE_P(Providers, Conformance, kProviders,
                          [](const auto& info) { return name_of(info.param); });
-
-// Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
-constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};
-
-// A byte that depends on who wrote it and where.
-std::byte pattern(int32_t rank, size_t i, uint64_t salt) {
-  return static_cast<std::byte>((static_cast<size_t>(rank) * 97 + i * 31 + (i >> 8) + salt * 13) &
-                                0xff);
-}
-
-std::vector<std::byte> filled(int32_t rank, size_t n, uint64_t salt) {
-  std::vector<std::byte> data(n);
-  for (size_t i = 0; i < n; i++) data[i] = pattern(rank, i, salt);
-  return data;
-}
-
-TEST_P(Conformance, TellsWhoItIs) {
-  const Group group = GetParam();
-  run_all_well(group, [&](Communicator& c) {
-    require(c.size() == group.world, "size");
-    require(c.rank() >= 0 && c.rank() < c.size(), "rank");
-    const std::string provider(c.provider());
-    require(name_of(group).starts_with(provider), "provider " + provider);
-    board().numbers[static_cast<size_t>(c.rank())]++;
-    c.check();
-  });
-  for (int32_t r = 0; r < group.world; r++) EXPECT_EQ(board().numbers[static_cast<size_t>(r)], 1);
-}
-
-// No rank leaves a barrier before the last has come.
-TEST_P(Conformance, BarrierHoldsEveryone) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    auto& came = board().numbers[0];
-    for (int64_t i = 1; i <= 300; i++) {
-      came++;
-      c.barrier("hold");
-      require(came >= i * c.size(),
-              outrigger::format_text("left barrier {} after {} arrivals", i, came.load()));
-      c.barrier("go on");
-      require(came <= (i + 1) * c.size(), "overtaken");
-    }
-  });
-}
-
-TEST_P(Conformance, BroadcastsFromEveryRoot) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    uint64_t salt = 0;
-    for (const size_t n : kSizes) {
-      for (int32_t root = 0; root < c.size(); root++) {
-        auto data = filled(c.rank(), n, ++salt);
-        c.broadcast(data, root, "weights");
-        require(data == filled(root, n, salt), outrigger::format_text("{} bytes from {}", n, root));
-      }
-    }
-  });
-}
-
-TEST_P(Conformance, GathersInRankOrder) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    for (const size_t n : kSizes) {
-      const auto mine = filled(c.rank(), n, n);
-      std::vector<std::byte> all(n * static_cast<size_t>(c.size()));
-      c.all_gather(mine, all, "parts");
-      for (int32_t r = 0; r < c.size(); r++) {
-        const auto expected = filled(r, n, n);
-        require(
-            n == 0 || std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
-            outrigger::format_text("{} bytes of rank {}", n, r));
-      }
-    }
-  });
-}
-
-// Large parts go in several pieces, and past the caches where all of them are 8 MiB and more. Each
-// rank changes its own as soon as its call returns.
-TEST_P(Conformance, GathersLargePartsThatChangeAtOnce) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    const auto ranks = static_cast<size_t>(c.size());
-    for (const size_t bytes : {size_t{600} << 10, (size_t{8} << 20) / ranks}) {
-      const size_t n = bytes + 7;
-      std::vector<std::byte> mine, all(n * ranks);
-      for (uint64_t round = 0; round < 5; round++) {
-        const auto next = filled(c.rank(), n, round);
-        mine.assign(next.begin(), next.end());  // in the same place
-        c.all_gather(mine, all, "large");
-        std::memset(mine.data(), 0xee, mine.size());
-        for (int32_t r = 0; r < c.size(); r++) {
-          const auto expected = filled(r, n, round);
-          require(std::memcmp(all.data() + static_cast<size_t>(r) * n, expected.data(), n) == 0,
-                  outrigger::format_text("{} bytes, round {}: part of rank {}", n, round, r));
-        }
-      }
-    }
-  });
-}
-
-// A merge that keeps the first rank's byte that is not zero: it is associative, and depends on the
-// order of ranks. Parts are cut at kMergeUnit and come with where they begin.
-TEST_P(Conformance, CombinesInRankOrder) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    const auto byte_of = [&](int32_t rank, size_t i) {  // zero on most ranks
-      const bool gives = i % static_cast<size_t>(c.size() + 1) <= static_cast<size_t>(rank);
-      return gives ? static_cast<std::byte>(1 + (i * 7 + static_cast<size_t>(rank) * 31) % 255)
-                   : std::byte{0};
-    };
-    for (const size_t n : kSizes) {
-      std::vector<std::byte> value(n);
-      for (size_t i = 0; i < n; i++) value[i] = byte_of(c.rank(), i);
-      size_t merged = 0;
-      bool well = true;
-      const auto merge = [&](size_t offset, std::span<std::byte> into,
-                             std::span<const std::byte> from) {
-        well = well && offset % kMergeUnit == 0 && into.size() == from.size() &&
-               into.data() == value.data() + offset;
-        merged += from.size();
-        for (size_t i = 0; i < from.size(); i++) {
-          if (into[i] == std::byte{0}) into[i] = from[i];
-        }
-      };
-      c.combine(value, merge, "facts");
-      require(well, outrigger::format_text("{} bytes: parts", n));
-      require(merged == n * static_cast<size_t>(c.size() - 1), "every other rank's, once");
-      for (size_t i = 0; i < n; i++) {
-        std::byte expected{0};
-        for (int32_t r = 0; r < c.size() && expected == std::byte{0}; r++) {
-          expected = byte_of(r, i);
-        }
-        require(value[i] == expected, outrigger::format_text("{} bytes, byte {}", n, i));
-      }
-    }
-  });
-}
-
-TEST_P(Conformance, ComparesWithTheFirstRank) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    // Value i is another one on ranks i, i + 2, …; the last is the same on all.
-    std::vector<uint64_t> mine;
-    for (int32_t i = 0; i < c.size(); i++) {
-      const bool differs = c.rank() >= i && (c.rank() - i) % 2 == 0;
-      mine.push_back(differs ? 1000 + static_cast<uint64_t>(c.rank()) : 7);
-    }
-    mine.push_back(7);
-    const auto all = compare(c, std::span<const uint64_t>(mine), "values");
-    for (int32_t i = 0; i <= c.size(); i++) {
-      const auto& found = all[static_cast<size_t>(i)];
-      // Where rank 0 is the odd one, rank 1 is the first that differs from it.
-      const int32_t first = i == c.size() ? -1 : i > 0 ? i : c.size() > 1 ? 1 : -1;
-      require(found.rank == first, outrigger::format_text("value {}: rank {}", i, found.rank));
-      require(found.lowest == 0 && found.first == (i == 0 ? 1000U : 7U), "rank 0's");
-      if (first >= 0) {
-        require(found.other == (i == 0 ? 7U : 1000U + static_cast<uint64_t>(i)), "the other");
-      }
-    }
-  });
-}
-
-TEST_P(Conformance, KnowsWhatAnyRankSays) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    for (int32_t r = 0; r < c.size(); r++) require(any(c, c.rank() == r, "one"), "one of them");
-    require(!any(c, false, "none"), "none of them");
-  });
-}
-
-TEST_P(Conformance, ManySmallOperationsInTurn) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    for (int32_t i = 0; i < 1000; i++) {
-      int32_t value = c.rank() == i % c.size() ? i : -1;
-      c.broadcast(std::as_writable_bytes(std::span(&value, 1)), i % c.size(), "value");
-      require(value == i, "broadcast value");
-      const int32_t mine = i * 10 + c.rank();
-      std::vector<int32_t> all(static_cast<size_t>(c.size()));
-      c.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
-                   "all");
-      for (int32_t r = 0; r < c.size(); r++)
-        require(all[static_cast<size_t>(r)] == i * 10 + r, "gathered");
-    }
-  });
-}
 
 TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {
   run_all_well(GetParam(), [](Communicator& c) {
@@ -450,41 +260,6 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     });
     if (common) refused("ticket from nowhere", [&] { c.wait_drained(1u << 20, "x"); });
     c.barrier("still in step");
-  });
-}
-
-// Odd and even ranks in groups of their own, backwards; the last rank in none.
-TEST_P(Conformance, SplitsIntoGroups) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    const bool last = c.size() > 1 && c.rank() == c.size() - 1;
-    const auto work = [&] { return split(c, last ? -1 : c.rank() % 2, -c.rank()); };
-    if (!c.shares_memory()) {
-      try {
-        static_cast<void>(work());
-      } catch (const Error& error) {
-        require(error.status() == OTR_E_UNSUPPORTED, error.what());
-        return;
-      }
-      require(false, "a custom communicator was split");
-    }
-    for (int round = 0; round < 3; round++) {
-      const auto part = work();
-      require((part == nullptr) == last, "the last rank is in no group");
-      if (!last) {
-        const int32_t ranks = c.size() > 1 ? c.size() - 1 : 1;
-        const int32_t members = (ranks - c.rank() % 2 + 1) / 2;
-        require(part->size() == members, "size");
-        require(part->rank() == members - 1 - c.rank() / 2, "rank");
-        std::vector<int32_t> all(static_cast<size_t>(members));
-        const int32_t mine = c.rank();
-        part->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
-                         "members");
-        for (int32_t r = 0; r < members; r++) {
-          require(all[static_cast<size_t>(r)] == 2 * (members - 1 - r) + mine % 2, "order");
-        }
-      }
-      c.barrier("and the parent goes on");
-    }
   });
 }
 

@@ -17,15 +17,15 @@ namespace outrigger::comm::test {
 
 enum class Provider { self, threads, shm, custom, gather_only };
 
-struct Group {
+struct Ranks {
   Provider provider;
   int32_t world;
   double timeout = 30;
   LivenessSource liveness = LivenessSource::best;
   std::string job = {};  // empty: one that no other group has
 };
-void PrintTo(const Group& group, std::ostream* out);
-[[nodiscard]] std::string name_of(const Group& group);
+void PrintTo(const Ranks& group, std::ostream* out);
+[[nodiscard]] std::string name_of(const Ranks& group);
 
 // What became of a rank.
 struct Outcome {
@@ -54,14 +54,14 @@ struct Board {
 
 using Body = std::function<void(Communicator&)>;
 // Every rank makes its communicator and runs the body.
-[[nodiscard]] std::vector<Outcome> run(const Group& group, const Body& body);
+[[nodiscard]] std::vector<Outcome> run(const Ranks& group, const Body& body);
 // As run, and every rank must end well.
-void run_all_well(const Group& group, const Body& body);
+void run_all_well(const Ranks& group, const Body& body);
 // Forked processes that make what they like; the function gets its index.
 [[nodiscard]] std::vector<Outcome> run_processes(int32_t count,
                                                  const std::function<void(int32_t)>& body);
 // What a shm rank of the group does first.
-[[nodiscard]] std::unique_ptr<Communicator> attach(const Group& group, int32_t rank);
+[[nodiscard]] std::unique_ptr<Communicator> attach(const Ranks& group, int32_t rank);
 
 // In a body, where GoogleTest's macros would speak to nobody.
 void require(bool holds, const std::string& what);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that know each other: small values between them, and who is alive. One object is used by
+// one thread at a time; every operation is collective and ordered; each carries a label that errors
+// name.
+//
+// Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED)
+// that names rank, operation and sequence number; after the first one all later operations of the
+// whole job (duplicates included) throw the same culprit.
+//
+// A host that interrupts the thread's wait (core/context/interrupt.h) gets OTR_E_INTERRUPTED. While
+// ranks had still to come to the operation, that ends nothing: the same operation, called again,
+// waits on, and no other may be called before. Later it ends the job: check() throws then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace outrigger::comm {
+
+// Merges bytes [offset, offset + from.size()) of another rank's value into this one. Associative
+// and exact, so that it does not matter in which groups ranks are merged, only that they are in
+// order.
+using Merge =
+    std::function<void(size_t offset, std::span<std::byte> into, std::span<const std::byte> from)>;
+inline constexpr size_t kMergeUnit = 4096;  // a value is merged in parts that are cut at multiples
+
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  [[nodiscard]] virtual int32_t rank() const = 0;
+  [[nodiscard]] virtual int32_t size() const = 0;
+  // "self", "threads", "shm", "custom"
+  [[nodiscard]] virtual std::string_view provider() const = 0;
+
+  virtual void barrier(std::string_view label) = 0;
+  virtual void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) = 0;
+  // all.size() == size() * mine.size(); every rank gives the same mine.size().
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                          std::string_view label) = 0;
+
+  // The value becomes the merge of all ranks' values, which are of the same size; alike on every
+  // rank. Takes memory for a few values, however many ranks there are.
+  virtual void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) = 0;
+
+  // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
+  // thread.
+  virtual void abort(std::string_view reason) noexcept = 0;
+  // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are
+  // not told: they see this rank leave when the object is destroyed. Any thread.
+  virtual void cancel() noexcept = 0;
+  // Tells the others that this rank comes to no operation of this object any more: who waits for it
+  // gets OTR_E_PEER_DEAD at once, naming `culprit`: this rank, or the one because of which it goes.
+  // The first call counts. The job goes on. Any thread.
+  virtual void give_up([[maybe_unused]] int32_t culprit) noexcept {}
+  // Throws the job's failure if there is one; never waits. Any thread.
+  virtual void check() const = 0;
+  // How many operations all ranks have come to. Changes with this object's operations only.
+  [[nodiscard]] virtual uint64_t completed() const { return 0; }
+  // What an operation in progress waits for, for texts; "" if that is not known. Any thread.
+  [[nodiscard]] virtual std::string waiting() const { return {}; }
+  // Destroyed, this rank has left: peers that still wait for it here get OTR_E_PEER_DEAD, and so
+  // does all that they call on this object later. The job's other objects go on.
+};
+
+}  // namespace outrigger::comm

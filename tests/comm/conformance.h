@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every provider must do when nothing goes wrong: the providers, and data to tell them by.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/comm/ranks.h"
+
+namespace outrigger::comm::test {
+
+inline const auto kProviders = testing::Values(
+    Ranks{Provider::self, 1}, Ranks{Provider::threads, 1}, Ranks{Provider::threads, 2},
+    Ranks{Provider::threads, 3}, Ranks{Provider::threads, 4}, Ranks{Provider::threads, 5},
+    Ranks{Provider::shm, 1}, Ranks{Provider::shm, 2}, Ranks{Provider::shm, 3},
+    Ranks{Provider::shm, 4}, Ranks{Provider::shm, 3, 30, LivenessSource::locks},
+    Ranks{Provider::custom, 1}, Ranks{Provider::custom, 3}, Ranks{Provider::gather_only, 3});
+
+// Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
+inline constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};
+
+// A byte that depends on who wrote it and where.
+inline std::byte pattern(int32_t rank, size_t i, uint64_t salt) {
+  return static_cast<std::byte>((static_cast<size_t>(rank) * 97 + i * 31 + (i >> 8) + salt * 13) &
+                                0xff);
+}
+
+inline std::vector<std::byte> filled(int32_t rank, size_t n, uint64_t salt) {
+  std::vector<std::byte> data(n);
+  for (size_t i = 0; i < n; i++) data[i] = pattern(rank, i, salt);
+  return data;
+}
+
+}  // namespace outrigger::comm::test
