@@ -12,6 +12,7 @@
 #include "core/base/process.h"
 #include "core/base/text.h"
 #include "core/comm/operation.h"
+#include "core/comm/parts.h"
 #include "core/comm/region.h"
 #include "core/comm/verdict.h"
 
@@ -119,6 +120,43 @@ class CustomCommunicator final : public Communicator {
     if (mine.empty()) return;
     call("all_gather",
          [&] { return table_.all_gather(table_.user_data, mine.data(), mine.size(), all.data()); });
+  }
+
+  // One rank's parts are broadcast; those of several ranks are gathered, each rank's at once.
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
+    constexpr size_t kGathered = size_t{4} << 20;  // at a time, of all ranks
+    const PartsSummary summary = summarize(parts, size(), label);
+    begin(OperationKind::all_gather_parts, summary.bytes, label, static_cast<int32_t>(parts.size()),
+          summary.hash);
+    if (size() == 1 || summary.bytes == 0) return;
+    const auto ranks = static_cast<size_t>(size());
+    const size_t longest = summary.longest();
+    const bool broadcasts = longest == summary.bytes && table_.broadcast != nullptr;
+    const auto root =
+        static_cast<int32_t>(std::ranges::max_element(summary.by_rank) - summary.by_rank.begin());
+    const size_t most =
+        std::min(longest, std::max(size_t{1}, broadcasts ? kGathered : kGathered / ranks));
+    std::vector<std::byte> mine(most), all(broadcasts ? 0 : ranks * most);
+    std::vector<PartsCursor> cursors;
+    for (int32_t r = 0; r < size(); ++r) cursors.emplace_back(parts, r);
+    for (size_t done = 0; done < longest; done += most) {
+      const size_t n = std::min(most, longest - done);
+      const auto size_of = [&](size_t r) {
+        return summary.by_rank[r] > done ? std::min(n, summary.by_rank[r] - done) : 0;
+      };
+      const auto own = static_cast<size_t>(rank());
+      cursors[own].copy_to(mine.data(), size_of(own));
+      if (broadcasts) {
+        call("broadcast", [&] { return table_.broadcast(table_.user_data, mine.data(), n, root); });
+        if (root != rank()) cursors[static_cast<size_t>(root)].copy_from(mine.data(), n);
+        continue;
+      }
+      call("all_gather",
+           [&] { return table_.all_gather(table_.user_data, mine.data(), n, all.data()); });
+      for (size_t r = 0; r < ranks; ++r) {
+        if (r != own) cursors[r].copy_from(all.data() + r * n, size_of(r));
+      }
+    }
   }
 
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {

@@ -28,6 +28,12 @@ using Merge =
     std::function<void(size_t offset, std::span<std::byte> into, std::span<const std::byte> from)>;
 inline constexpr size_t kMergeUnit = 4096;  // a value is merged in parts that are cut at multiples
 
+// Bytes that a rank has and all shall have.
+struct Part {
+  int32_t rank;
+  std::span<std::byte> bytes;
+};
+
 class Group {
  public:
   virtual ~Group() = default;
@@ -42,6 +48,10 @@ class Group {
   // all.size() == size() * mine.size(); every rank gives the same mine.size().
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                           std::string_view label) = 0;
+
+  // Afterwards each rank has every part as its rank had it. Any number of parts, of any sizes and
+  // ranks, at different places on each rank; else alike on all of them.
+  virtual void all_gather_parts(std::span<const Part> parts, std::string_view label) = 0;
 
   // The value becomes the merge of all ranks' values, which are of the same size; alike on every
   // rank. Takes memory for a few values, however many ranks there are.

@@ -41,6 +41,7 @@ class HostCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                   std::string_view label) override;
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override;
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override;
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostCommunicator: what every rank has, gathered or merged, through the staging area.
 #include <algorithm>
+#include <vector>
 
 #include "core/comm/copy.h"
 #include "core/comm/host.h"
 #include "core/comm/operation.h"
+#include "core/comm/parts.h"
 
 namespace outrigger::comm {
 
@@ -48,6 +50,39 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
     }
     done += n;
   } while (done < mine.size());
+}
+
+// Every rank stages its stream at the same time, a part of the staging area's size at a time.
+void HostCommunicator::all_gather_parts(std::span<const Part> parts, std::string_view label) {
+  require_usable();
+  const PartsSummary summary = summarize(parts, world_, label);
+  const size_t chunk = ChannelBlock::staging_bytes(world_), longest = summary.longest();
+  std::vector<PartsCursor> cursors;
+  for (int32_t r = 0; r < world_; r++) cursors.emplace_back(parts, r);
+  const auto size_of = [&](int32_t r, size_t done) {
+    const size_t all = summary.by_rank[static_cast<size_t>(r)];
+    return all > done ? std::min(chunk, all - done) : 0;
+  };
+  size_t done = 0;
+  do {
+    PartsCursor& mine = cursors[static_cast<size_t>(rank_)];
+    if (world_ > 1 && !interrupted_) {
+      mine.copy_to(staging(rank_, step_ + 1), size_of(rank_, done));
+    } else {
+      mine.skip(size_of(rank_, done));
+    }
+    if (done == 0) {
+      begin(OperationKind::all_gather_parts, summary.bytes, label,
+            static_cast<int32_t>(parts.size()), summary.hash);
+    } else {
+      step();
+    }
+    for (int32_t i = 1; i < world_; i++) {  // each rank starts with another peer
+      const int32_t r = (rank_ + i) % world_;
+      cursors[static_cast<size_t>(r)].copy_from(staging(r, step_), size_of(r, done));
+    }
+    done += chunk;
+  } while (world_ > 1 && done < longest);
 }
 
 void HostCommunicator::combine(std::span<std::byte> value, const Merge& merge,

@@ -40,6 +40,9 @@ std::string Operation::text() const {
       return format_text("broadcast '{}' of {} bytes from rank {}", label, bytes, root);
     case OperationKind::all_gather:
       return format_text("all_gather '{}' of {} bytes a rank", label, bytes);
+    case OperationKind::all_gather_parts:
+      return format_text("all_gather_parts '{}' of {} parts, {} bytes in all, sizes {:x}", label,
+                         root, bytes, offset);
     case OperationKind::combine:
       return format_text("combine '{}' of {} bytes", label, bytes);
     case OperationKind::create_window:

@@ -17,6 +17,7 @@ enum class OperationKind : uint32_t {
   barrier,
   broadcast,
   all_gather,
+  all_gather_parts,
   create_window,
   duplicate,
   reduce,

@@ -72,6 +72,10 @@ class Staged final : public Communicator {
     host_->all_gather(mine, all, label);
   }
 
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
+    host_->all_gather_parts(parts, label);
+  }
+
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
     host_->combine(value, merge, label);
   }

@@ -6,30 +6,86 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/bits.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
 
 using kernels::Format;
 
-void gather_pieces(comm::Group& group, device::Device& device,
-                   const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
+namespace {
+
+constexpr size_t kTogether = size_t{1} << 20;  // bytes of parameters that one prefetch waits for
+
+// So much is gathered at a time: an interrupt between two of them loses nothing, and a device's
+// memory goes by way of host memory of that size.
+constexpr size_t kAtATime = size_t{4} << 20;
+
+// A piece on its way to everybody.
+struct Transfer {
+  int32_t rank;
+  std::byte* to;
+  const std::byte* from;  // of this rank's
+  size_t bytes;
+};
+
+// Takes the next off the list.
+std::vector<Transfer> next_batch(std::span<Transfer>& left) {
+  std::vector<Transfer> batch;
+  for (size_t bytes = 0; !left.empty() && bytes < kAtATime;) {
+    Transfer& first = left.front();
+    batch.push_back(first);
+    const size_t n = batch.back().bytes = std::min(first.bytes, kAtATime - bytes);
+    bytes += n;
+    first.to += n;
+    first.bytes -= n;
+    if (first.from != nullptr) first.from += n;
+    if (first.bytes == 0) left = left.subspan(1);
+  }
+  return batch;
+}
+
+void gather_batch(comm::Group& group, device::Device& device, std::span<const Transfer> batch,
+                  std::string_view label) {
+  std::vector<std::byte> bounce(device.is_host() ? 0 : kAtATime);
+  std::vector<comm::Part> parts;
+  size_t at = 0;
+  for (const Transfer& part : batch) {
+    std::byte* const on_host = device.is_host() ? part.to : bounce.data() + at;
+    if (part.from != nullptr) device.download_now(on_host, part.from, part.bytes);
+    parts.push_back({part.rank, {on_host, part.bytes}});
+    at += part.bytes;
+  }
+  group.all_gather_parts(parts, label);
+  if (device.is_host()) return;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    device.upload(batch[i].to, parts[i].bytes.data(), batch[i].bytes, device.own_stream());
+  }
+  device.synchronize(device.own_stream());
+}
+
+}  // namespace
+
+void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
+                   size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::byte* whole, std::string_view label, size_t& done) {
-  std::vector<std::byte> bounce;  // of a device's memory, which ranks do not exchange directly
-  for (; done < owners.size(); ++done) {
-    const auto& [rank, piece] = owners[done];
-    std::byte* part = whole + static_cast<size_t>(piece.first) * element_bytes;
-    const size_t bytes = static_cast<size_t>(piece.count) * element_bytes;
-    std::byte* on_host = part;
-    if (!device.is_host()) {
-      bounce.resize(bytes);
-      on_host = bounce.data();
+                   std::string_view label, size_t& done) {
+  std::vector<Transfer> transfers;
+  for (const Whole& whole : wholes) {
+    for (const auto& [rank, piece] : whole.owners) {
+      transfers.push_back({rank, whole.data + static_cast<size_t>(piece.first) * element_bytes,
+                           rank == group.rank() ? piece_at(piece) : nullptr,
+                           static_cast<size_t>(piece.count) * element_bytes});
     }
-    if (rank == group.rank()) device.download_now(on_host, piece_at(piece), bytes);
-    group.broadcast({on_host, bytes}, rank, label);
-    if (!device.is_host()) device.upload_now(part, on_host, bytes);
+  }
+  std::span<Transfer> left(transfers);
+  for (size_t operation = 0; !left.empty(); ++operation) {
+    const std::vector<Transfer> batch = next_batch(left);
+    if (operation < done) continue;
+    gather_batch(group, device, batch, label);
+    ++done;
   }
 }
 
@@ -44,25 +100,50 @@ Gather::Gather(const layout::Model& model, const layout::Layout& layout, const S
       device_(&device),
       entries_(static_cast<size_t>(model.size())) {
   if (ahead == nullptr) return;
-  prefetch_ = std::make_unique<Prefetch>(std::move(ahead), [this](auto& own, int64_t root) {
-    size_t pieces = 0;
-    gather(own, root, pieces);
+  prefetch_ = std::make_unique<Prefetch>(std::move(ahead), [this](auto& own, const auto& roots) {
+    size_t done = 0;
+    gather(own, roots, done);
   });
 }
 
-const std::byte* Gather::published(int64_t root) {
+const std::byte* Gather::published(int64_t root) const {
   const std::byte* whole = storage_->whole(root);
-  const int64_t count = model_->at(root).count;
-  if (whole != nullptr || count == 0) return whole;
-  Entry& entry = make_room(root);
-  if (entry.fetching) prefetch_->wait(root);
-  if (!entry.fetching && !entry.whole) gather(*group_, root, entry.pieces);
-  entry.fetching = false;
-  entry.whole = true;
-  return entry.gathered.data();
+  if (whole != nullptr || model_->at(root).count == 0) return whole;
+  return entries_[static_cast<size_t>(root)].gathered.data();
 }
 
-Gather::Entry& Gather::make_room(int64_t root) {
+std::vector<int64_t> Gather::missing(const int64_t* ids, int64_t count) const {
+  std::vector<int64_t> roots;
+  Bits known(model_->size());
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t root = model_->at(ids[i]).root;
+    const Entry& entry = entries_[static_cast<size_t>(root)];
+    const bool here = storage_->whole(root) != nullptr || model_->at(root).count == 0;
+    if (here || entry.whole || entry.fetching || known[root]) continue;
+    known.set(root);
+    roots.push_back(root);
+  }
+  return roots;
+}
+
+void Gather::complete(const int64_t* ids, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t root = model_->at(ids[i]).root;
+    Entry& entry = entries_[static_cast<size_t>(root)];
+    if (!entry.fetching) continue;
+    prefetch_->wait(root);
+    entry.fetching = false;
+    entry.whole = true;
+  }
+  const std::vector<int64_t> roots = missing(ids, count);
+  if (roots.empty()) return;
+  for (const int64_t root : roots) make_room(root);
+  gather(*group_, roots, done_);
+  done_ = 0;
+  for (const int64_t root : roots) entries_[static_cast<size_t>(root)].whole = true;
+}
+
+void Gather::make_room(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
@@ -70,24 +151,27 @@ Gather::Entry& Gather::make_room(int64_t root) {
                                              model_->at(root).count * size, device_);
   }
   entry.gathered.fill();
-  return entry;
 }
 
 // What stays is the address.
 void Gather::Entry::clear() noexcept {
   acquired = 0;
   gathered.drop();
-  pieces = 0;
   whole = false;
   widened = {};
 }
 
-void Gather::gather(comm::Group& group, int64_t root, size_t& pieces) {
-  const std::string label = "acquire \"" + model_->at(root).name + "\"";  // ranks must agree on it
+void Gather::gather(comm::Group& group, std::span<const int64_t> roots, size_t& done) {
+  std::string label = "acquire \"" + model_->at(roots.front()).name + "\"";  // alike on all ranks
+  if (roots.size() > 1) label += format_text(" and {} more", roots.size() - 1);
+  std::vector<Whole> wholes;
+  for (const int64_t root : roots) {
+    wholes.push_back(
+        {layout_->owners(*model_, root), entries_[static_cast<size_t>(root)].gathered.data()});
+  }
   gather_pieces(
-      group, *device_, layout_->owners(*model_, root), kernels::size_of(storage_->compute()),
-      [this](const layout::Piece& piece) { return storage_->published(piece); },
-      entries_[static_cast<size_t>(root)].gathered.data(), label, pieces);
+      group, *device_, wholes, kernels::size_of(storage_->compute()),
+      [this](const layout::Piece& piece) { return storage_->published(piece); }, label, done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -121,6 +205,7 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
          "other ids: make it again with the same ones first");
   }
   try {
+    complete(ids, count);
     for (int64_t i = 0; i < count; ++i) out[i] = tensor_of(ids[i], as_float32);
   } catch (const std::exception& failure) {
     std::fill_n(out, count, otr_tensor{});
@@ -141,6 +226,7 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
 // What was made for an acquire that failed.
 void Gather::drop_unused(const int64_t* ids, int64_t count) {
   begun_.clear();
+  done_ = 0;
   for (int64_t i = 0; i < count; ++i) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
     if (entry.acquired == 0 && !entry.fetching) entry.clear();
@@ -148,14 +234,20 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
 }
 
 void Gather::prefetch(const int64_t* ids, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t root = model_->at(ids[i]).root;
-    if (storage_->whole(root) != nullptr || model_->at(root).count == 0) continue;
-    const Entry& known = entries_[static_cast<size_t>(root)];
-    if (known.whole || known.fetching) continue;
-    Entry& entry = make_room(root);
-    prefetch_->begin(root);
-    entry.fetching = true;
+  const std::vector<int64_t> roots = missing(ids, count);
+  for (const int64_t root : roots) make_room(root);
+  // Small ones together; none waits for much that comes after it.
+  const size_t size = kernels::size_of(storage_->compute());
+  std::vector<int64_t> together;
+  size_t bytes = 0;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    together.push_back(roots[i]);
+    bytes += static_cast<size_t>(model_->at(roots[i]).count) * size;
+    if (bytes < kTogether && i + 1 < roots.size()) continue;
+    prefetch_->begin(together);
+    for (const int64_t root : together) entries_[static_cast<size_t>(root)].fetching = true;
+    together.clear();
+    bytes = 0;
   }
 }
 
@@ -201,8 +293,8 @@ void Gather::release(const int64_t* ids, int64_t count) {
 void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.whole) {
-    entry.pieces = 0;
-    gather(*group_, root, entry.pieces);
+    size_t done = 0;
+    gather(*group_, std::span(&root, 1), done);
   }
   if (entry.widened) widen(root);
 }
@@ -210,6 +302,7 @@ void Gather::refresh(int64_t root) {
 void Gather::end_all() {
   for (Entry& entry : entries_) entry.clear();
   begun_.clear();
+  done_ = 0;
 }
 
 }  // namespace outrigger::engine

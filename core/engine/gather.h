@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -19,13 +20,18 @@
 
 namespace outrigger::engine {
 
-// A whole parameter of `element_bytes` an element, from its owners' pieces, all on `device`. done:
-// how many owners' pieces are there; called again after an interrupt, it goes on with the next.
-// Collective.
-void gather_pieces(comm::Group& group, device::Device& device,
-                   const std::vector<layout::Layout::Owned>& owners, size_t element_bytes,
+// A parameter that its owners' pieces are to make whole.
+struct Whole {
+  std::vector<layout::Layout::Owned> owners;
+  std::byte* data;
+};
+// All of them, of `element_bytes` an element, on `device`; piece_at: where a piece of this rank's
+// lies there. done: how many operations are over; called again after an interrupt, it goes on with
+// the next. Collective: an operation for every few MiB.
+void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
+                   size_t element_bytes,
                    const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::byte* whole, std::string_view label, size_t& done);
+                   std::string_view label, size_t& done);
 
 class Gather {
  public:
@@ -56,17 +62,20 @@ class Gather {
   struct Entry {
     int64_t acquired = 0;
     memory::ReleasableBlock gathered;  // compute dtype, where this rank has a part only
-    size_t pieces = 0;                 // owners whose part of it is there
-    bool whole = false;                // all are
+    bool whole = false;                // all of it is there
     bool fetching = false;             // prefetched, and not waited for yet
     memory::Block widened;             // float32
     void clear() noexcept;
   };
-  // The whole parameter as published, gathered if need be.
-  [[nodiscard]] const std::byte* published(int64_t root);
+  // The roots of these that are not there, each once.
+  [[nodiscard]] std::vector<int64_t> missing(const int64_t* ids, int64_t count) const;
+  // Makes all of them whole.
+  void complete(const int64_t* ids, int64_t count);
+  // The whole parameter as published, after that.
+  [[nodiscard]] const std::byte* published(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
-  [[nodiscard]] Entry& make_room(int64_t root);
-  void gather(comm::Group& group, int64_t root, size_t& pieces);
+  void make_room(int64_t root);
+  void gather(comm::Group& group, std::span<const int64_t> roots, size_t& done);
   void widen(int64_t root);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
@@ -78,6 +87,7 @@ class Gather {
   device::Device* device_;
   std::vector<Entry> entries_;          // by root
   std::vector<int64_t> begun_;          // ids of the acquire that was interrupted
+  size_t done_ = 0;                     // operations of it that are over
   std::unique_ptr<Prefetch> prefetch_;  // ends first
 };
 

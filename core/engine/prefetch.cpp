@@ -7,9 +7,10 @@
 
 namespace outrigger::engine {
 
-void Prefetch::begin(int64_t root) {
+void Prefetch::begin(const std::vector<int64_t>& roots) {
   const std::lock_guard lock(mutex_);
-  numbers_[root] = worker_.add([this, root] { fetch_(*group_, root); });
+  const uint64_t number = worker_.add([this, roots] { fetch_(*group_, roots); });
+  for (const int64_t root : roots) numbers_[root] = number;
 }
 
 void Prefetch::wait_for(uint64_t number) {

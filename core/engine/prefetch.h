@@ -9,6 +9,7 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/base/serial_worker.h"
 #include "core/comm/group.h"
@@ -17,8 +18,8 @@ namespace outrigger::engine {
 
 class Prefetch {
  public:
-  // Gathers a root. Called on the thread.
-  using Fetch = std::function<void(comm::Group& group, int64_t root)>;
+  // Gathers these roots. Called on the thread.
+  using Fetch = std::function<void(comm::Group& group, const std::vector<int64_t>& roots)>;
 
   Prefetch(std::unique_ptr<comm::Group> group, Fetch fetch)
       : group_(std::move(group)), fetch_(std::move(fetch)), worker_("prefetched parameters") {}
@@ -30,7 +31,7 @@ class Prefetch {
   Prefetch& operator=(const Prefetch&) = delete;
 
   // Does not wait. Throws OTR_E_OUT_OF_MEMORY where there is no thread.
-  void begin(int64_t root);
+  void begin(const std::vector<int64_t>& roots);
   // Until the root, or all, are there. Both throw the first failure, and OTR_E_INTERRUPTED, after
   // which they are called again.
   void wait(int64_t root);

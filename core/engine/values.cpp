@@ -70,9 +70,9 @@ void Engine::copy_value(int64_t id, int32_t value, const otr_tensor& out) {
     collective("otr_engine_parameter_read", Again::at_first, [&] {
       whole = Block(ledger_, Purpose::acquired, bytes, location.device);
       size_t done = 0;
-      gather_pieces(*control_, *location.device, layout_->owners(model_, root.root),
-                    kernels::size_of(location.format), location.at, whole.data(),
-                    "read a parameter", done);
+      const Whole wanted{layout_->owners(model_, root.root), whole.data()};
+      gather_pieces(*control_, *location.device, std::span(&wanted, 1),
+                    kernels::size_of(location.format), location.at, "read a parameter", done);
     });
     from = whole.data();
   }

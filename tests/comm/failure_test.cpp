@@ -61,6 +61,14 @@ std::vector<Mismatch> mismatches() {
   const auto barrier = [](std::string label) -> Call {
     return [=](Communicator& c) { c.barrier(label); };
   };
+  const auto parts = [](const std::vector<std::pair<int32_t, size_t>>& sizes) -> Call {
+    return [=](Communicator& c) {
+      std::vector<std::byte> memory(64);
+      std::vector<Part> all;
+      for (const auto& [rank, bytes] : sizes) all.push_back({rank, {memory.data(), bytes}});
+      c.all_gather_parts(all, "p");
+    };
+  };
   const auto window = [](WindowKind kind, size_t n) -> Call {
     return [=](Communicator& c) { static_cast<void>(c.create_window(kind, n, "w")); };
   };
@@ -83,6 +91,7 @@ std::vector<Mismatch> mismatches() {
        barrier(std::string(100, 'a') + "2"),
        {"barrier 'aaaa"}},
       {"root", broadcast(8, 0, "x"), broadcast(8, 1, "x"), {"from rank 0", "from rank 1"}},
+      {"parts", parts({{0, 8}, {1, 4}}), parts({{0, 4}, {1, 8}}), {"2 parts, 12 bytes", "sizes"}},
       {"size", broadcast(8, 0, "x"), broadcast(9, 0, "x"), {"of 8 bytes", "of 9 bytes"}},
       {"chunks",
        broadcast(8, 0, "x"),

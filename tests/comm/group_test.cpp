@@ -95,6 +95,49 @@ TEST_P(GroupConformance, GathersLargePartsThatChangeAtOnce) {
   });
 }
 
+// Any number of parts of a rank, empty ones, long ones, in any order.
+TEST_P(GroupConformance, GathersPartsOfDifferentSizes) {
+  run_all_well(GetParam(), [](Communicator& c) {
+    struct Wanted {
+      int32_t rank;
+      size_t bytes;
+    };
+    const int32_t last = c.size() - 1, middle = c.size() / 2;
+    const std::vector<std::vector<Wanted>> calls = {
+        {},
+        {{0, 0}},
+        {{last, 7}},
+        {{last, 1000003}},
+        {{0, 1}, {last, 2}, {0, 3}, {middle, 0}, {middle, 300001}, {0, 262144}, {last, 131072}},
+        {{middle, 5}, {middle, 700000}, {middle, 1}},
+        {{0, 6 << 20}, {last, 100}},
+    };
+    for (size_t call = 0; call < calls.size(); call++) {
+      std::vector<std::vector<std::byte>> memory;
+      std::vector<Part> parts;
+      for (size_t i = 0; i < calls[call].size(); i++) {
+        const auto& [rank, bytes] = calls[call][i];
+        memory.push_back(rank == c.rank() ? filled(rank, bytes, call * 10 + i)
+                                          : std::vector<std::byte>(bytes));
+        parts.push_back({rank, memory.back()});
+      }
+      c.all_gather_parts(parts, "parts");
+      for (size_t i = 0; i < parts.size(); i++) {
+        require(memory[i] == filled(parts[i].rank, memory[i].size(), call * 10 + i),
+                outrigger::format_text("call {}, part {}", call, i));
+      }
+    }
+    try {
+      std::byte one{};
+      c.all_gather_parts(std::vector<Part>{{c.size(), {&one, 1}}}, "parts");
+      require(false, "a rank outside of the group was accepted");
+    } catch (const Error& error) {
+      require(error.status() == OTR_E_ARGUMENT, error.what());
+    }
+    c.barrier("in step");
+  });
+}
+
 // A merge that keeps the first rank's byte that is not zero: it is associative, and depends on the
 // order of ranks. Parts are cut at kMergeUnit and come with where they begin.
 TEST_P(GroupConformance, CombinesInRankOrder) {

@@ -3,8 +3,10 @@
 // bits of one that never did; inside of the update it loses the engine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,6 +57,10 @@ class Interrupted final : public comm::Communicator {
                   std::string_view label) override {
     meet(label);
     comm_->all_gather(mine, all, label);
+  }
+  void all_gather_parts(std::span<const comm::Part> parts, std::string_view label) override {
+    meet(label);
+    comm_->all_gather_parts(parts, label);
   }
   void combine(std::span<std::byte> value, const comm::Merge& merge,
                std::string_view label) override {
@@ -132,13 +138,13 @@ void insist(const Body& body) {
 struct Model {
   std::shared_ptr<Engine> engine;
 
-  Model(std::unique_ptr<comm::Communicator> comm, const std::string& config) {
+  Model(std::unique_ptr<comm::Communicator> comm, const std::string& config, size_t count = 700) {
     otr_context_options options{};
     options.log_level = OTR_LOG_WARNING;
     options.workers = 1;
     engine = std::make_shared<Engine>(std::make_shared<Context>(options), std::move(comm), config);
     for (int i = 0; i < 3; ++i) {
-      std::vector<float> values = wave(700, static_cast<float>(i));
+      std::vector<float> values = wave(count, static_cast<float>(i));
       int64_t shape = 0;
       engine->add_parameter("p" + std::to_string(i), flat(values, &shape), {});
     }
@@ -222,13 +228,14 @@ void expect_status(int32_t expected, const std::function<void()>& call) {
   }
 }
 
-// Where a parameter is gathered when it is acquired; each id is a wait.
+// Where parameters are gathered when they are acquired, 4 MiB at a time: three waits for 9 MiB.
 TEST(Interrupted, AnAcquireGoesOnWithWhatItLacks) {
+  constexpr size_t kCount = 768 << 10;
   for (const bool as_float32 : {false, true}) {
     Plan plan;
     plan.ready = plan.shares_memory = false;
     const Model model(std::make_unique<Interrupted>(comm::make_self(), plan),
-                      R"({"zero_optimization": {"stage": 3}})");
+                      R"({"zero_optimization": {"stage": 3}})", kCount);
     Engine& engine = *model.engine;
     engine.commit();
     plan.ready = true;
@@ -247,14 +254,11 @@ TEST(Interrupted, AnAcquireGoesOnWithWhatItLacks) {
     EXPECT_EQ(plan.interrupts, 3);
     for (size_t i = 0; i < 3; ++i) {
       const auto* values = static_cast<const float*>(out[i].data);
-      EXPECT_EQ(std::vector<float>(values, values + 700), wave(700, static_cast<float>(ids[i])));
+      EXPECT_TRUE(
+          std::ranges::equal(std::span(values, kCount), wave(kCount, static_cast<float>(ids[i]))));
     }
     engine.release(ids, 3, 0);
     expect_status(OTR_E_STATE, [&] { engine.release(ids, 1, 0); });
-    model.pass(1);
-    otr_step_report report{};
-    insist([&] { engine.step(report); });
-    EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
   }
 }
 
