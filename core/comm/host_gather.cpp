@@ -56,7 +56,10 @@ void HostCommunicator::all_gather(std::span<const std::byte> mine, std::span<std
 void HostCommunicator::all_gather_parts(std::span<const Part> parts, std::string_view label) {
   require_usable();
   const PartsSummary summary = summarize(parts, world_, label);
-  const size_t chunk = ChannelBlock::staging_bytes(world_), longest = summary.longest();
+  // Equal steps: a small last one would only wait for the one before it to be read.
+  const size_t longest = summary.longest(), most = ChannelBlock::staging_bytes(world_);
+  const size_t steps = std::max(size_t{1}, (longest + most - 1) / most);
+  const size_t chunk = (longest + steps * kLine - 1) / (steps * kLine) * kLine;  // at most `most`
   std::vector<PartsCursor> cursors;
   for (int32_t r = 0; r < world_; r++) cursors.emplace_back(parts, r);
   const auto size_of = [&](int32_t r, size_t done) {

@@ -125,6 +125,34 @@ TEST_P(Custom, TrainsLikeThreads) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+// One to compare what ranks are about to do, one for the data, however many parameters and owners.
+TEST(CustomAcquire, IsTwoCallsOfTheCaller) {
+  run_ranks(3, [&](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts);
+    Engine engine(group.comm.get(),
+                  R"({"zero_optimization": {"stage": 3, "reduce_bucket_size": 512}})");
+    constexpr int64_t kParameters = 20;
+    std::vector<int64_t> ids;
+    for (int64_t id = 0; id < kParameters; ++id) {
+      engine.add(("p" + std::to_string(id)).c_str(), {500}, dyadic(500, id));
+      ids.push_back(id);
+    }
+    engine.commit();
+    std::vector<otr_tensor> out(ids.size());
+    for (const size_t count : {size_t{1}, ids.size()}) {
+      const int before = counts.calls;
+      const auto n = static_cast<int64_t>(count);
+      ASSERT_OK(otr_engine_acquire(engine.get(), ids.data(), n, nullptr, out.data()));
+      EXPECT_EQ(counts.calls, before + 2);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(values_of(out[i]), dyadic(500, static_cast<int64_t>(i)));
+      }
+      ASSERT_OK(otr_engine_release(engine.get(), ids.data(), n, nullptr));
+    }
+  });
+}
+
 // Where all ranks have the values, neither they nor the model go over the ranks; nor does a write
 // of one parameter send the others.
 TEST(CustomInitialValues, AreNotSentWhereTheyAreEqual) {

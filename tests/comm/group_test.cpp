@@ -103,7 +103,7 @@ TEST_P(GroupConformance, GathersPartsOfDifferentSizes) {
       size_t bytes;
     };
     const int32_t last = c.size() - 1, middle = c.size() / 2;
-    const std::vector<std::vector<Wanted>> calls = {
+    std::vector<std::vector<Wanted>> calls = {
         {},
         {{0, 0}},
         {{last, 7}},
@@ -112,6 +112,10 @@ TEST_P(GroupConformance, GathersPartsOfDifferentSizes) {
         {{middle, 5}, {middle, 700000}, {middle, 1}},
         {{0, 6 << 20}, {last, 100}},
     };
+    for (const size_t n : kSizes) {  // of every rank
+      calls.emplace_back();
+      for (int32_t r = 0; r < c.size(); r++) calls.back().push_back({r, n});
+    }
     for (size_t call = 0; call < calls.size(); call++) {
       std::vector<std::vector<std::byte>> memory;
       std::vector<Part> parts;
