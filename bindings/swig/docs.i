@@ -64,6 +64,15 @@ copy of the published parameters, at stage 3 only its slices, and otr_engine_acq
 collective. The table is copied. The library calls destroy with user_data once the communicator
 and all engines made from it are gone; if this call fails, user_data stays the caller's.
 Collective. Since: 0.1";
+%feature("docstring") otr_comm_create_hierarchical "A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
+those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
+each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
+consecutive: rank r of `world` is rank r % L of `host` and rank r / L of `across`. Gradients are
+summed over the ranks of a host first, in float32, and one sum goes to each other host: 4 bytes
+an element of what a host sends another, where one level sends each rank's. So the order of
+additions differs from one level's, and is stated (docs/contract.md, section 1). Ranks share no
+memory for parameters. The three stay the caller's, and can be destroyed. Collective over all
+three. OTR_E_ARGUMENT, on all ranks: a rank has another place. Since: 0.1";
 %feature("docstring") otr_comm_duplicate "A second group of the same ranks, for another thread: its collective calls are ordered
 independently. Collective. Since: 0.1";
 %feature("docstring") otr_comm_split "Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
@@ -441,6 +450,8 @@ sum over ranks counts it once";
 %feature("docstring") otr_estimate_options::start "OTR_START_: peaks of the start instead of the training's; default
 OTR_START_NONE";
 %feature("docstring") otr_estimate_options::initial_element_bytes "of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4";
+%feature("docstring") otr_estimate_options::hosts "of as many ranks each, over a hierarchical communicator, with separate_memory;
+default 1: one level";
 %feature("docstring") otr_step_report::outcome "OTR_STEP_";
 %feature("docstring") otr_step_report::reason "OTR_SKIP_";
 %feature("docstring") otr_step_report::nonfinite_rank "rank whose contribution was not finite; -1: none, or only the sum was

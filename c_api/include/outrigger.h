@@ -400,6 +400,18 @@ OTR_API int32_t otr_comm_table_init(otr_comm_table *table, size_t size) OTR_NOEX
 OTR_API int32_t otr_comm_create_custom(otr_context *context, const otr_comm_table *table,
                                        otr_comm **out_comm) OTR_NOEXCEPT;
 
+/* A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
+ * those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
+ * each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
+ * consecutive: rank r of `world` is rank r % L of `host` and rank r / L of `across`. Gradients are
+ * summed over the ranks of a host first, in float32, and one sum goes to each other host: 4 bytes
+ * an element of what a host sends another, where one level sends each rank's. So the order of
+ * additions differs from one level's, and is stated (docs/contract.md, section 1). Ranks share no
+ * memory for parameters. The three stay the caller's, and can be destroyed. Collective over all
+ * three. OTR_E_ARGUMENT, on all ranks: a rank has another place. Since: 0.1 */
+OTR_API int32_t otr_comm_create_hierarchical(otr_comm *world, otr_comm *host, otr_comm *across,
+                                             otr_comm **out_comm) OTR_NOEXCEPT;
+
 /* A second group of the same ranks, for another thread: its collective calls are ordered
  * independently. Collective. Since: 0.1 */
 OTR_API int32_t otr_comm_duplicate(otr_comm *comm, otr_comm **out_comm) OTR_NOEXCEPT;
@@ -712,7 +724,10 @@ typedef struct otr_estimate_options {
   int32_t start;             /* OTR_START_: peaks of the start instead of the training's; default
                                 OTR_START_NONE */
   int32_t initial_element_bytes; /* of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4 */
-  uint64_t reserved[5];
+  int32_t hosts; /* of as many ranks each, over a hierarchical communicator, with separate_memory;
+                    default 1: one level */
+  uint32_t reserved0;
+  uint64_t reserved[4];
 } otr_estimate_options;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */

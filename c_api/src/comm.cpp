@@ -7,6 +7,7 @@
 
 #include "c_api/src/handles.h"
 #include "core/comm/custom.h"
+#include "core/comm/hierarchical.h"
 #include "outrigger.h"
 
 using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
@@ -116,6 +117,23 @@ int32_t otr_comm_create_custom(otr_context* context, const otr_comm_table* table
            "a channel for it");
     }
     *out_comm = wrap(kept, comm::make_custom(read));
+  });
+}
+
+int32_t otr_comm_create_hierarchical(otr_comm* world, otr_comm* host, otr_comm* across,
+                                     otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& whole = get(world, "world");
+    const auto& here = get(host, "host");
+    const auto& place = get(across, "across");
+    const Interruptible scope(*whole->context);
+    constexpr const char* kName = "hierarchical";
+    auto own_world = whole->communicator->duplicate(kName);
+    auto own_host = here->communicator->duplicate(kName);
+    *out_comm =
+        wrap(whole->context, comm::make_hierarchical(std::move(own_world), std::move(own_host),
+                                                     place->communicator->duplicate(kName)));
   });
 }
 

@@ -312,12 +312,19 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
     if (o.initial_element_bytes < 1 || o.initial_element_bytes > 8) {
       fail(OTR_E_ARGUMENT, "initial_element_bytes = {}; legal is 1 to 8", o.initial_element_bytes);
     }
+    const int32_t hosts = std::max(1, o.hosts);  // 0: from a header that had none
+    if (o.hosts < 0 || o.world_size % hosts != 0 || (hosts > 1 && o.separate_memory == 0)) {
+      fail(OTR_E_ARGUMENT,
+           "hosts = {} of world_size {}, separate_memory {}; legal is a divisor of the world size, "
+           "and above 1 with separate_memory 1: ranks of several hosts share no memory",
+           o.hosts, o.world_size, o.separate_memory);
+    }
     const auto lock = e.lock_model();
     write_entries(
         e.estimate({o.world_size, o.rank, o.separate_memory == 0, o.layout == OTR_LAYOUT_DEEPSPEED,
                     o.acquired_elements, o.widened_elements, o.output_elements,
                     o.grads_at_once != 0, static_cast<engine::Estimate::Start>(o.start),
-                    o.initial_element_bytes}),
+                    o.initial_element_bytes, hosts}),
         e.device(), entries, inout_count);
   });
 }

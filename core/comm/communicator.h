@@ -47,6 +47,9 @@ class Communicator : public Group {
  public:
   // Whether ranks see each other's windows. Where they do not, there are no common windows.
   [[nodiscard]] virtual bool shares_memory() const { return true; }
+  // Of as many ranks each, between which go sums instead of every rank's slices; 1: there is one
+  // level, and exchange() works.
+  [[nodiscard]] virtual int32_t hosts() const { return 1; }
 
   // A group of the same ranks with an order of its own, for another thread. Collective.
   [[nodiscard]] virtual std::unique_ptr<Communicator> duplicate(std::string_view name) = 0;
@@ -61,7 +64,7 @@ class Communicator : public Group {
                                                               std::string_view label) = 0;
 
   // Returns when this rank's slice is summed. Returns a ticket. A fold that throws aborts the job.
-  uint64_t reduce(const Reduce& reduce, std::string_view label);
+  virtual uint64_t reduce(const Reduce& reduce, std::string_view label);
   // Its two halves. Every rank's slice number rank() of a per_rank window, in rank order; readable
   // until end_exchange, which this rank calls next.
   [[nodiscard]] virtual std::span<const void* const> exchange(const Window& window, size_t offset,

@@ -235,6 +235,10 @@ class CustomCommunicator final : public Communicator {
       if (table_.abort != nullptr) table_.abort(table_.user_data, "a rank aborted the job");
     }
   }
+  void post(const Error& error) noexcept override {
+    fate_->post(error);
+    if (table_.abort != nullptr) table_.abort(table_.user_data, error.what());
+  }
   void cancel() noexcept override {
     cancelled_ = true;
     if (in_call_ && table_.abort != nullptr) {

@@ -19,6 +19,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/error.h"
+
 namespace outrigger::comm {
 
 // Merges bytes [offset, offset + from.size()) of another rank's value into this one. Associative
@@ -40,7 +42,7 @@ class Group {
 
   [[nodiscard]] virtual int32_t rank() const = 0;
   [[nodiscard]] virtual int32_t size() const = 0;
-  // "self", "threads", "shm", "custom"
+  // "self", "threads", "shm", "custom", "hierarchical"
   [[nodiscard]] virtual std::string_view provider() const = 0;
 
   virtual void barrier(std::string_view label) = 0;
@@ -60,6 +62,9 @@ class Group {
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
   // thread.
   virtual void abort(std::string_view reason) noexcept = 0;
+  // Makes pending and later operations of all ranks, as far as the provider reaches them, throw
+  // this; or what failed before. Any thread.
+  virtual void post(const Error& error) noexcept = 0;
   // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are
   // not told: they see this rank leave when the object is destroyed. Any thread.
   virtual void cancel() noexcept = 0;

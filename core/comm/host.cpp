@@ -64,6 +64,14 @@ void HostCommunicator::abort(std::string_view reason) noexcept {
   wake(channel_.bell);
 }
 
+void HostCommunicator::post(const Error& error) noexcept {
+  if (current_process() != member_->process) return;
+  const int32_t culprit = error.culprit() < 0 ? rank_ : error.culprit();
+  member_->failures.post(error.status(), culprit, last_operation(rank_).number, error.what());
+  ring(channel_.bell);
+  wake(channel_.bell);
+}
+
 // ---- Steps --------------------------------------------------------------------------------------
 
 void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label,

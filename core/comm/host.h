@@ -53,6 +53,7 @@ class HostCommunicator final : public Communicator {
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override;
   void abort(std::string_view reason) noexcept override;
+  void post(const Error& error) noexcept override;
   void cancel() noexcept override;
   void give_up(int32_t culprit) noexcept override;
   void check() const override;

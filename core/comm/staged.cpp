@@ -136,6 +136,7 @@ class Staged final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
+  void post(const Error& error) noexcept override { host_->post(error); }
   void cancel() noexcept override { host_->cancel(); }
   void give_up(int32_t culprit) noexcept override { host_->give_up(culprit); }
   void check() const override { host_->check(); }

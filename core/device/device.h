@@ -29,6 +29,7 @@ struct Nonfinite {
   int64_t flat = -1;
   int32_t rank = -1;
 };
+// Of the same element, the lowest rank that is named.
 void keep_first(Nonfinite& into, const Nonfinite& other);
 
 // The sum over ranks of one slice; see kernels::Fold.

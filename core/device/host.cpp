@@ -90,7 +90,10 @@ void release_host(const HostMemory& memory) noexcept {
 }
 
 void keep_first(Nonfinite& into, const Nonfinite& other) {
-  if (other.flat >= 0 && (into.flat < 0 || other.flat < into.flat)) into = other;
+  if (other.flat < 0) return;
+  const bool same = other.flat == into.flat;
+  const bool named = other.rank >= 0 && (into.rank < 0 || other.rank < into.rank);
+  if (into.flat < 0 || other.flat < into.flat || (same && named)) into = other;
 }
 
 std::byte* Host::allocate(size_t bytes) {

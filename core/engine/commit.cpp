@@ -62,8 +62,9 @@ void Engine::commit() {
     workers_ = std::make_unique<Workers>(workers);
     layout_ = std::make_unique<layout::Layout>(model_, comm_->size(), config_.bucket_elements);
     host_ = std::make_unique<device::Host>(workers_.get());
-    plan_.emplace(model_, *layout_, config_,
-                  Machine{comm_->rank(), comm_->shares_memory(), device_ != nullptr});
+    plan_.emplace(
+        model_, *layout_, config_,
+        Machine{comm_->rank(), comm_->shares_memory(), device_ != nullptr, comm_->hosts()});
     device::Device* const front = device_ ? device_.get() : host_.get();
     devices_ = {front, plan_->offloaded() ? host_.get() : front};
     storage_ =

@@ -79,6 +79,7 @@ struct Estimate {
   enum class Start : uint8_t { none, given, held, share };
   Start start = Start::none;
   int64_t initial_element_bytes = 4;
+  int32_t hosts = 1;  // comm::Communicator::hosts
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {

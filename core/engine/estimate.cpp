@@ -41,7 +41,7 @@ Start start_of(const layout::Model& model, const Estimate& e) {
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
   const layout::Layout layout(model, e.world, config.bucket_elements);
-  const Plan plan(model, layout, config, {e.rank, e.shares_memory, on_device});
+  const Plan plan(model, layout, config, {e.rank, e.shares_memory, on_device, e.hosts});
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);

@@ -56,7 +56,12 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;
   const bool exchanges_on_device = back == Space::device && !alone;
-  if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) received = reduced;
+  if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) {
+    // Of several hosts, a sum for each of what it owns at this place, made here and received.
+    received = machine.hosts == 1 ? reduced
+                                  : engine::bytes_of(2 * largest / layout.world() * machine.hosts,
+                                                     kernels::Format::float32);
+  }
   if (exchanges_on_device) {
     received_on_device = reduced;
     gradient_staging = config.stage == 0

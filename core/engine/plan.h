@@ -25,6 +25,7 @@ struct Machine {
   int32_t rank = 0;
   bool shares_memory = true;  // with the other ranks: the host's memory
   bool on_device = false;     // parameters and gradients are on a device
+  int32_t hosts = 1;          // comm::Communicator::hosts
 };
 
 using kernels::bytes_of;

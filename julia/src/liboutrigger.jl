@@ -181,7 +181,9 @@ struct otr_estimate_options
     output_elements::Int64
     start::Int32
     initial_element_bytes::Int32
-    reserved::NTuple{5, UInt64}
+    hosts::Int32
+    reserved0::UInt32
+    reserved::NTuple{4, UInt64}
 end
 
 struct otr_step_report
@@ -320,6 +322,11 @@ otr_comm_create_custom(context, table, out_comm) =
     @gcsafe ccall((:otr_comm_create_custom, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_comm_table}, Ptr{Ptr{otr_comm}}),
         context, table, out_comm)
+
+otr_comm_create_hierarchical(world, host, across, out_comm) =
+    ccall((:otr_comm_create_hierarchical, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{otr_comm}, Ptr{otr_comm}, Ptr{Ptr{otr_comm}}),
+        world, host, across, out_comm)
 
 otr_comm_duplicate(comm, out_comm) =
     @gcsafe ccall((:otr_comm_duplicate, liboutrigger), Int32,

@@ -15,7 +15,9 @@ inline const auto kProviders = testing::Values(
     Ranks{Provider::threads, 3}, Ranks{Provider::threads, 4}, Ranks{Provider::threads, 5},
     Ranks{Provider::shm, 1}, Ranks{Provider::shm, 2}, Ranks{Provider::shm, 3},
     Ranks{Provider::shm, 4}, Ranks{Provider::shm, 3, 30, LivenessSource::locks},
-    Ranks{Provider::custom, 1}, Ranks{Provider::custom, 3}, Ranks{Provider::gather_only, 3});
+    Ranks{Provider::custom, 1}, Ranks{Provider::custom, 3}, Ranks{Provider::gather_only, 3},
+    Ranks{Provider::hierarchical, 2}, Ranks{Provider::hierarchical, 4},
+    Ranks{Provider::hierarchical, 6}, Ranks{Provider::hierarchical_threads, 4});
 
 // Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
 inline constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};

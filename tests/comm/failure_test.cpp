@@ -3,6 +3,7 @@
 // names the culprit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "core/base/error.h"
@@ -399,6 +400,80 @@ TEST(SelfFailure, AbortIsSticky) {
   self->abort("enough");
   EXPECT_THROW(self->barrier("x"), Error);
   EXPECT_THROW(self->check(), Error);
+}
+
+// ---- Two levels
+// -------------------------------------------------------------------------------
+
+class Levels : public testing::TestWithParam<int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Goes, Levels, testing::Values(0, 1, 4, 5));
+
+// One sum of ones over a window of the communicator's own.
+struct Sums {
+  explicit Sums(Communicator& c)
+      : bytes(256 * sizeof(float)),
+        window(c.create_window(WindowKind::per_rank, static_cast<size_t>(c.size()) * bytes, "w")) {
+    auto* values = reinterpret_cast<float*>(window->block(c.rank()));
+    std::fill_n(values, 256 * c.size(), 1.0F);
+  }
+  void reduce(Communicator& c, const char* label = "grads") {
+    constexpr auto kFloat32 = kernels::Format::float32;
+    ticket =
+        c.reduce({*window, 0, bytes, host, {{}, kFloat32, sum, kFloat32, false, 256, 0}}, label);
+    require(sum[7] == static_cast<float>(c.size()), "sum");
+  }
+  size_t bytes;
+  std::shared_ptr<Window> window;
+  device::Host host{nullptr};
+  float sum[256] = {};
+  uint64_t ticket = 0;
+};
+
+// Whoever waits for a rank that left, on its host, across hosts, or for one that waits for it: all
+// end at once, with one text.
+TEST_P(Levels, ARankThatLeavesEndsEveryWait) {
+  const auto outcomes = run({Provider::hierarchical_threads, 6, 20}, [](Communicator& c) {
+    Sums sums(c);
+    for (int i = 0; i < 3; i++) sums.reduce(c);
+    if (c.rank() == GetParam()) return;
+    for (int i = 0; i < 10; i++) sums.reduce(c);
+  });
+  std::string first;
+  for (size_t r = 0; r < outcomes.size(); r++) {
+    const Outcome& outcome = outcomes[r];
+    if (static_cast<int32_t>(r) == GetParam()) {
+      EXPECT_EQ(outcome.status, OTR_OK) << outcome.text;
+      continue;
+    }
+    EXPECT_EQ(outcome.status, OTR_E_PEER_DEAD) << outcome.text;
+    if (first.empty()) first = outcome.text;
+    EXPECT_EQ(outcome.text, first);
+  }
+}
+
+TEST_P(Levels, OneThatSilentlyStaysAwayIsATimeoutForAll) {
+  const auto outcomes = run({Provider::hierarchical_threads, 6, 1}, [](Communicator& c) {
+    Sums sums(c);
+    sums.reduce(c);
+    if (c.rank() == GetParam()) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    sums.reduce(c);
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_NE(outcome.status, OTR_OK);
+}
+
+TEST_P(Levels, ADifferentCallIsAMismatchForAll) {
+  const auto outcomes = run({Provider::hierarchical_threads, 6, 20}, [](Communicator& c) {
+    Sums sums(c);
+    sums.reduce(c);
+    sums.reduce(c, c.rank() == GetParam() ? "other" : "grads");
+    sums.reduce(c);
+  });
+  int mismatches = 0;
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_NE(outcome.status, OTR_OK);
+    mismatches += outcome.status == OTR_E_MISMATCH ? 1 : 0;
+  }
+  EXPECT_GE(mismatches, 2);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/custom.h"
+#include "core/comm/hierarchical.h"
 #include "core/comm/wait.h"
 
 namespace outrigger::comm::test {
@@ -121,7 +122,13 @@ void require(bool holds, const std::string& what) {
 }
 
 std::string name_of(const Ranks& group) {
-  constexpr std::array kNames{"self", "threads", "shm", "custom", "custom_gather_only"};
+  constexpr std::array kNames{"self",
+                              "threads",
+                              "shm",
+                              "custom",
+                              "custom_gather_only",
+                              "hierarchical",
+                              "hierarchical_threads"};
   return outrigger::format_text("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
                                 group.liveness == LivenessSource::locks ? "locks" : "");
 }
@@ -236,6 +243,14 @@ std::vector<Outcome> run(const Ranks& given, const Body& body) {
         auto comm = std::move(comms[r]);  // ends with its rank, as a process's would
         if (group.provider == Provider::custom || group.provider == Provider::gather_only) {
           comm = over(std::move(comm), group.provider);
+        } else if (group.provider >= Provider::hierarchical) {
+          constexpr int32_t kEach = 2;
+          auto host = split(*comm, comm->rank() / kEach, comm->rank());
+          auto across = split(*comm, comm->rank() % kEach, comm->rank());
+          if (group.provider == Provider::hierarchical) {
+            across = over(std::move(across), Provider::custom);
+          }
+          comm = make_hierarchical(std::move(comm), std::move(host), std::move(across));
         }
         body(*comm);
       });

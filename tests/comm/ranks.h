@@ -15,7 +15,9 @@
 
 namespace outrigger::comm::test {
 
-enum class Provider { self, threads, shm, custom, gather_only };
+// hierarchical: of hosts with two ranks each, threads, between which is a custom communicator;
+// hierarchical_threads: between which are threads, too.
+enum class Provider { self, threads, shm, custom, gather_only, hierarchical, hierarchical_threads };
 
 struct Ranks {
   Provider provider;

@@ -86,6 +86,7 @@ class Interrupted final : public comm::Communicator {
     meet(label);
     comm_->all_gather_window(window, offset, slice_bytes, label);
   }
+  void post(const Error& error) noexcept override { comm_->post(error); }
   void abort(std::string_view reason) noexcept override { comm_->abort(reason); }
   void cancel() noexcept override { comm_->cancel(); }
   void check() const override { comm_->check(); }

@@ -72,6 +72,15 @@ class Comm(Handle[lowlevel.Comm]):
         made.shares_memory = False
         return made
 
+    @classmethod
+    def hierarchical(cls, world: Comm, host: Comm, across: Comm) -> Self:
+        """Two levels, for hosts of as many consecutive ranks each: every rank, those of this rank's host, and those at its place on
+        each host. Gradients are summed on a host first, and one float32 sum goes to each other host. The three stay the caller's.
+        Collective. OutriggerError E_ARGUMENT: a rank has another place."""
+        made = cls(lowlevel.comm_create_hierarchical(world.handle, host.handle, across.handle))
+        made.shares_memory = False
+        return made
+
     def duplicate(self) -> Self:
         """The same ranks with an order of their own, for another thread. Collective."""
         made = type(self)(lowlevel.comm_duplicate(self.handle))

@@ -400,7 +400,11 @@ pub struct otr_estimate_options {
     pub start: i32,
     /// of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4
     pub initial_element_bytes: i32,
-    pub reserved: [u64; 5],
+    /// of as many ranks each, over a hierarchical communicator, with separate_memory;
+    /// default 1: one level
+    pub hosts: i32,
+    pub reserved0: u32,
+    pub reserved: [u64; 4],
 }
 
 #[repr(C)]
@@ -550,6 +554,16 @@ extern "C" {
     /// and all engines made from it are gone; if this call fails, user_data stays the caller's.
     /// Collective. Since: 0.1
     pub fn otr_comm_create_custom(context: *mut otr_context, table: *const otr_comm_table, out_comm: *mut *mut otr_comm) -> i32;
+    /// A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
+    /// those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
+    /// each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
+    /// consecutive: rank r of `world` is rank r % L of `host` and rank r / L of `across`. Gradients are
+    /// summed over the ranks of a host first, in float32, and one sum goes to each other host: 4 bytes
+    /// an element of what a host sends another, where one level sends each rank's. So the order of
+    /// additions differs from one level's, and is stated (docs/contract.md, section 1). Ranks share no
+    /// memory for parameters. The three stay the caller's, and can be destroyed. Collective over all
+    /// three. OTR_E_ARGUMENT, on all ranks: a rank has another place. Since: 0.1
+    pub fn otr_comm_create_hierarchical(world: *mut otr_comm, host: *mut otr_comm, across: *mut otr_comm, out_comm: *mut *mut otr_comm) -> i32;
     /// A second group of the same ranks, for another thread: its collective calls are ordered
     /// independently. Collective. Since: 0.1
     pub fn otr_comm_duplicate(comm: *mut otr_comm, out_comm: *mut *mut otr_comm) -> i32;

@@ -27,6 +27,7 @@ static int32_t (*const is_otr_comm_create_shm)(otr_context *, const otr_comm_opt
 static int32_t (*const is_otr_comm_from_env)(otr_context *, const otr_comm_options *, otr_comm **) = otr_comm_from_env;
 static int32_t (*const is_otr_comm_table_init)(otr_comm_table *, size_t) = otr_comm_table_init;
 static int32_t (*const is_otr_comm_create_custom)(otr_context *, const otr_comm_table *, otr_comm **) = otr_comm_create_custom;
+static int32_t (*const is_otr_comm_create_hierarchical)(otr_comm *, otr_comm *, otr_comm *, otr_comm **) = otr_comm_create_hierarchical;
 static int32_t (*const is_otr_comm_duplicate)(otr_comm *, otr_comm **) = otr_comm_duplicate;
 static int32_t (*const is_otr_comm_split)(otr_comm *, int32_t, int32_t, otr_comm **) = otr_comm_split;
 static int32_t (*const is_otr_comm_rank)(const otr_comm *, int32_t *) = otr_comm_rank;
@@ -256,6 +257,8 @@ void layout_print(FILE *out) {
   OFFSET(otr_estimate_options, output_elements);
   OFFSET(otr_estimate_options, start);
   OFFSET(otr_estimate_options, initial_element_bytes);
+  OFFSET(otr_estimate_options, hosts);
+  OFFSET(otr_estimate_options, reserved0);
   OFFSET(otr_estimate_options, reserved);
   SIZE(otr_step_report);
   OFFSET(otr_step_report, struct_size);
@@ -384,6 +387,12 @@ void layout_print(FILE *out) {
   BEGIN(otr_comm_create_custom);
   KIND(otr_context *);
   KIND(const otr_comm_table *);
+  KIND(otr_comm **);
+  END(int32_t);
+  BEGIN(otr_comm_create_hierarchical);
+  KIND(otr_comm *);
+  KIND(otr_comm *);
+  KIND(otr_comm *);
   KIND(otr_comm **);
   END(int32_t);
   BEGIN(otr_comm_duplicate);

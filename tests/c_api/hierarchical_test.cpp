@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators of two levels: threads stand for hosts, and a custom communicator for what is
+// between them.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "support.h"
+
+namespace {
+
+using namespace otr_test;
+
+// The groups of one rank, and the communicator of them.
+struct Levels {
+  Levels(otr_comm* all, int32_t rank, int32_t each) {
+    otr_comm* made = nullptr;
+    EXPECT_OK(otr_comm_split(all, rank / each, rank, &made));
+    host.reset(made);
+    EXPECT_OK(otr_comm_split(all, rank % each, rank, &made));
+    across.reset(made);
+    EXPECT_OK(otr_comm_create_hierarchical(all, host.get(), across.get(), &made));
+    both.reset(made);
+  }
+  Owned<otr_comm> host, across, both;
+};
+
+struct Shape2 {
+  int32_t hosts, each;
+};
+constexpr Shape2 kShapes[] = {{2, 2}, {3, 2}, {2, 3}, {1, 3}, {3, 1}};
+
+// ---- Bits ---------------------------------------------------------------------------------------
+
+constexpr int64_t kCount = 1500;
+
+// Sums of these depend on the order of additions.
+float gradient(int32_t rank, int64_t i, int step) {
+  const double size = std::ldexp(1.0 + static_cast<double>((i * 37 + step * 5 + 11) % 101) / 101,
+                                 static_cast<int>((i + rank * 7 + step) % 24));
+  return static_cast<float>((rank + i) % 2 == 0 ? size : -size);
+}
+
+float sum_of(const Shape2& shape, int64_t i, int step) {
+  float sum = 0;
+  for (int32_t h = 0; h < shape.hosts; ++h) {
+    float on_host = gradient(h * shape.each, i, step);
+    for (int32_t r = 1; r < shape.each; ++r) on_host += gradient(h * shape.each + r, i, step);
+    sum = h == 0 ? on_host : sum + on_host;
+  }
+  return sum;
+}
+
+TEST(Hierarchical, TheOrderShowsInTheTestsGradients) {
+  const auto differ = [](const Shape2& one, const Shape2& other) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < kCount; ++i) count += sum_of(one, i, 0) != sum_of(other, i, 0) ? 1 : 0;
+    return count;
+  };
+  EXPECT_GT(differ({2, 2}, {1, 4}), 100);
+  EXPECT_GT(differ({3, 2}, {2, 3}), 100);
+  EXPECT_EQ(differ({1, 3}, {3, 1}), 0);
+}
+
+// SGD of rate 1 shows the sum itself.
+TEST(Hierarchical, SumsHostByHost) {
+  for (const Shape2& shape : kShapes) {
+    for (const int32_t stage : {0, 1, 2, 3}) {
+      // Stage 3 knows the mean only, whose factor is exact for a power of two.
+      const int32_t world = shape.hosts * shape.each;
+      if (stage == 3 && world != 4) continue;
+      const float factor = stage == 3 ? 0.25F : 1;
+      for (const char* order : {"boundary", "micro_step"}) {
+        SCOPED_TRACE(std::to_string(shape.hosts) + " hosts, stage " + std::to_string(stage) + ", " +
+                     order);
+        run_ranks(world, [&](int32_t rank, otr_comm* all) {
+          const Levels levels(all, rank, shape.each);
+          Engine engine(levels.both.get(),
+                        R"({"optimizer": {"type": "SGD", "params": {"lr": 1}}, )"
+                        R"("gradient_clipping": 0, "gradient_allreduce_op": ")" +
+                            std::string(stage == 3 ? "mean" : "sum") +
+                            R"(", )"
+                            R"("outrigger": {"reduction_order": ")" +
+                            std::string(order) + R"("}, "zero_optimization": {"stage": )" +
+                            std::to_string(stage) + R"(, "reduce_bucket_size": 512}})");
+          engine.add("a", {kCount}, Values(kCount, 0));
+          engine.add("b", {40}, Values(40, 1));
+          engine.commit();
+          Values expected(kCount, 0);
+          for (int step = 0; step < 3; ++step) {
+            Values mine;
+            for (int64_t i = 0; i < kCount; ++i) mine.push_back(gradient(rank, i, step));
+            engine.pass({{0, mine}, {1, Values(40, rank)}});
+            EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+            for (int64_t i = 0; i < kCount; ++i) {
+              auto& w = expected[static_cast<size_t>(i)];
+              w = static_cast<float>(w) - sum_of(shape, i, step) * factor;
+            }
+          }
+          EXPECT_EQ(engine.read(0), expected);
+          EXPECT_EQ(engine.read(0, OTR_VALUE_PUBLISHED), expected);
+        });
+      }
+    }
+  }
+}
+
+// Where additions are exact, one level and two give the same bits, of every kind of engine.
+class Hierarchical2 : public testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, Hierarchical2, testing::ValuesIn(kKinds), name_of);
+
+TEST_P(Hierarchical2, TrainsLikeOneLevelWhereSumsAreExact) {
+  std::vector<std::vector<Values>> results(2);
+  for (const bool two : {false, true}) {
+    std::mutex mutex;
+    run_ranks(6, [&](int32_t rank, otr_comm* all) {
+      const Levels levels(all, rank, 2);
+      Engine engine(two ? levels.both.get() : all, config_of(GetParam(), 2));
+      otr_param_options frozen = param_options();
+      frozen.trainable = 0;
+      engine.add("a", {1000}, dyadic(1000, 1));
+      engine.add("f", {77}, dyadic(77, 2), &frozen);
+      engine.add("b", {3, 100}, dyadic(300, 3));
+      engine.commit();
+      for (int step = 0; step < 6; ++step) {
+        const int64_t ids[3] = {0, 1, 2};
+        otr_tensor weights[3];
+        ASSERT_OK(otr_engine_prefetch(engine.get(), ids, 2, nullptr));
+        ASSERT_OK(otr_engine_acquire(engine.get(), ids, 3, nullptr, weights));
+        EXPECT_EQ(values_of(weights[1]), dyadic(77, 2));
+        EXPECT_EQ(values_of(weights[0]), engine.read(0, OTR_VALUE_PUBLISHED));
+        ASSERT_OK(otr_engine_release(engine.get(), ids, 3, nullptr));
+        // A gradient that only some ranks have, and one beyond the declared number.
+        std::vector<Engine::Gradient> gradients{{0, dyadic(1000, rank + step)}};
+        if (rank % 2 == step % 2) gradients.push_back({2, dyadic(300, rank)});
+        if (rank == 3) gradients.push_back({0, dyadic(1000, step)});
+        engine.pass(gradients);
+        engine.step();
+      }
+      const auto everything = engine.everything();
+      EXPECT_OK(otr_engine_finalize(engine.get()));
+      const std::lock_guard lock(mutex);
+      results[two ? 1 : 0] = everything;
+    });
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// The report names the parameter and the rank as one level does, wherever the element's owner is.
+TEST(Hierarchical, NamesWhoseGradientIsNotFinite) {
+  for (const int32_t culprit : {0, 1, 2, 3, 4, 5}) {
+    for (const char* order : {"boundary", "micro_step"}) {
+      run_ranks(6, [&](int32_t rank, otr_comm* all) {
+        const Levels levels(all, rank, 3);
+        Engine engine(levels.both.get(),
+                      R"({"zero_optimization": {"stage": 2}, "outrigger": {"reduction_order": ")" +
+                          std::string(order) + R"("}})");
+        engine.add("a", {kCount}, Values(kCount, 0));
+        engine.add("b", {kCount}, Values(kCount, 0));
+        engine.commit();
+        Values bad(kCount, 1);
+        if (rank == culprit) bad[static_cast<size_t>(200 * culprit + 7)] = HUGE_VAL;
+        if (rank == 5) bad.back() = -HUGE_VAL;  // a later element
+        engine.pass({{0, Values(kCount, 1)}, {1, bad}});
+        const otr_step_report report = engine.step();
+        EXPECT_EQ(report.outcome, OTR_STEP_SKIPPED);
+        EXPECT_EQ(report.nonfinite_param, 1);
+        EXPECT_EQ(report.nonfinite_rank, culprit) << order;
+        EXPECT_EQ(report.nonfinite_count, 2);
+      });
+    }
+  }
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+
+std::vector<otr_memory_entry> entries_of(
+    const std::function<int32_t(otr_memory_entry*, size_t*)>& call) {
+  size_t count = 0;
+  EXPECT_OK(call(nullptr, &count));
+  std::vector<otr_memory_entry> entries(count);
+  entries[0].struct_size = sizeof entries[0];
+  EXPECT_OK(call(entries.data(), &count));
+  return entries;
+}
+
+TEST(Hierarchical, TheEstimateIsTheLedger) {
+  for (const Kind& kind : kKinds) {
+    run_ranks(6, [&](int32_t rank, otr_comm* all) {
+      const Levels levels(all, rank, 2);
+      Engine engine(levels.both.get(), config_of(kind));
+      engine.add("a", {kCount}, Values(kCount, 0));
+      engine.add("b", {40, 30}, Values(1200, 0));
+      otr_estimate_options options;
+      ASSERT_OK(otr_estimate_options_init(&options, sizeof options));
+      options.world_size = 6;
+      options.rank = rank;
+      options.separate_memory = 1;
+      options.hosts = 3;
+      const auto estimated = entries_of([&](otr_memory_entry* entries, size_t* count) {
+        return otr_engine_estimate(engine.get(), &options, entries, count);
+      });
+      engine.commit();
+      const auto held = entries_of([&](otr_memory_entry* entries, size_t* count) {
+        return otr_engine_memory(engine.get(), entries, count);
+      });
+      ASSERT_EQ(estimated.size(), held.size());
+      for (size_t i = 0; i < held.size(); ++i) {
+        const std::string_view purpose = held[i].purpose;
+        if (purpose == "initial" || purpose == "total") continue;
+        EXPECT_EQ(estimated[i].resident_bytes, held[i].resident_bytes)
+            << kind.name << ": " << purpose;
+      }
+    });
+  }
+}
+
+TEST(Hierarchical, AnEstimateOfHostsThatCannotBeIsRefused) {
+  Solo solo("{}");
+  solo.engine.add("w", {4}, Values(4, 0));
+  otr_estimate_options options;
+  ASSERT_OK(otr_estimate_options_init(&options, sizeof options));
+  size_t count = 0;
+  const auto refused = [&](int32_t world, int32_t hosts, int32_t separate) {
+    options.world_size = world;
+    options.hosts = hosts;
+    options.separate_memory = separate;
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_estimate(solo.engine.get(), &options, nullptr, &count),
+                 "hosts = " + std::to_string(hosts), "a divisor");
+  };
+  refused(6, 4, 1);
+  refused(6, -1, 1);
+  refused(6, 2, 0);
+  options.world_size = 6;
+  options.hosts = 2;
+  options.separate_memory = 1;
+  EXPECT_OK(otr_engine_estimate(solo.engine.get(), &options, nullptr, &count));
+}
+
+// ---- Wrong use and failures ---------------------------------------------------------------------
+
+TEST(Hierarchical, PlacesThatAreNoneAreRefusedOnAllRanks) {
+  run_ranks(4, [](int32_t rank, otr_comm* all) {
+    otr_comm* made = nullptr;
+    ASSERT_OK(otr_comm_split(all, rank / 2, rank, &made));
+    const Owned<otr_comm> host(made);
+    ASSERT_OK(otr_comm_split(all, rank % 2, rank, &made));
+    const Owned<otr_comm> across(made);
+    // Two levels the wrong way round: rank 1 is not where it should be.
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_comm_create_hierarchical(all, across.get(), host.get(), &made),
+                 "rank 1 of 4", "consecutive");
+    EXPECT_EQ(made, nullptr);
+    EXPECT_FAILS(OTR_E_ARGUMENT, otr_comm_create_hierarchical(all, host.get(), host.get(), &made),
+                 "rank", "consecutive");
+    EXPECT_OK(otr_comm_create_hierarchical(all, host.get(), across.get(), &made));
+    const Owned<otr_comm> both(made);
+    EXPECT_OK(otr_comm_barrier(both.get()));
+  });
+}
+
+TEST(Hierarchical, OnADeviceItNeedsTheOptimizerOffloaded) {
+  for (const bool offloads : {false, true}) {
+    run_ranks(
+        4,
+        [&](int32_t rank, otr_comm* all) {
+          const Levels levels(all, rank, 2);
+          const std::string offload = offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "";
+          Engine engine(levels.both.get(), R"({"zero_optimization": {"stage": 2)" + offload + "}}");
+          ASSERT_OK(otr_engine_set_device(engine.get(), OTR_DEVICE_EXTENSION, 0));
+          int64_t shape[1] = {kCount}, id = 0;
+          otr_tensor declared;
+          ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &declared));
+          declared.device = {OTR_DEVICE_EXTENSION, 0};
+          ASSERT_OK(otr_engine_add_parameter(engine.get(), "a", &declared, nullptr, &id));
+          if (offloads) {
+            EXPECT_OK(otr_engine_commit(engine.get()));
+          } else {
+            EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_engine_commit(engine.get()), "hierarchical",
+                         "offload_optimizer");
+          }
+        },
+        20, "simulated");
+  }
+}
+
+// A rank that goes ends every wait of the others, on its own host and on another, within seconds.
+TEST(Hierarchical, ARankThatGoesIsNamedByAll) {
+  for (const int32_t goes : {0, 3}) {
+    std::atomic<int> told{0};
+    run_ranks(
+        4,
+        [&](int32_t rank, otr_comm* all) {
+          const Levels levels(all, rank, 2);
+          Engine engine(levels.both.get(),
+                        R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 512}})");
+          engine.add("a", {kCount}, Values(kCount, 0));
+          engine.commit();
+          if (rank == goes) {
+            engine.reset();
+            return;
+          }
+          const auto begin = std::chrono::steady_clock::now();
+          engine.pass({{0, Values(kCount, 1)}});
+          const int32_t status = otr_engine_step(engine.get(), nullptr);
+          EXPECT_EQ(status, OTR_E_PEER_DEAD) << otr_last_error_message();
+          const std::string named = "rank " + std::to_string(goes) + " ";
+          EXPECT_EQ(std::string(otr_last_error_message()).find(named), 0U)
+              << otr_last_error_message();
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+          ++told;
+        },
+        30);
+    EXPECT_EQ(told, 3);
+  }
+}
+
+}  // namespace
