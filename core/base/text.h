@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace outrigger {
 
@@ -15,5 +17,10 @@ template <typename... Args>
 [[nodiscard]] std::string format_text(fmt::format_string<Args...> text, Args&&... args) {
   return format_erased(text, fmt::make_format_args(args...));
 }
+
+// Bytes of the UTF-8 character that the text, which is not empty, begins with; 0 if it is none.
+[[nodiscard]] size_t utf8_length(std::string_view text);
+// Whether all of it is UTF-8, and so can stand in JSON.
+[[nodiscard]] bool is_utf8(std::string_view text);
 
 }  // namespace outrigger

@@ -19,6 +19,8 @@
 namespace outrigger::comm {
 namespace {
 
+constexpr size_t kAtATime = size_t{4} << 20;  // bytes of parts that a rank receives in one call
+
 // What a group's duplicates on this rank share: the first failure.
 class Fate {
  public:
@@ -122,35 +124,31 @@ class CustomCommunicator final : public Communicator {
          [&] { return table_.all_gather(table_.user_data, mine.data(), mine.size(), all.data()); });
   }
 
-  // One rank's parts are broadcast; those of several ranks are gathered, each rank's at once.
+  // Gathered, each rank's at once, unless that would pad most of them.
   void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
-    constexpr size_t kGathered = size_t{4} << 20;  // at a time, of all ranks
     const PartsSummary summary = summarize(parts, size(), label);
     begin(OperationKind::all_gather_parts, summary.bytes, label, static_cast<int32_t>(parts.size()),
           summary.hash);
     if (size() == 1 || summary.bytes == 0) return;
     const auto ranks = static_cast<size_t>(size());
+    if (table_.broadcast != nullptr && ranks * summary.longest() >= 2 * summary.bytes) {
+      for (int32_t r = 0; r < size(); ++r) {
+        broadcast_parts(parts, r, summary.by_rank[static_cast<size_t>(r)]);
+      }
+      return;
+    }
     const size_t longest = summary.longest();
-    const bool broadcasts = longest == summary.bytes && table_.broadcast != nullptr;
-    const auto root =
-        static_cast<int32_t>(std::ranges::max_element(summary.by_rank) - summary.by_rank.begin());
-    const size_t most =
-        std::min(longest, std::max(size_t{1}, broadcasts ? kGathered : kGathered / ranks));
-    std::vector<std::byte> mine(most), all(broadcasts ? 0 : ranks * most);
+    const size_t most = std::min(longest, std::max(size_t{1}, kAtATime / ranks));
+    std::vector<std::byte> mine(most), all(ranks * most);
     std::vector<PartsCursor> cursors;
     for (int32_t r = 0; r < size(); ++r) cursors.emplace_back(parts, r);
+    const auto own = static_cast<size_t>(rank());
     for (size_t done = 0; done < longest; done += most) {
       const size_t n = std::min(most, longest - done);
       const auto size_of = [&](size_t r) {
         return summary.by_rank[r] > done ? std::min(n, summary.by_rank[r] - done) : 0;
       };
-      const auto own = static_cast<size_t>(rank());
       cursors[own].copy_to(mine.data(), size_of(own));
-      if (broadcasts) {
-        call("broadcast", [&] { return table_.broadcast(table_.user_data, mine.data(), n, root); });
-        if (root != rank()) cursors[static_cast<size_t>(root)].copy_from(mine.data(), n);
-        continue;
-      }
       call("all_gather",
            [&] { return table_.all_gather(table_.user_data, mine.data(), n, all.data()); });
       for (size_t r = 0; r < ranks; ++r) {
@@ -288,6 +286,17 @@ class CustomCommunicator final : public Communicator {
                   "the communicator's {} returned {} in {} (operation {} of '{}') on rank {}; the "
                   "job cannot go on",
                   name, answer, current_.text(), current_.number, name_, rank())));
+  }
+
+  void broadcast_parts(std::span<const Part> parts, int32_t root, size_t bytes) {
+    std::vector<std::byte> data(std::min(kAtATime, bytes));
+    PartsCursor cursor(parts, root);
+    for (size_t done = 0; done < bytes; done += data.size()) {
+      const size_t n = std::min(data.size(), bytes - done);
+      if (root == rank()) cursor.copy_to(data.data(), n);
+      call("broadcast", [&] { return table_.broadcast(table_.user_data, data.data(), n, root); });
+      if (root != rank()) cursor.copy_from(data.data(), n);
+    }
   }
 
   // received_ becomes what every rank has for this one.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace outrigger::config {
 namespace {
@@ -80,22 +81,8 @@ std::string_view Cursor::take() {
 
 // Bytes of the UTF-8 character that `text` begins with; 0 if it is none, or a control character.
 size_t printable_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
-  const size_t length = first < 0xC2   ? 0
-                        : first < 0xE0 ? 2
-                        : first < 0xF0 ? 3
-                        : first < 0xF5 ? 4
-                                       : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t k = 1; k < length; ++k) {
-    if ((byte(k) & 0xC0U) != 0x80U) return 0;
-  }
-  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = first == 0xED && byte(1) >= 0xA0;
-  const bool beyond = first == 0xF4 && byte(1) >= 0x90;
-  return overlong || surrogate || beyond ? 0 : length;
+  const auto first = static_cast<unsigned char>(text[0]);
+  return first < 0x20 || first == 0x7F ? 0 : utf8_length(text);
 }
 
 // What is likely meant by text that no JSON value starts with.
@@ -162,6 +149,10 @@ class Builder : public nlohmann::json_sax<Json> {
     cursor_.take();
     const Position at = cursor_.position();
     std::vector<Member>& members = open_.back()->members;
+    if (members.size() >= kMaxValues) {  // each is compared with all
+      fail(OTR_E_CONFIG, "{}: an object has more than {} members; shorten it", line_of(at),
+           kMaxValues);
+    }
     const auto twin = std::ranges::find(members, name, &Member::name);
     if (twin != members.end()) {
       fail(OTR_E_CONFIG,

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "core/base/text.h"
+#include "core/config/document.h"
 #include "core/engine/step.h"
 #include "core/optimizer/schedule.h"
 #include "core/tensor/tensor.h"
@@ -87,6 +88,11 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
   require(State::declared, "otr_engine_add_parameter");
   if (name.empty())
     fail(OTR_E_ARGUMENT, "a parameter's name is empty: give each a name of its own");
+  for (const std::string& text : {name, options.group}) {
+    if (is_utf8(text)) continue;
+    fail(OTR_E_ARGUMENT, "the name \"{}\" is not UTF-8, which a progress is written in",
+         config::printable(text));
+  }
   const tensor::View view =
       tensor::check(initial, format_text("the value of \"{}\"", name), false, device());
   layout::Parameter parameter;

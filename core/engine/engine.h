@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/bits.h"
 #include "core/base/error.h"
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
@@ -147,8 +148,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] bool has_grad(int64_t id) const;
   // Drops the window's gradients.
   void discard();
-  // Throws OTR_E_LOSS_SCALE, once, after a step that overflowed at the smallest scale.
-  void require_scalable();
+  // Throws OTR_E_LOSS_SCALE if the last step overflowed at the smallest scale.
+  void require_scalable() const;
   void set_boundary(int32_t boundary);
   [[nodiscard]] bool at_boundary() const;  // the next step ends the window
   [[nodiscard]] double loss_scale() const { return scaler_.scale(); }
@@ -188,8 +189,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   auto on_device(const Body& body) -> decltype(body());
   // Runs a collective part of a call: a failure in it poisons the engine, an interrupt may leave
   // the call to be made again.
+  // arguments: a hash of what the call was given, where it matters that it is made again with that.
   template <typename Body>
-  void collective(const char* call, Again again, const Body& body);
+  void collective(const char* call, Again again, const Body& body, uint64_t arguments = 0);
+  void require_same_arguments(const char* call, uint64_t arguments);
   // In its catch clause.
   void failed(const char* call, Again again, uint64_t completed) noexcept;
   [[nodiscard]] bool can_be_made_again(Again again, uint64_t completed) const noexcept;
@@ -283,6 +286,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] std::vector<int64_t> trainable_roots() const;
   [[nodiscard]] int64_t trainable_root(const std::string& name) const;
   [[nodiscard]] Progress::Circumstances circumstances() const;
+  [[nodiscard]] std::string model_hash() const;
+  // A progress, and what of this engine it would change.
+  struct Resumed {
+    Progress progress;
+    std::vector<config::OptimizerConfig> groups;
+    std::vector<int64_t> updates;
+    Bits frozen;
+  };
+  [[nodiscard]] Resumed resumed(std::string_view json) const;
+  [[nodiscard]] std::vector<config::OptimizerConfig> groups_of(const Progress& progress) const;
+  void agree_on_progress(std::string_view json, const std::optional<Error>& trouble);
 
   // window.cpp: with the host's optimizer.
   void require_reduced(const char* call) const;
@@ -331,8 +345,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int32_t boundary_ = OTR_BOUNDARY_CONFIGURED;
   optimizer::LossScaler scaler_;
   optimizer::OutlierGuard outliers_;
-  bool seed_overflow_ = false;  // in this window, on this rank
-  bool stuck_at_minimum_ = false;
+  bool seed_overflow_ = false;        // in this window, on this rank
+  bool stuck_at_minimum_ = false;     // the last step overflowed at the smallest scale
   std::unique_ptr<Reduced> reduced_;  // between otr_engine_reduce and the step
   int64_t micro_steps_ = 0, skipped_steps_ = 0;
   std::atomic<int64_t> applied_steps_{0};  // group_value reads it while a step is pending
@@ -342,6 +356,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::optional<Error> failure_;  // guarded by failure_mutex_
 
   const char* interrupted_ = nullptr;  // the call that is to be made again
+  uint64_t arguments_ = 0;             // … with these: see collective
   bool is_pending_ = false;
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
@@ -357,7 +372,8 @@ auto Engine::on_device(const Body& body) -> decltype(body()) {
 }
 
 template <typename Body>
-void Engine::collective(const char* call, Again again, const Body& body) {
+void Engine::collective(const char* call, Again again, const Body& body, uint64_t arguments) {
+  require_same_arguments(call, arguments);
   const uint64_t completed = control_ ? control_->completed() : 0;
   try {
     body();

@@ -162,8 +162,10 @@ void Gather::Entry::clear() noexcept {
 }
 
 void Gather::gather(comm::Group& group, std::span<const int64_t> roots, size_t& done) {
-  std::string label = "acquire \"" + model_->at(roots.front()).name + "\"";  // alike on all ranks
-  if (roots.size() > 1) label += format_text(" and {} more", roots.size() - 1);
+  std::string label = "acquire";  // ranks compare the whole of it
+  for (const int64_t root : roots) {
+    label += format_text("{} \"{}\"", root == roots.front() ? "" : ",", model_->at(root).name);
+  }
   std::vector<Whole> wholes;
   for (const int64_t root : roots) {
     wholes.push_back(

@@ -37,6 +37,16 @@ bool Engine::is_usable(const comm::Group& group) noexcept {
   }
 }
 
+void Engine::require_same_arguments(const char* call, uint64_t arguments) {
+  if (interrupted_ != nullptr && arguments != arguments_) {
+    fail(OTR_E_STATE,
+         "{} was interrupted while it waited for other ranks, and is called with other arguments: "
+         "make it again with the same ones first",
+         call);
+  }
+  arguments_ = arguments;
+}
+
 // Interrupted in the middle of an operation, the job is over.
 bool Engine::can_be_made_again(Again again, uint64_t completed) const noexcept {
   const comm::Group& group = control_ ? *control_ : *comm_;

@@ -76,16 +76,25 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
       for (First& first : firsts) first.hash = hash_initial(first.view, scratch);
     });
   }
-  collective(kCall, Again::at_first, [&] {
-    gather_->settle();  // what is prefetched is about to change
-    const std::vector<bool> differs = compare_firsts(firsts);
-    for (size_t i = 0; i < firsts.size(); ++i) {
-      touch(firsts[i].root, OTR_VALUE_MASTER);
-      take(firsts[i], differs[i], scratch);
-    }
-    if (control_->size() > 1) control_->barrier(kLabel);  // all may read
-    for (const First& first : firsts) gather_->refresh(first.root);
-  });
+  Hash given;
+  for (const First& first : firsts) {
+    given.add(&first.id, sizeof first.id);
+    given.add(&first.hash, sizeof first.hash);
+  }
+  const uint64_t arguments = given.digest();
+  collective(
+      kCall, Again::at_first,
+      [&] {
+        gather_->settle();  // what is prefetched is about to change
+        const std::vector<bool> differs = compare_firsts(firsts);
+        for (size_t i = 0; i < firsts.size(); ++i) {
+          touch(firsts[i].root, OTR_VALUE_MASTER);
+          take(firsts[i], differs[i], scratch);
+        }
+        if (control_->size() > 1) control_->barrier(kLabel);  // all may read
+        for (const First& first : firsts) gather_->refresh(first.root);
+      },
+      arguments);
   for (const First& first : firsts) taken(first.root);
 }
 

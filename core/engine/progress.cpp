@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -26,8 +27,8 @@ constexpr config::Caps kCaps{
     .what = "the progress", .bytes = size_t{1} << 28, .values = size_t{1} << 23};
 
 [[noreturn]] void refuse(const Node& node, const std::string& path, std::string_view legal) {
-  fail(OTR_E_CONFIG, "the progress, {}: {} = {}; legal is {}", config::line_of(node.at), path,
-       node.shown, legal);
+  fail(OTR_E_CONFIG, "the progress, {}: {} = {}; legal is {}", config::line_of(node.at),
+       path.empty() ? "it" : path, node.shown, legal);
 }
 
 const Node& expect(const Node& node, Kind kind, const std::string& path, const char* legal) {
@@ -37,7 +38,14 @@ const Node& expect(const Node& node, Kind kind, const std::string& path, const c
 
 template <typename T>
 T integer(const Node& node, const std::string& path, T low, T high) {
-  const bool in_range = node.kind == Kind::integer && node.scalar >= low && node.scalar <= high;
+  bool in_range = node.kind == Kind::integer;
+  if (in_range && node.scalar.is_number_unsigned()) {
+    const auto value = node.scalar.get<uint64_t>();
+    in_range = std::cmp_greater_equal(value, low) && std::cmp_less_equal(value, high);
+  } else if (in_range) {
+    const auto value = node.scalar.get<int64_t>();
+    in_range = std::cmp_greater_equal(value, low) && std::cmp_less_equal(value, high);
+  }
   if (!in_range) refuse(node, path, format_text("an integer from {} to {}", low, high));
   return node.scalar.get<T>();
 }
@@ -113,9 +121,9 @@ void read_loss_scaler(Progress& p, const Node& node) {
   Members m(node, "loss_scaler");
   const Node& scale = m.take("scale");
   p.loss_scaler.scale = number(scale, "loss_scaler.scale");
-  if (p.loss_scaler.scale <= 0) refuse(scale, "loss_scaler.scale", "above 0");
+  if (p.loss_scaler.scale < 0) refuse(scale, "loss_scaler.scale", "at least 0");
   p.loss_scaler.windows = m.steps("windows");
-  p.loss_scaler.last_overflow = m.integer<int64_t>("last_overflow", -1, kMostSteps);
+  p.loss_scaler.last_overflow = m.integer<int64_t>("last_overflow", -1, p.loss_scaler.windows - 1);
   p.loss_scaler.hysteresis_left = m.integer<int64_t>("hysteresis_left", 1, kMostSteps);
   m.require_all_taken();
 }
@@ -138,6 +146,7 @@ void read_parameters(Progress& p, const Node& node) {
   for (const Node& name : list(m.take("frozen"), "parameters.frozen")) {
     p.frozen.push_back(text(name, "a name in parameters.frozen"));
   }
+  p.model = text(m.take("model"), "parameters.model");
   p.usual_updates = m.steps("updates");
   for (const Node& other : list(m.take("other_updates"), "parameters.other_updates")) {
     constexpr const char* kPath = "an entry of parameters.other_updates";
@@ -153,7 +162,12 @@ void read_parameters(Progress& p, const Node& node) {
 void read_circumstances(Progress& p, const Node& node) {
   Members m(node, "made_with");
   p.made_with.world = m.integer("world", 1, std::numeric_limits<int32_t>::max());
-  p.made_with.reduction_order = text(m.take("reduction_order"), "made_with.reduction_order");
+  const Node& order = m.take("reduction_order");
+  p.made_with.reduction_order = text(order, "made_with.reduction_order");
+  if (p.made_with.reduction_order != "boundary" && p.made_with.reduction_order != "micro_step") {
+    refuse(order, "made_with.reduction_order", "\"boundary\" or \"micro_step\"");
+  }
+  p.made_with.optimizer = text(m.take("optimizer"), "made_with.optimizer");
   p.made_with.seed = m.integer<uint64_t>("seed", 0, std::numeric_limits<uint64_t>::max());
   m.require_all_taken();
 }
@@ -183,12 +197,14 @@ std::string to_json(const Progress& p) {
       {"parameters",
        {{"trainable", p.trainable},
         {"frozen", p.frozen},
+        {"model", p.model},
         {"updates", p.usual_updates},
         {"other_updates", others}}},
       {"made_with",
        {{"world", p.made_with.world},
         {"reduction_order", p.made_with.reduction_order},
-        {"seed", p.made_with.seed}}}};
+        {"seed", p.made_with.seed},
+        {"optimizer", p.made_with.optimizer}}}};
   return json.dump();
 }
 

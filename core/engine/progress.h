@@ -33,12 +33,14 @@ struct Progress {
   std::vector<std::string> frozen;
   int64_t usual_updates = 0;
   std::vector<std::pair<std::string, int64_t>> other_updates;
+  std::string model;  // a hash of their names and shapes
 
   // Where these are others, a run that goes on has other bits.
   struct Circumstances {
     int32_t world = 1;
     std::string reduction_order;
     uint64_t seed = 0;
+    std::string optimizer;
     bool operator==(const Circumstances&) const = default;
   };
   Circumstances made_with;

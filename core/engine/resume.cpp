@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <ranges>
 
 #include "core/base/bits.h"
 #include "core/base/text.h"
 #include "core/comm/combine.h"
+#include "core/comm/verdict.h"
 #include "core/engine/engine.h"
 #include "core/engine/progress.h"
 
@@ -16,6 +19,11 @@ namespace {
 
 constexpr const char* kTake = "otr_engine_get_progress";
 constexpr const char* kSet = "otr_engine_set_progress";
+
+std::string text_of(const Progress::Circumstances& c) {
+  return format_text("{} ranks, reduction order \"{}\", seed {} and optimizer \"{}\"", c.world,
+                     c.reduction_order, c.seed, config::printable(c.optimizer));
+}
 
 }  // namespace
 
@@ -65,13 +73,29 @@ Progress Engine::progress() const {
     const int64_t updates = updates_[static_cast<size_t>(root)];
     if (updates != p.usual_updates) p.other_updates.emplace_back(model_.at(root).name, updates);
   }
+  p.model = model_hash();
   p.made_with = circumstances();
   return p;
 }
 
 Progress::Circumstances Engine::circumstances() const {
   return {control_->size(), config_.order == config::Order::boundary ? "boundary" : "micro_step",
-          config_.optimizer.seed};
+          config_.optimizer.seed, config_.optimizer.type};
+}
+
+// Of the names and shapes of trainable parameters, in whatever order they were declared.
+std::string Engine::model_hash() const {
+  std::vector<std::string> lines;
+  for (const int64_t root : trainable_roots()) {
+    std::string& line = lines.emplace_back(model_.at(root).name);
+    for (const int64_t n : model_.at(root).shape) line += format_text("\n{}", n);
+  }
+  std::ranges::sort(lines);
+  uint64_t hash = lines.size();
+  for (const std::string& line : lines) {
+    hash = XXH3_64bits_withSeed(line.data(), line.size(), hash);
+  }
+  return format_text("{:016x}", hash);
 }
 
 int64_t Engine::trainable_root(const std::string& name) const {
@@ -82,44 +106,111 @@ int64_t Engine::trainable_root(const std::string& name) const {
        kSet, name);
 }
 
+// Hyperparameters of all groups as the progress has them.
+std::vector<config::OptimizerConfig> Engine::groups_of(const Progress& p) const {
+  std::vector<config::OptimizerConfig> groups = groups_;
+  Bits given(static_cast<int64_t>(groups.size()));
+  for (const Progress::Group& group : p.groups) {
+    const int32_t index = model_.group_of(group.name);
+    given.set(index);
+    config::OptimizerConfig& own = groups[static_cast<size_t>(index)];
+    const auto names = std::views::keys(group.values);
+    // Not given beside lr, it followed that.
+    own.adam_lr_follows = own.rule == kernels::Rule::muon &&
+                          std::ranges::find(names, "lr") != names.end() &&
+                          std::ranges::find(names, "adam_lr") == names.end();
+    try {
+      for (const auto& [name, value] : group.values) config::set_hyperparameter(own, name, value);
+    } catch (const Error& error) {
+      fail(error.status(), "{}: in group \"{}\", {}", kSet, group.name, error.what());
+    }
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (given[static_cast<int64_t>(g)]) continue;
+    fail(OTR_E_CONFIG, "{}: the progress has no group \"{}\"", kSet, model_.groups()[g]);
+  }
+  return groups;
+}
+
+Engine::Resumed Engine::resumed(std::string_view json) const {
+  Resumed r{
+      parse_progress(json), {}, std::vector<int64_t>(updates_.size(), 0), Bits(model_.size())};
+  const std::vector<int64_t> roots = trainable_roots();
+  if (r.progress.trainable != static_cast<int64_t>(roots.size())) {
+    fail(OTR_E_CONFIG, "{}: the progress is that of {} trainable parameters, and this model has {}",
+         kSet, r.progress.trainable, roots.size());
+  }
+  for (const int64_t root : roots) {
+    r.updates[static_cast<size_t>(root)] = r.progress.usual_updates;
+  }
+  Bits counted(model_.size());
+  for (const auto& [name, count] : r.progress.other_updates) {
+    const int64_t root = trainable_root(name);
+    if (counted[root]) fail(OTR_E_CONFIG, "{}: \"{}\" has two counts of updates", kSet, name);
+    counted.set(root);
+    r.updates[static_cast<size_t>(root)] = count;
+  }
+  for (const std::string& name : r.progress.frozen) r.frozen.set(trainable_root(name));
+  r.groups = groups_of(r.progress);
+  if (r.progress.model != model_hash()) {
+    fail(OTR_E_CONFIG,
+         "{}: the progress is that of a model with other names or shapes of trainable parameters",
+         kSet);
+  }
+  return r;
+}
+
+// Whoever cannot set it tells the others instead of leaving them waiting.
+void Engine::agree_on_progress(std::string_view json, const std::optional<Error>& trouble) {
+  struct Facts {
+    comm::Compared<uint64_t> text;
+    comm::Verdict verdict;
+    int32_t rank = -1;  // whose verdict
+  };
+  const uint64_t hash = XXH3_64bits(json.data(), json.size());
+  const int32_t rank = control_->rank();
+  Facts facts{{hash, hash, rank}, {}, -1};
+  if (trouble) {
+    facts.verdict.set(trouble->status(), trouble->what());
+    facts.rank = rank;
+  }
+  const auto merge = [](Facts& into, const Facts& from) {
+    comm::merge(into.text, from.text);
+    if (into.rank >= 0) return;
+    into.verdict = from.verdict;
+    into.rank = from.rank;
+  };
+  collective(
+      kSet, Again::at_first,
+      [&] { comm::combine_value(*control_, facts, merge, "set the progress"); }, hash);
+  if (trouble) throw Error(*trouble);
+  if (facts.rank >= 0) {
+    fail(OTR_E_ABORTED, "{}: rank {} could not, so no rank has: {}", kSet, facts.rank,
+         std::string_view(facts.verdict.text));
+  }
+  if (facts.text.rank >= 0) {
+    fail(OTR_E_MISMATCH, "{}: rank 0 and rank {} set different ones: every rank sets the same text",
+         kSet, facts.text.rank);
+  }
+}
+
 void Engine::set_progress(std::string_view json) {
   require_between_windows(kSet);
-  const Progress p = parse_progress(json);
   // All that can be refused comes before anything is changed.
-  const std::vector<int64_t> roots = trainable_roots();
-  if (p.trainable != static_cast<int64_t>(roots.size())) {
-    fail(OTR_E_CONFIG, "{}: the progress is that of {} trainable parameters, and this model has {}",
-         kSet, p.trainable, roots.size());
+  std::optional<Resumed> read;
+  std::optional<Error> trouble;
+  try {
+    read = resumed(json);
+  } catch (const Error& error) {
+    trouble = error;
   }
-  std::vector<config::OptimizerConfig> groups = groups_;
-  for (const Progress::Group& group : p.groups) {
-    config::OptimizerConfig& own = groups[static_cast<size_t>(model_.group_of(group.name))];
-    for (const auto& [name, value] : group.values) config::set_hyperparameter(own, name, value);
-  }
-  std::vector<int64_t> updates(updates_.size(), 0);
-  for (const int64_t root : roots) updates[static_cast<size_t>(root)] = p.usual_updates;
-  for (const auto& [name, count] : p.other_updates) {
-    updates[static_cast<size_t>(trainable_root(name))] = count;
-  }
-  Bits frozen(model_.size());
-  for (const std::string& name : p.frozen) frozen.set(trainable_root(name));
-
-  collective(kSet, Again::at_first, [&] {
-    const auto compared = comm::compare(*control_, uint64_t{XXH3_64bits(json.data(), json.size())},
-                                        "set the progress");
-    if (compared.rank >= 0) {
-      fail(OTR_E_MISMATCH,
-           "{}: rank 0 and rank {} set different ones: every rank sets the same text", kSet,
-           compared.rank);
-    }
-  });
+  agree_on_progress(json, trouble);
+  const Progress& p = read->progress;
   if (const Progress::Circumstances here = circumstances(); !(p.made_with == here)) {
     context_->log(OTR_LOG_WARNING,
-                  format_text("this run goes on with {} ranks, reduction order \"{}\" and seed {}, "
-                              "and was made with {}, \"{}\" and {}: it is as right, but its bits "
-                              "are not those of a run that was not stopped",
-                              here.world, here.reduction_order, here.seed, p.made_with.world,
-                              p.made_with.reduction_order, p.made_with.seed));
+                  format_text("this run goes on with {}, and was made with {}: it is as right, but "
+                              "its bits are not those of a run that was not stopped",
+                              text_of(here), text_of(p.made_with)));
   }
   micro_steps_ = p.micro_steps;
   applied_steps_ = p.applied_steps;
@@ -127,10 +218,11 @@ void Engine::set_progress(std::string_view json) {
   boundary_ = p.boundary;
   scaler_.restore(p.loss_scaler);
   outliers_.restore(p.outlier_norms);
-  groups_ = std::move(groups);
-  updates_ = std::move(updates);
+  stuck_at_minimum_ = false;
+  groups_ = std::move(read->groups);
+  updates_ = std::move(read->updates);
   const std::unique_lock lock(life_mutex_);
-  for (const int64_t root : roots) model_.set_frozen(root, frozen[root]);
+  for (const int64_t root : trainable_roots()) model_.set_frozen(root, read->frozen[root]);
 }
 
 }  // namespace outrigger::engine

@@ -251,7 +251,7 @@ void Engine::finish_step(otr_step_report& report, const Decision& decision) {
   report.micro_steps = micro_steps_;
   report.applied_steps = applied_steps_;
   report.skipped_steps = skipped_steps_;
-  if (!scalable) stuck_at_minimum_ = true;
+  stuck_at_minimum_ = !scalable;
   log_step(report);
 }
 
@@ -262,8 +262,8 @@ void Engine::clear_window() {
   passes_in_window_ = steps_in_window_ = passes_in_micro_step_ = 0;
 }
 
-void Engine::require_scalable() {
-  if (!std::exchange(stuck_at_minimum_, false)) return;
+void Engine::require_scalable() const {
+  if (!stuck_at_minimum_) return;
   fail(OTR_E_LOSS_SCALE,
        "gradients overflow at the smallest loss scale, {}: a smaller one is not allowed "
        "(fp16.min_loss_scale). The window was skipped and the engine can go on; look for the Inf "
@@ -278,6 +278,7 @@ void Engine::step(otr_step_report& report) {
 
 void Engine::do_step(otr_step_report& report) {
   if (!at_boundary()) {
+    stuck_at_minimum_ = false;
     passes_in_micro_step_ = 0;
     ++steps_in_window_;
     ++micro_steps_;

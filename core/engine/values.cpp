@@ -118,25 +118,29 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   if (root.count == 0) return;
   const Block scratch(ledger_, Purpose::acquired, std::min(root.count, kInitialElements) * 4);
   auto* const values = reinterpret_cast<float*>(scratch.data());
-  collective(kCall, Again::at_first, [&] {
-    if (weight) gather_->settle();  // what is prefetched is about to change
-    if (value != OTR_VALUE_GRAD) touch(root.root, value);
-    for (int64_t first = 0; first < root.count; first += kInitialElements) {
-      const int64_t n = std::min(kInitialElements, root.count - first);
-      if (control_->rank() == 0) read_part(view, first, n, values);
-      control_->broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
-                          "write a parameter");
-      if (weight) {
-        store(root.root, first, n, values);
-      } else if (const auto part = part_of(local_piece(root.root), first, n)) {
-        write_piece(location_of(root, value), *part, values + (part->first - first));
-      }
-    }
-    if (value == OTR_VALUE_GRAD) replaced_gradient(root);
-    if (weight) publish_local_writes();
-    control_->barrier("write a parameter");
-    if (weight) gather_->refresh(root.root);
-  });
+  const std::array<int64_t, 2> written{id, value};
+  collective(
+      kCall, Again::at_first,
+      [&] {
+        if (weight) gather_->settle();  // what is prefetched is about to change
+        if (value != OTR_VALUE_GRAD) touch(root.root, value);
+        for (int64_t first = 0; first < root.count; first += kInitialElements) {
+          const int64_t n = std::min(kInitialElements, root.count - first);
+          if (control_->rank() == 0) read_part(view, first, n, values);
+          control_->broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
+                              "write a parameter");
+          if (weight) {
+            store(root.root, first, n, values);
+          } else if (const auto part = part_of(local_piece(root.root), first, n)) {
+            write_piece(location_of(root, value), *part, values + (part->first - first));
+          }
+        }
+        if (value == OTR_VALUE_GRAD) replaced_gradient(root);
+        if (weight) publish_local_writes();
+        control_->barrier("write a parameter");
+        if (weight) gather_->refresh(root.root);
+      },
+      XXH3_64bits(written.data(), sizeof written));
   if (weight) taken(root.root);
 }
 

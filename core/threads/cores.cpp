@@ -8,13 +8,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 namespace outrigger {
 
 int32_t usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return online_cores();
-  return CPU_COUNT(&set);
+  constexpr size_t kMostCores = size_t{1} << 20;
+  for (size_t cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {  // a machine may have more
+    std::vector<cpu_set_t> set(cores / CPU_SETSIZE);
+    const size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
+  }
+  return online_cores();
 }
 
 int32_t online_cores() { return std::max(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN))); }

@@ -497,8 +497,8 @@ typedef struct otr_param_options {
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_param_options_init(otr_param_options *options, size_t size) OTR_NOEXCEPT;
 
-/* Declares a parameter, before commit. name: unique. initial: shape and values, float32, bfloat16,
- * float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
+/* Declares a parameter, before commit. name: unique, UTF-8. initial: shape and values, float32,
+ * bfloat16, float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
  * otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
  * Cost: rank 0 keeps the values that are given here, 4 bytes an element, until commit, which sends
  * them to all other ranks; the values of the others are ignored. Data NULL and
@@ -976,11 +976,13 @@ OTR_API int32_t otr_engine_get_progress(const otr_engine *engine, char *buffer,
 /* Goes on from a progress that otr_engine_get_progress gave, of this engine or of another one of
  * the same parameters, whatever its world, stage and formats; after commit, at any time between two
  * windows. Values are written apart from it, with otr_engine_parameter_write. A fixed loss scale
- * stays that of the configuration. Another world, reduction order or seed than the text's is a
- * warning in the log: the run goes on, with other bits. Collective: the same text on every rank.
- * OTR_E_CONFIG: no progress, or one that does not fit the parameters; OTR_E_NOT_FOUND: a name in it
- * that is not here; OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: as above. After an error
- * nothing has changed. Since: 0.1 */
+ * stays that of the configuration. Another world, reduction order, seed or optimizer than the
+ * text's is a warning in the log: the run goes on, with other bits. Collective: the same text on
+ * every rank. OTR_E_CONFIG: no progress, or of parameters with other names or shapes, or of other
+ * groups; OTR_E_NOT_FOUND, OTR_E_ARGUMENT, OTR_E_STATE: a name that is not here, a hyperparameter
+ * out of its range, or that a schedule sets here; OTR_E_ABORTED: another rank's text was refused;
+ * OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
+ * pending. After each of these nothing has changed, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_set_progress(otr_engine *engine, const char *progress_json) OTR_NOEXCEPT;
 
 /* ---- Optimizer and shard, without an engine

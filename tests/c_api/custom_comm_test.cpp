@@ -55,7 +55,12 @@ void give_back(void* user) {
   delete channel;
 }
 
-otr_comm_table table_for(otr_comm* base, Counts& counts) {
+int32_t broadcast(void* user_data, void* data, size_t bytes, int32_t root) {
+  auto& channel = *static_cast<Channel*>(user_data);
+  return counted(channel, otr_comm_broadcast(channel.comm.get(), data, bytes, root));
+}
+
+otr_comm_table table_for(otr_comm* base, Counts& counts, bool broadcasts = false) {
   otr_comm_table table;
   EXPECT_OK(otr_comm_table_init(&table, sizeof table));
   EXPECT_OK(otr_comm_rank(base, &table.rank));
@@ -64,6 +69,7 @@ otr_comm_table table_for(otr_comm* base, Counts& counts) {
   EXPECT_OK(otr_comm_duplicate(base, &channel));
   table.user_data = open(channel, counts);
   table.all_gather = all_gather;
+  if (broadcasts) table.broadcast = broadcast;
   table.duplicate = duplicate;
   table.abort = stop;
   table.destroy = give_back;
@@ -71,8 +77,8 @@ otr_comm_table table_for(otr_comm* base, Counts& counts) {
 }
 
 struct Group {
-  Group(otr_comm* base, Counts& counts) : context(make_context(1)) {
-    const otr_comm_table table = table_for(base, counts);
+  Group(otr_comm* base, Counts& counts, bool broadcasts = false) : context(make_context(1)) {
+    const otr_comm_table table = table_for(base, counts, broadcasts);
     otr_comm* made = nullptr;
     EXPECT_OK(otr_comm_create_custom(context.get(), &table, &made));
     comm.reset(made);
@@ -150,6 +156,26 @@ TEST(CustomAcquire, IsTwoCallsOfTheCaller) {
       }
       ASSERT_OK(otr_engine_release(engine.get(), ids.data(), n, nullptr));
     }
+  });
+}
+
+// Two of six ranks have it: broadcasts, as to gather from all would pad most of what goes over.
+TEST(CustomAcquire, OfFewOwnersIsABroadcastForEach) {
+  run_ranks(6, [&](int32_t, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts, true);
+    Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": 3}})");
+    engine.add("first", {1024}, Values(1024, 0));
+    engine.add("x", {2048}, dyadic(2048, 1));
+    engine.add("rest", {4 * 2048}, Values(4 * 2048, 0));
+    engine.commit();
+    const int64_t id = 1;
+    const int before = counts.calls;
+    otr_tensor out{};
+    ASSERT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &out));
+    EXPECT_EQ(counts.calls, before + 3);
+    EXPECT_EQ(values_of(out), dyadic(2048, 1));
+    ASSERT_OK(otr_engine_release(engine.get(), &id, 1, nullptr));
   });
 }
 

@@ -101,6 +101,22 @@ void expect_named(bool prefetches) {
 
 TEST(Gather, RanksThatAskForDifferentParameters) { expect_named(false); }
 
+// The first are alike, and all of one size.
+TEST(Gather, RanksThatAskForDifferentParametersFurtherOn) {
+  for (const bool prefetches : {false, true}) {
+    run_ranks(2, [=](int32_t rank, otr_comm* comm) {
+      Engine engine(comm, kConfig);
+      for (const char* name : {"one", "two", "three"}) engine.add(name, {100}, dyadic(100, 1));
+      engine.commit();
+      const std::vector<int64_t> ids{0, rank == 0 ? 1 : 2, rank == 0 ? 2 : 1};
+      if (prefetches) prefetch(engine, ids);
+      otr_tensor out[3]{};
+      EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_acquire(engine.get(), ids.data(), 3, nullptr, out),
+                   "acquire \"one\", \"two\"", "acquire \"one\", \"three\"");
+    });
+  }
+}
+
 void declare(Engine& engine) {
   engine.add("big", {kCount}, dyadic(kCount, 1));
   engine.add("small", {3}, {1, 2, 3});

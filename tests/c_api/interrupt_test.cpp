@@ -78,6 +78,51 @@ TEST_P(Interrupt, EndsTheWaitAndTheCallIsMadeAgain) {
   }
 }
 
+// Rank 0 makes the interrupted call again with something else: refused, and then with the same.
+TEST(Interrupts, OtherArgumentsAreRefusedUntilTheInterruptedCallIsMadeAgain) {
+  using Given = std::function<int32_t(otr_engine*, const std::string&, bool other)>;
+  const Tensor ones = Tensor::filled({kElements}, 1), twos = Tensor::filled({kElements}, 2);
+  const int64_t id = 0;
+  const std::vector<Given> calls{[](otr_engine* e, const std::string& text, bool other) {
+                                   std::string changed = text;
+                                   if (other)
+                                     changed.replace(changed.find("\"micro\":0"), 9, "\"micro\":7");
+                                   return otr_engine_set_progress(e, changed.c_str());
+                                 },
+                                 [&](otr_engine* e, const std::string&, bool other) {
+                                   const otr_tensor value = other ? twos.get() : ones.get();
+                                   return otr_engine_set_initial(e, &id, 1, &value);
+                                 },
+                                 [&](otr_engine* e, const std::string&, bool other) {
+                                   return otr_engine_parameter_write(e, other ? 1 : 0,
+                                                                     OTR_VALUE_MASTER, &ones);
+                                 }};
+  for (const Given& call : calls) {
+    Host host;
+    std::atomic<bool> goes_on{false};
+    const auto context = make_context(1, Host::ask, &host);
+    run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
+      makes_calls = true;
+      const Call needs{"", Call::committed, {}};
+      const Scene scene = scene_for(needs, kKinds[2], rank, comm);
+      EXPECT_OK(otr_comm_barrier(scene.joint.get()));
+      if (rank == 0) {
+        host.stop = true;
+        EXPECT_FAILS(OTR_E_INTERRUPTED, call(scene.handle(), scene.progress, false));
+        host.stop = false;
+        EXPECT_FAILS(OTR_E_STATE, call(scene.handle(), scene.progress, true), "other arguments");
+        goes_on = true;
+      } else {
+        wait_for(goes_on);
+      }
+      EXPECT_OK(call(scene.handle(), scene.progress, false));
+      EXPECT_EQ(scene.engine->read(1), Values(kElements, 2));
+      scene.engine->pass({{0, Values(kElements, 1)}});
+      EXPECT_EQ(scene.engine->step().micro_steps, 1);
+    });
+  }
+}
+
 TEST(Interrupts, AnotherCallIsRefusedUntilTheInterruptedOneIsMadeAgain) {
   Host host;
   host.stop = true;

@@ -351,4 +351,30 @@ TEST(Tag, IsCheckedBeforeAnythingHappens) {
   EXPECT_EQ(live, 0);
 }
 
+// Each engine tells of its own last step.
+TEST(LossScale, AtTheSmallestEveryReportSaysSoUntilTheNextStep) {
+  const std::string config =
+      fp16("2", R"("initial_scale_power": 0, "hysteresis": 1, "min_loss_scale": 1)");
+  Solo solo(config);
+  Engine other(solo.comm.get(), config);
+  for (Engine* e : {&solo.engine, &other}) {
+    e->add("w", {4}, Values(4, 1));
+    e->commit();
+    e->pass({{0, Values(4, HUGE_VAL)}});
+  }
+  otr_engine* engines[2] = {solo.engine.get(), other.get()};
+  EXPECT_FAILS(OTR_E_LOSS_SCALE, otr_step_many(engines, 2, nullptr, nullptr));
+  for (Engine* e : {&solo.engine, &other}) {
+    e->pass({{0, Values(4, 1)}});
+    EXPECT_EQ(e->step().outcome, OTR_STEP_APPLIED);
+  }
+  solo.engine.pass({{0, Values(4, HUGE_VAL)}});
+  EXPECT_OK(otr_engine_step_begin(engines[0]));
+  for (int i = 0; i < 3; ++i) {
+    otr_step_report report = OTR_STEP_REPORT_INIT;
+    EXPECT_FAILS(OTR_E_LOSS_SCALE, otr_engine_report(engines[0], -1, &report));
+    EXPECT_EQ(report.outcome, OTR_STEP_SKIPPED);
+  }
+}
+
 }  // namespace

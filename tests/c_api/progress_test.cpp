@@ -313,11 +313,16 @@ TEST(Progress, WhatDoesNotFitIsRefusedAndChangesNothing) {
       {R"("applied":1,)", "", OTR_E_CONFIG, {"steps.applied is missing"}},
       {R"("applied":1)", R"("aplied":1,"applied":1)", OTR_E_CONFIG, {"steps.aplied is not known"}},
       {R"("configured")", R"("maybe")", OTR_E_CONFIG, {"boundary", "maybe", "\"yes\""}},
-      {R"("scale":1.0)", R"("scale":0)", OTR_E_CONFIG, {"loss_scaler.scale = 0", "above 0"}},
+      {R"("scale":1.0)", R"("scale":-1)", OTR_E_CONFIG, {"loss_scaler.scale = -1", "at least 0"}},
+      {R"("last_overflow":-1)",
+       R"("last_overflow":18446744073709551615)",
+       OTR_E_CONFIG,
+       {"loss_scaler.last_overflow = 18446744073709551615"}},
+      {R"("last_overflow":-1)", R"("last_overflow":9)", OTR_E_CONFIG, {"last_overflow = 9"}},
       {R"("scale":1.0)", R"("scale":1e999)", OTR_E_CONFIG, {"too large"}},
       {R"("outlier_norms":[])", R"("outlier_norms":[-1])", OTR_E_CONFIG, {"outlier_norms", "-1"}},
       {R"("outlier_norms":[])", R"("outlier_norms":{})", OTR_E_CONFIG, {"outlier_norms", "a list"}},
-      {R"("lr":0.01)", R"("lr":-1.0)", OTR_E_ARGUMENT, {"lr = -1"}},
+      {R"("lr":0.01)", R"("lr":-1.0)", OTR_E_ARGUMENT, {"group \"default\"", "lr = -1"}},
       {R"("lr":0.01)", R"("eps":1.0)", OTR_E_NOT_FOUND, {"eps", "SGD"}},
       {R"("default")", R"("other")", OTR_E_NOT_FOUND, {"other"}},
       {R"("trainable":2)", R"("trainable":3)", OTR_E_CONFIG, {"3 trainable", "has 2"}},
@@ -325,9 +330,13 @@ TEST(Progress, WhatDoesNotFitIsRefusedAndChangesNothing) {
       {R"("frozen":[])", R"("frozen":["fixed"])", OTR_E_CONFIG, {"fixed", "declared frozen"}},
       {R"([["v",0]])", R"([["v"]])", OTR_E_CONFIG, {"other_updates", "a name and a number"}},
       {R"([["v",0]])", R"([["w",0],["u",1]])", OTR_E_NOT_FOUND, {"u"}},
+      {R"([["v",0]])", R"([["v",0],["v",1]])", OTR_E_CONFIG, {"v", "two counts"}},
+      {R"({"default":{)", R"({},"unused":{"default":{)", OTR_E_CONFIG, {"unused is not known"}},
+      {R"("model":")", R"("model":"0)", OTR_E_CONFIG, {"other names or shapes"}},
+      {R"("boundary","seed")", R"("bound","seed")", OTR_E_CONFIG, {"reduction_order = \"bound\""}},
       {R"("world":1)", R"("world":0)", OTR_E_CONFIG, {"made_with.world = 0"}},
-      {R"("seed":0}})", R"("seed":0})", OTR_E_CONFIG, {"the text ends"}},
-      {R"("seed":0}})", R"("seed":0}}x)", OTR_E_CONFIG, {"behind the end of the text"}},
+      {R"("SGD"}})", R"("SGD"})", OTR_E_CONFIG, {"the text ends"}},
+      {R"("SGD"}})", R"("SGD"}}x)", OTR_E_CONFIG, {"behind the end of the text"}},
   };
   std::string base = text;
   if (base.find(R"([["v",0]])") == std::string::npos) {  // of two counts either may be the usual
@@ -383,15 +392,89 @@ TEST(Progress, OfAnotherWorldIsAWarning) {
   }
 }
 
-TEST(Progress, RanksSetTheSame) {
-  run_ranks(2, [&](int32_t rank, otr_comm* comm) {
+// What one rank cannot set, none sets, and all can go on.
+TEST(Progress, RanksSetTheSameOrNone) {
+  run_ranks(3, [&](int32_t rank, otr_comm* comm) {
     Engine e(comm, kPlain);
     e.add("w", {4}, Values(4, 1));
     e.commit();
-    std::string text = progress_of(e);
-    if (rank == 1) text = std::regex_replace(text, std::regex(R"("micro":0)"), R"("micro":1)");
-    EXPECT_FAILS(OTR_E_MISMATCH, otr_engine_set_progress(e.get(), text.c_str()), "rank 1");
+    const std::string text = progress_of(e);
+    const std::string other = std::regex_replace(text, std::regex(R"("micro":0)"), R"("micro":1)");
+    EXPECT_FAILS(OTR_E_MISMATCH,
+                 otr_engine_set_progress(e.get(), (rank == 2 ? other : text).c_str()), "rank 2");
+    EXPECT_EQ(progress_of(e), text);
+    const int32_t status =
+        otr_engine_set_progress(e.get(), rank == 1 ? text.substr(0, 90).c_str() : text.c_str());
+    if (rank == 1) {
+      EXPECT_TRUE(failed(OTR_E_CONFIG, status, {"not JSON"}));
+    } else {
+      EXPECT_TRUE(failed(OTR_E_ABORTED, status, {"rank 1", "not JSON"}));
+    }
+    EXPECT_EQ(progress_of(e), text);
+    EXPECT_OK(otr_engine_check(e.get()));
+    EXPECT_OK(otr_engine_set_progress(e.get(), other.c_str()));
+    EXPECT_EQ(progress_of(e), other);
   });
+}
+
+TEST(Progress, OfAnotherModelIsRefused) {
+  const auto text_of = [](const char* name, int64_t count, const char* group) {
+    Solo solo(R"({"optimizer": {"type": "SGD", "params": {"lr": 0.01}}})");
+    otr_param_options options = param_options();
+    options.group = group;
+    solo.engine.add("v", {4}, Values(4, 1));
+    solo.engine.add(name, {count}, Values(static_cast<size_t>(count), 1), &options);
+    solo.engine.commit();
+    return progress_of(solo.engine);
+  };
+  Solo solo(R"({"optimizer": {"type": "SGD", "params": {"lr": 0.01}}})");
+  otr_param_options options = param_options();
+  options.group = "g";
+  solo.engine.add("w", {8}, Values(8, 1), &options);  // in another order
+  solo.engine.add("v", {4}, Values(4, 1));
+  solo.engine.commit();
+  otr_engine* e = solo.engine.get();
+  EXPECT_OK(otr_engine_set_progress(e, text_of("w", 8, "g").c_str()));
+  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_progress(e, text_of("x", 8, "g").c_str()), "names");
+  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_progress(e, text_of("w", 9, "g").c_str()), "shapes");
+  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_progress(e, text_of("w", 8, "default").c_str()),
+               "no group", "\"g\"");
+}
+
+// Muon's adam_lr follows lr until it is set.
+TEST(Progress, ARollbackRestoresWhatFollows) {
+  Solo solo(R"({"optimizer": {"type": "Muon", "params": {"lr": 0.01}}})");
+  solo.engine.add("w", {4, 4}, Values(16, 1));
+  solo.engine.commit();
+  otr_engine* e = solo.engine.get();
+  const std::string text = progress_of(solo.engine);
+  EXPECT_OK(otr_engine_set_group_value(e, nullptr, "adam_lr", 0.5));
+  EXPECT_OK(otr_engine_set_progress(e, text.c_str()));
+  EXPECT_EQ(progress_of(solo.engine), text);
+  double value = 0;
+  EXPECT_OK(otr_engine_set_group_value(e, nullptr, "lr", 0.25));
+  EXPECT_OK(otr_engine_get_group_value(e, nullptr, "adam_lr", &value));
+  EXPECT_EQ(value, 0.25);
+}
+
+TEST(Progress, NamesAreUtf8) {
+  Solo solo("{}");
+  int64_t shape[1] = {4}, id = 0;
+  otr_tensor none;
+  ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &none));
+  otr_param_options options = param_options();
+  options.group = "gr\xfcn";
+  EXPECT_FAILS(OTR_E_ARGUMENT,
+               otr_engine_add_parameter(solo.engine.get(), "caf\xe9", &none, nullptr, &id), "caf?",
+               "UTF-8");
+  EXPECT_FAILS(OTR_E_ARGUMENT,
+               otr_engine_add_parameter(solo.engine.get(), "w", &none, &options, &id), "gr?n");
+  solo.engine.add("caf\xc3\xa9 \xf0\x9f\x8d\xb5", {4}, Values(4, 1));
+  solo.engine.commit();
+  EXPECT_OK(otr_engine_set_trainable(solo.engine.get(), 0, 0));
+  const std::string text = progress_of(solo.engine);
+  EXPECT_NE(text.find("caf\xc3\xa9 \xf0\x9f\x8d\xb5"), std::string::npos);
+  EXPECT_OK(otr_engine_set_progress(solo.engine.get(), text.c_str()));
 }
 
 }  // namespace
