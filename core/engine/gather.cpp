@@ -17,7 +17,9 @@ using kernels::Format;
 
 namespace {
 
-constexpr size_t kTogether = size_t{1} << 20;  // bytes of parameters that one prefetch waits for
+// Bytes of parameters that are gathered together: small ones save waits. With more, ranks that
+// share memory wait while an owner copies its own.
+constexpr size_t kTogether = size_t{1} << 17;
 
 // So much is gathered at a time: an interrupt between two of them loses nothing, and a device's
 // memory goes by way of host memory of that size.
@@ -136,11 +138,25 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     entry.whole = true;
   }
   const std::vector<int64_t> roots = missing(ids, count);
-  if (roots.empty()) return;
-  for (const int64_t root : roots) make_room(root);
-  gather(*group_, roots, done_);
-  done_ = 0;
-  for (const int64_t root : roots) entries_[static_cast<size_t>(root)].whole = true;
+  for (std::span<const int64_t> left(roots); !left.empty();) {
+    const auto together = take_together(left);
+    for (const int64_t root : together) make_room(root);
+    gather(*group_, together, done_);
+    done_ = 0;
+    for (const int64_t root : together) entries_[static_cast<size_t>(root)].whole = true;
+  }
+}
+
+// The next of these, of about kTogether bytes.
+std::span<const int64_t> Gather::take_together(std::span<const int64_t>& left) const {
+  const size_t size = kernels::size_of(storage_->compute());
+  size_t n = 0;
+  for (size_t bytes = 0; n < left.size() && bytes < kTogether; ++n) {
+    bytes += static_cast<size_t>(model_->at(left[n]).count) * size;
+  }
+  const auto together = left.first(n);
+  left = left.subspan(n);
+  return together;
 }
 
 void Gather::make_room(int64_t root) {
@@ -238,18 +254,10 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
 void Gather::prefetch(const int64_t* ids, int64_t count) {
   const std::vector<int64_t> roots = missing(ids, count);
   for (const int64_t root : roots) make_room(root);
-  // Small ones together; none waits for much that comes after it.
-  const size_t size = kernels::size_of(storage_->compute());
-  std::vector<int64_t> together;
-  size_t bytes = 0;
-  for (size_t i = 0; i < roots.size(); ++i) {
-    together.push_back(roots[i]);
-    bytes += static_cast<size_t>(model_->at(roots[i]).count) * size;
-    if (bytes < kTogether && i + 1 < roots.size()) continue;
-    prefetch_->begin(together);
+  for (std::span<const int64_t> left(roots); !left.empty();) {
+    const auto together = take_together(left);
+    prefetch_->begin({together.begin(), together.end()});
     for (const int64_t root : together) entries_[static_cast<size_t>(root)].fetching = true;
-    together.clear();
-    bytes = 0;
   }
 }
 

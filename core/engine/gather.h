@@ -69,6 +69,7 @@ class Gather {
   };
   // The roots of these that are not there, each once.
   [[nodiscard]] std::vector<int64_t> missing(const int64_t* ids, int64_t count) const;
+  [[nodiscard]] std::span<const int64_t> take_together(std::span<const int64_t>& left) const;
   // Makes all of them whole.
   void complete(const int64_t* ids, int64_t count);
   // The whole parameter as published, after that.
