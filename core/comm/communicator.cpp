@@ -7,19 +7,24 @@
 namespace outrigger::comm {
 
 uint64_t Communicator::reduce(const Reduce& reduce, std::string_view label) {
-  const auto slices = exchange(reduce.window, reduce.offset, reduce.slice_bytes, label);
+  device::SliceFold slice = reduce.fold;
+  slice.sources = exchange(reduce.window, reduce.offset, reduce.slice_bytes, label);
+  const Folded folded = fold(reduce.device, slice, label);
+  if (reduce.norm != nullptr) kernels::merge(*reduce.norm, folded.norm);
+  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, folded.origin);
+  return end_exchange();
+}
+
+Communicator::Folded Communicator::fold(device::Device& device, const device::SliceFold& slice,
+                                        std::string_view label) {
   try {
-    device::SliceFold fold = reduce.fold;
-    fold.sources = slices;
-    device::Nonfinite origin;
-    const kernels::NormSum norm = reduce.device.fold(fold, origin);
-    if (reduce.norm != nullptr) kernels::merge(*reduce.norm, norm);
-    if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
+    Folded folded;
+    folded.norm = device.fold(slice, folded.origin);
+    return folded;
   } catch (const std::exception& error) {
     abort(format_text("its fold of '{}' threw: {}", label, error.what()));
     throw;
   }
-  return end_exchange();
 }
 
 }  // namespace outrigger::comm

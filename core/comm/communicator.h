@@ -82,6 +82,14 @@ class Communicator : public Group {
   // block; afterwards each rank's block holds all slices.
   virtual void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                  std::string_view label) = 0;
+
+ protected:
+  struct Folded {
+    kernels::NormSum norm;
+    device::Nonfinite origin;
+  };
+  // A fold that throws aborts the job.
+  Folded fold(device::Device& device, const device::SliceFold& slice, std::string_view label);
 };
 
 struct Settings {

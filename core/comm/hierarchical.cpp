@@ -152,8 +152,6 @@ class Hierarchical final : public Communicator {
                        std::string_view label);
   uint64_t fold_across(const Reduce& reduce, device::Nonfinite& origin, std::string_view label);
   void make_sums(size_t bytes, std::string_view label);
-  template <typename Body>
-  void fold(std::string_view label, const Body& body);
 
   const std::unique_ptr<Communicator> all_, host_, across_;
   const std::shared_ptr<const int> family_;  // whose windows its duplicates take, too
@@ -196,44 +194,26 @@ auto Hierarchical::within(const Communicator& part, bool is_first, const Body& b
   }
 }
 
-// A fold that throws ends the job.
-template <typename Body>
-void Hierarchical::fold(std::string_view label, const Body& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    abort(format_text("its fold of '{}' threw: {}", label, error.what()));
-    throw;
-  }
-}
-
 // On all ranks, or on none.
 std::shared_ptr<Window> Hierarchical::create_on_all(Communicator& part, size_t bytes,
                                                     std::string_view label) {
-  struct Outcome {
-    Verdict verdict;
-    int32_t rank = -1;
-  } outcome;
+  FirstVerdict first;
   std::shared_ptr<Window> window;
   within(part, true, [&] {
     try {
       window = part.create_window(WindowKind::per_rank, bytes, label);
     } catch (const Error& error) {
       if (error.status() != OTR_E_OUT_OF_MEMORY) throw;
-      outcome.verdict.set(error.status(), error.what());
-      outcome.rank = rank();
+      first.set(rank(), error.status(), error.what());
     }
   });
-  const auto first = [](Outcome& into, const Outcome& from) {
-    if (into.rank < 0) into = from;
-  };
   try {
-    combine_value(*all_, outcome, first, label);
+    combine_value(*all_, first, merge_first, label);
   } catch (const Error& error) {  // half made: it cannot be called again
     if (error.status() == OTR_E_INTERRUPTED) abort(error.what());
     throw;
   }
-  outcome.verdict.require(format_text("'{}'", label), outcome.rank);
+  first.require(format_text("'{}'", label));
   return window;
 }
 
@@ -271,12 +251,9 @@ uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, device
                                   false,
                                   reduce.fold.count,
                                   reduce.fold.flat + apart * reduce.fold.count};
-    fold(label, [&] {
-      device::Nonfinite found;
-      static_cast<void>(reduce.device.fold(slice, found));
-      if (found.rank >= 0) found.rank += first_here();
-      device::keep_first(origin, found);
-    });
+    device::Nonfinite found = fold(reduce.device, slice, label).origin;
+    if (found.rank >= 0) found.rank += first_here();
+    device::keep_first(origin, found);
     ticket = host_->end_exchange();
   }
   return ticket;
@@ -285,18 +262,13 @@ uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, device
 uint64_t Hierarchical::fold_across(const Reduce& reduce, device::Nonfinite& origin,
                                    std::string_view label) {
   const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
-  const auto sums =
+  device::SliceFold slice = reduce.fold;
+  slice.sources =
       within(*across_, false, [&] { return across_->exchange(*sums_, 0, bytes, label); });
-  fold(label, [&] {
-    device::SliceFold slice = reduce.fold;
-    slice.sources = sums;
-    slice.source_format = Format::float32;
-    device::Nonfinite found;
-    const kernels::NormSum norm = reduce.device.fold(slice, found);
-    if (reduce.norm != nullptr) kernels::merge(*reduce.norm, norm);
-    found.rank = -1;  // of hosts, not of ranks
-    device::keep_first(origin, found);
-  });
+  slice.source_format = Format::float32;
+  const Folded folded = fold(reduce.device, slice, label);
+  if (reduce.norm != nullptr) kernels::merge(*reduce.norm, folded.norm);
+  device::keep_first(origin, {folded.origin.flat, -1});  // of hosts, not of ranks
   return across_->end_exchange();
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/gather_values.h"
+#include "core/comm/combine.h"
 #include "core/comm/verdict.h"
 
 namespace outrigger::comm {
@@ -157,17 +157,15 @@ class Staged final : public Communicator {
 
   // On all ranks, or on none.
   std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) {
-    Verdict mine;
+    FirstVerdict first;
     std::shared_ptr<Window> window;
     try {
       window = std::make_shared<DeviceWindow>(device_, rank(), bytes);
     } catch (const Error& error) {
-      mine.set(error.status(), error.what());
+      first.set(rank(), error.status(), error.what());
     }
-    const auto all = gather_values(*host_, std::vector{mine}, label);
-    for (size_t r = 0; r < all.size(); ++r) {
-      all[r].require(format_text("'{}'", label), static_cast<int32_t>(r));
-    }
+    combine_value(*host_, first, merge_first, label);
+    first.require(format_text("'{}'", label));
     return window;
   }
 

@@ -28,4 +28,19 @@ struct Verdict {
   }
 };
 
+// Of several ranks: what the first says that has a status other than OTR_OK.
+struct FirstVerdict {
+  Verdict verdict;
+  int32_t rank = -1;  // −1: none has
+
+  void set(int32_t of_rank, int32_t status, std::string_view what) {
+    verdict.set(status, what);
+    rank = of_rank;
+  }
+  void require(std::string_view what) const { verdict.require(what, rank); }
+};
+inline void merge_first(FirstVerdict& into, const FirstVerdict& from) {
+  if (into.rank < 0) into = from;
+}
+
 }  // namespace outrigger::comm

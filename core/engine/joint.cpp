@@ -2,15 +2,14 @@
 // Several engines step as one: every engine's phase 1, one decision over all of them, every
 // engine's phase 2. A failure before phase 2 leaves all parameters as they were.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "core/base/text.h"
 #include "core/comm/combine.h"
+#include "core/comm/verdict.h"
 #include "core/engine/step.h"
 #include "core/optimizer/exact_sum.h"
 #include "core/optimizer/rule.h"
@@ -24,9 +23,7 @@ struct JointFacts {
   comm::Compared<double> clip{};  // gradient_clipping
   int32_t has_engines = 0;        // so that there is a clip
   int32_t skip = 0;               // one of the engines skips
-  int32_t culprit = -1;           // the first rank that could not take part, and why
-  int32_t status = OTR_OK;
-  std::array<char, 480> text{};
+  comm::FirstVerdict trouble;     // of the first rank that could not take part
 };
 
 void merge(JointFacts& into, const JointFacts& from) {
@@ -38,10 +35,7 @@ void merge(JointFacts& into, const JointFacts& from) {
     comm::merge(into.clip, from.clip);
   }
   into.skip |= from.skip;
-  if (into.status != OTR_OK) return;
-  into.culprit = from.culprit;
-  into.status = from.status;
-  into.text = from.text;
+  comm::merge_first(into.trouble, from.trouble);
 }
 
 }  // namespace
@@ -55,9 +49,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
   const auto note = [&](const Error& error) {
     if (trouble) return;
     trouble = error;
-    facts.status = error.status();
-    facts.culprit = rank;
-    std::strncpy(facts.text.data(), error.what(), facts.text.size() - 1);
+    facts.trouble.set(rank, error.status(), error.what());
   };
   // Made again, the call goes on with the first engine that has not agreed.
   const auto interrupt = [&] {
@@ -131,10 +123,10 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
     }
   }
   if (trouble) throw Error(*trouble);
-  if (facts.status != OTR_OK) {
+  if (facts.trouble.rank >= 0) {
     fail(OTR_E_ABORTED,
          "{}: rank {} of the joint group could not take part, so nothing was updated: {}", kCall,
-         facts.culprit, std::string_view(facts.text.data()));
+         facts.trouble.rank, std::string_view(facts.trouble.verdict.text));
   }
   if (facts.clip.rank >= 0) {
     fail(OTR_E_CONFIG,

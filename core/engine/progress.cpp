@@ -78,7 +78,6 @@ class Members {
       fail(OTR_E_CONFIG, "the progress, {}: {} is missing", config::line_of(node_->at),
            path_of(name));
     }
-    ++taken_;
     known_.emplace_back(name);
     return found->value;
   }
@@ -89,7 +88,7 @@ class Members {
   int64_t steps(std::string_view name) { return integer<int64_t>(name, 0, kMostSteps); }
   // After the last.
   void require_all_taken() const {
-    if (taken_ == node_->members.size()) return;
+    if (known_.size() == node_->members.size()) return;
     for (const config::Member& member : node_->members) {
       if (std::ranges::find(known_, member.name) != known_.end()) continue;
       fail(OTR_E_CONFIG, "the progress, {}: {} is not known", config::line_of(member.at),
@@ -100,7 +99,6 @@ class Members {
  private:
   const Node* node_;
   std::string path_;
-  size_t taken_ = 0;
   std::vector<std::string> known_;
 };
 

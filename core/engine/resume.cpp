@@ -164,29 +164,23 @@ Engine::Resumed Engine::resumed(std::string_view json) const {
 void Engine::agree_on_progress(std::string_view json, const std::optional<Error>& trouble) {
   struct Facts {
     comm::Compared<uint64_t> text;
-    comm::Verdict verdict;
-    int32_t rank = -1;  // whose verdict
+    comm::FirstVerdict verdict;
   };
   const uint64_t hash = XXH3_64bits(json.data(), json.size());
   const int32_t rank = control_->rank();
-  Facts facts{{hash, hash, rank}, {}, -1};
-  if (trouble) {
-    facts.verdict.set(trouble->status(), trouble->what());
-    facts.rank = rank;
-  }
+  Facts facts{{hash, hash, rank}, {}};
+  if (trouble) facts.verdict.set(rank, trouble->status(), trouble->what());
   const auto merge = [](Facts& into, const Facts& from) {
     comm::merge(into.text, from.text);
-    if (into.rank >= 0) return;
-    into.verdict = from.verdict;
-    into.rank = from.rank;
+    comm::merge_first(into.verdict, from.verdict);
   };
   collective(
       kSet, Again::at_first,
       [&] { comm::combine_value(*control_, facts, merge, "set the progress"); }, hash);
   if (trouble) throw Error(*trouble);
-  if (facts.rank >= 0) {
-    fail(OTR_E_ABORTED, "{}: rank {} could not, so no rank has: {}", kSet, facts.rank,
-         std::string_view(facts.verdict.text));
+  if (facts.verdict.rank >= 0) {
+    fail(OTR_E_ABORTED, "{}: rank {} could not, so no rank has: {}", kSet, facts.verdict.rank,
+         std::string_view(facts.verdict.verdict.text));
   }
   if (facts.text.rank >= 0) {
     fail(OTR_E_MISMATCH, "{}: rank 0 and rank {} set different ones: every rank sets the same text",
