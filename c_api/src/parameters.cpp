@@ -111,18 +111,12 @@ int32_t otr_engine_local_range(const otr_engine* engine, int64_t id, int64_t* ou
 
 int32_t otr_engine_local_read(otr_engine* engine, int64_t id, int32_t value,
                               const otr_tensor* out) noexcept {
-  return guard([&] {
-    get(engine, "engine")
-        ->local_value(id, value, required(out, "out"), false, "otr_engine_local_read");
-  });
+  return guard([&] { get(engine, "engine")->read_local(id, value, required(out, "out")); });
 }
 
 int32_t otr_engine_local_write(otr_engine* engine, int64_t id, int32_t value,
                                const otr_tensor* source) noexcept {
-  return guard([&] {
-    get(engine, "engine")
-        ->local_value(id, value, required(source, "source"), true, "otr_engine_local_write");
-  });
+  return guard([&] { get(engine, "engine")->write_local(id, value, required(source, "source")); });
 }
 
 int32_t otr_engine_set_trainable(otr_engine* engine, int64_t id, int32_t trainable) noexcept {

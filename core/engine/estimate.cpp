@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model needs before anything of it is allocated: the plan that commit follows, and beside
 // it DeepSpeed's layout by its formula.
-#include "core/engine/engine.h"
+#include "core/engine/declared.h"
+#include "core/engine/plan.h"
+#include "core/engine/start.h"
 #include "kernels/composed.h"
 
 namespace outrigger::engine {
@@ -106,18 +108,18 @@ MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineC
 
 }  // namespace
 
-MemoryEntries Engine::estimate(const Estimate& wanted) const {
+MemoryEntries Declared::estimate(const Estimate& wanted) const {
   if (wanted.deepspeed) {
     int64_t elements = 0, second = 0;
-    for (int64_t id = 0; id < model_.size(); ++id) {
-      const layout::Parameter& p = model_.at(id);
+    for (int64_t id = 0; id < model.size(); ++id) {
+      const layout::Parameter& p = model.at(id);
       if (p.root != id || !p.trainable) continue;
       elements += p.count;
       if (!p.matrix) second += p.count;
     }
-    return deepspeeds(elements, second, config_, wanted.world, device_ != nullptr);
+    return deepspeeds(elements, second, config, wanted.world, device != nullptr);
   }
-  return ours(model_, config_, wanted, device_ != nullptr);
+  return ours(model, config, wanted, device != nullptr);
 }
 
 }  // namespace outrigger::engine

@@ -91,12 +91,12 @@ void gather_pieces(comm::Group& group, device::Device& device, std::span<const W
   }
 }
 
-Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
+Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
                comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
                device::Device& device)
     : model_(&model),
       layout_(&layout),
-      storage_(&storage),
+      published_(&published),
       group_(&group),
       ledger_(&ledger),
       device_(&device),
@@ -108,8 +108,8 @@ Gather::Gather(const layout::Model& model, const layout::Layout& layout, const S
   });
 }
 
-const std::byte* Gather::published(int64_t root) const {
-  const std::byte* whole = storage_->whole(root);
+const std::byte* Gather::value_of(int64_t root) const {
+  const std::byte* whole = published_->whole(root);
   if (whole != nullptr || model_->at(root).count == 0) return whole;
   return entries_[static_cast<size_t>(root)].gathered.data();
 }
@@ -120,7 +120,7 @@ std::vector<int64_t> Gather::missing(const int64_t* ids, int64_t count) const {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
     const Entry& entry = entries_[static_cast<size_t>(root)];
-    const bool here = storage_->whole(root) != nullptr || model_->at(root).count == 0;
+    const bool here = published_->whole(root) != nullptr || model_->at(root).count == 0;
     if (here || entry.whole || entry.fetching || known[root]) continue;
     known.set(root);
     roots.push_back(root);
@@ -149,7 +149,7 @@ void Gather::complete(const int64_t* ids, int64_t count) {
 
 // The next of these, of about kTogether bytes.
 std::span<const int64_t> Gather::take_together(std::span<const int64_t>& left) const {
-  const size_t size = kernels::size_of(storage_->compute());
+  const size_t size = kernels::size_of(published_->format());
   size_t n = 0;
   for (size_t bytes = 0; n < left.size() && bytes < kTogether; ++n) {
     bytes += static_cast<size_t>(model_->at(left[n]).count) * size;
@@ -162,7 +162,7 @@ std::span<const int64_t> Gather::take_together(std::span<const int64_t>& left) c
 void Gather::make_room(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
-    const auto size = static_cast<int64_t>(kernels::size_of(storage_->compute()));
+    const auto size = static_cast<int64_t>(kernels::size_of(published_->format()));
     entry.gathered = memory::ReleasableBlock(*ledger_, memory::Purpose::acquired,
                                              model_->at(root).count * size, device_);
   }
@@ -188,15 +188,15 @@ void Gather::gather(comm::Group& group, std::span<const int64_t> roots, size_t& 
         {layout_->owners(*model_, root), entries_[static_cast<size_t>(root)].gathered.data()});
   }
   gather_pieces(
-      group, *device_, wholes, kernels::size_of(storage_->compute()),
-      [this](const layout::Piece& piece) { return storage_->published(piece); }, label, done);
+      group, *device_, wholes, kernels::size_of(published_->format()),
+      [this](const layout::Piece& piece) { return published_->at(piece); }, label, done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   const layout::Parameter& parameter = model_->at(id);
-  const std::byte* whole = published(parameter.root);
-  if (!as_float32 || storage_->compute() == Format::float32) {
-    return tensor::make(const_cast<std::byte*>(whole), storage_->compute(), parameter.shape,
+  const std::byte* whole = value_of(parameter.root);
+  if (!as_float32 || published_->format() == Format::float32) {
+    return tensor::make(const_cast<std::byte*>(whole), published_->format(), parameter.shape,
                         device_->id());
   }
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
@@ -210,7 +210,7 @@ otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
 
 void Gather::widen(int64_t root) {
   device_->convert(entries_[static_cast<size_t>(root)].widened.data(), Format::float32,
-                   published(root), storage_->compute(), 1, model_->at(root).count,
+                   value_of(root), published_->format(), 1, model_->at(root).count,
                    device_->own_stream());
   device_->synchronize(device_->own_stream());
 }

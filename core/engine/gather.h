@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/engine/prefetch.h"
-#include "core/engine/storage.h"
+#include "core/engine/published.h"
 #include "core/layout/model.h"
 #include "core/memory/releasable_block.h"
 #include "outrigger.h"
@@ -36,7 +36,7 @@ void gather_pieces(comm::Group& group, device::Device& device, std::span<const W
 class Gather {
  public:
   // ahead: for prefetch; null where nothing is gathered.
-  Gather(const layout::Model& model, const layout::Layout& layout, const Storage& storage,
+  Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
          comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
          device::Device& device);
 
@@ -73,7 +73,7 @@ class Gather {
   // Makes all of them whole.
   void complete(const int64_t* ids, int64_t count);
   // The whole parameter as published, after that.
-  [[nodiscard]] const std::byte* published(int64_t root) const;
+  [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   void make_room(int64_t root);
   void gather(comm::Group& group, std::span<const int64_t> roots, size_t& done);
@@ -82,7 +82,7 @@ class Gather {
 
   const layout::Model* model_;
   const layout::Layout* layout_;
-  const Storage* storage_;
+  const Published* published_;
   comm::Group* group_;
   memory::Ledger* ledger_;
   device::Device* device_;

@@ -10,7 +10,7 @@
 #include "core/base/text.h"
 #include "core/comm/combine.h"
 #include "core/comm/verdict.h"
-#include "core/engine/step.h"
+#include "core/engine/engine.h"
 #include "core/optimizer/exact_sum.h"
 #include "core/optimizer/rule.h"
 
@@ -53,7 +53,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
   };
   // Made again, the call goes on with the first engine that has not agreed.
   const auto interrupt = [&] {
-    for (Engine* e : engines) e->interrupted_ = kCall;
+    for (Engine* e : engines) e->health_.set_interrupted(kCall);
   };
   // Whoever cannot take part tells the others instead of leaving them waiting.
   for (size_t i = 0; i < engines.size(); ++i) {
@@ -63,7 +63,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
         fail(OTR_E_ARGUMENT, "{}: an engine is given twice", kCall);
       }
       e.require_step(kCall);
-      if (e.config_.optimizer.host) {
+      if (e.declared_.config.optimizer.host) {
         fail(OTR_E_UNSUPPORTED,
              "{}: engine {} has optimizer.type \"Host\", whose weights are updated before the "
              "engines agree on a joint norm; step it alone, or give it a rule of the engine, such "
@@ -74,7 +74,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
         fail(OTR_E_STATE,
              "{}: the next step of engine {} is number {} of {} in its accumulation window, and a "
              "joint step ends a window of each engine: call otr_engine_step for the steps before",
-             kCall, i, e.steps_in_window_ + 1, e.config_.accumulation_steps);
+             kCall, i, e.window_->steps() + 1, e.declared_.config.accumulation_steps);
       }
     } catch (const Error& error) {
       note(error);
@@ -83,14 +83,16 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
   for (Engine* e : engines) {
     if (trouble) break;
     try {
-      const bool again = std::exchange(e->interrupted_, nullptr) != nullptr;
-      if (e->reduced_ && !again) e->reduced_->agreed = false;
-      if (!e->reduced_ || !e->reduced_->agreed) {
-        e->collective(kCall, Again::always, [&] { static_cast<void>(e->reduce_window(true)); });
+      const bool again = e->health_.interrupted() != nullptr;
+      e->health_.set_interrupted(nullptr);
+      if (!again) e->window_->set_agreed(false);
+      if (!e->window_->has_agreed()) {
+        e->health_.collective(kCall, Again::always,
+                              [&] { static_cast<void>(e->window_->reduce(true)); });
       }
-      e->reduced_->agreed = true;
+      e->window_->set_agreed(true);
     } catch (const Error& error) {
-      if (e->interrupted_ != nullptr) {
+      if (e->health_.interrupted() != nullptr) {
         interrupt();
         throw;
       }
@@ -100,10 +102,10 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
       note(Error(OTR_E_INTERNAL, error.what()));
       break;
     }
-    const Decision& d = e->reduced_->decision;
+    const Decision& d = *e->window_->decision();
     if (joint == nullptr || e->control_->rank() == 0) facts.squares.add(d.norm * d.norm);
     if (d.skip != OTR_SKIP_NONE) facts.skip = 1;
-    const double clip = e->config_.optimizer.gradient_clipping;
+    const double clip = e->declared_.config.optimizer.gradient_clipping;
     if (facts.has_engines != 0 && facts.clip.first != clip) {
       note(Error(OTR_E_CONFIG,
                  format_text("{}: the engines have gradient_clipping {} and {}; a joint norm is "
@@ -138,17 +140,17 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
   const double norm = std::sqrt(facts.squares.value());
   for (size_t i = 0; i < engines.size(); ++i) {
     Engine& e = *engines[i];
-    Decision d = e.reduced_->decision;
+    Decision d = *e.window_->decision();
     if (skip && d.skip == OTR_SKIP_NONE) d.skip = OTR_SKIP_JOINT;
     d.norm = norm;
     d.clip = skip ? 1 : optimizer::clip_coefficient(norm, facts.clip.first);
     try {
-      e.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
+      e.health_.collective(kCall, Again::never, [&] { e.finish_step(reports[i], d); });
     } catch (const std::exception& error) {
       // All or nothing: the others have stepped, or wait to, and this one cannot any more.
       const Error joint_failure(
           OTR_E_POISONED, format_text("the joint step failed in engine {}: {}", i, error.what()));
-      for (Engine* other : engines) other->poison(joint_failure);
+      for (Engine* other : engines) other->health_.poison(joint_failure);
       throw;
     }
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/engine/location.h"
+// Where the values of one parameter lie that OTR_VALUE_ names, and writing them there.
+#include <algorithm>
+#include <array>
+#include <utility>
 
-#include <optional>
-
-#include "core/engine/step.h"
+#include "core/engine/transfer.h"
+#include "core/engine/values.h"
 #include "kernels/composed.h"
 
 namespace outrigger::engine {
@@ -12,7 +14,19 @@ using kernels::Format;
 using memory::Block;
 using memory::Purpose;
 
-Engine::Location Engine::location_of(const layout::Parameter& root, int32_t value) const {
+namespace {
+
+// The state that a value is.
+State state_of(int32_t value) {
+  return value == OTR_VALUE_EXP_AVG      ? State::exp_avg
+         : value == OTR_VALUE_EXP_AVG_SQ ? State::exp_avg_sq
+                                         : State::master;
+}
+
+}  // namespace
+
+void Values::require_value(const layout::Parameter& root, int32_t value) const {
+  const config::OptimizerConfig& optimizer = declared_.config.optimizer;
   if (value < OTR_VALUE_MASTER || value > OTR_VALUE_GRAD) {
     fail(OTR_E_ARGUMENT, "value {} is not one of OTR_VALUE_MASTER ({}) to OTR_VALUE_GRAD ({})",
          value, static_cast<int>(OTR_VALUE_MASTER), static_cast<int>(OTR_VALUE_GRAD));
@@ -23,98 +37,132 @@ Engine::Location Engine::location_of(const layout::Parameter& root, int32_t valu
          "published value",
          root.name);
   }
-  if (config_.optimizer.host && (value == OTR_VALUE_EXP_AVG || value == OTR_VALUE_EXP_AVG_SQ)) {
+  const bool moment = value == OTR_VALUE_EXP_AVG || value == OTR_VALUE_EXP_AVG_SQ;
+  if (optimizer.host && moment) {
     fail(OTR_E_NOT_FOUND,
          "parameter \"{}\" has no moments here: with optimizer.type \"Host\" the host keeps the "
          "states of its optimizer",
          root.name);
   }
-  const bool kept = value == OTR_VALUE_EXP_AVG      ? config_.optimizer.keeps_exp_avg()
-                    : value == OTR_VALUE_EXP_AVG_SQ ? config_.optimizer.keeps_exp_avg_sq()
-                                                    : true;
-  if (!kept) {
+  const bool first = value == OTR_VALUE_EXP_AVG;
+  const bool kept = first ? optimizer.keeps_exp_avg() : optimizer.keeps_exp_avg_sq();
+  if (moment && !kept) {
     fail(OTR_E_NOT_FOUND, "parameter \"{}\" has no {}: {}{} keeps none", root.name,
-         value == OTR_VALUE_EXP_AVG ? "exp_avg" : "exp_avg_sq", config_.optimizer.type,
-         value == OTR_VALUE_EXP_AVG && config_.optimizer.type == "SGD" ? " without momentum" : "");
+         first ? "exp_avg" : "exp_avg_sq", optimizer.type,
+         first && optimizer.type == "SGD" ? " without momentum" : "");
   }
-  if (value == OTR_VALUE_EXP_AVG_SQ && root.matrix) {
+  if (moment && !committed_.states->keeps(state_of(value), root.root)) {
     fail(OTR_E_NOT_FOUND,
          "parameter \"{}\" has no exp_avg_sq: it is a matrix, of which Muon keeps exp_avg only",
          root.name);
   }
-  device::Device* const back = devices_.back;
-  switch (value) {
-    case OTR_VALUE_MASTER:
-      return {storage_->master_format(), [this](const auto& p) { return storage_->master(p); },
-              back};
-    case OTR_VALUE_EXP_AVG:
-      return {storage_->exp_avg_format(), [this](const auto& p) { return storage_->exp_avg(p); },
-              back};
-    case OTR_VALUE_EXP_AVG_SQ:
-      return {storage_->exp_avg_sq_format(),
-              [this](const auto& p) { return storage_->exp_avg_sq(p); }, back};
-    case OTR_VALUE_GRAD:
-      if (!reduced_) {
-        fail(OTR_E_NOT_FOUND,
-             "the gradient of \"{}\" is not there: it is between otr_engine_reduce and "
-             "otr_engine_step",
-             root.name);
-      }
-      return {config_.accumulator, [this](const auto& p) { return reducer_->gradient(p); }, back,
-              reduced_->decision.mean};
-    default:
-      return {storage_->compute(), [this](const auto& p) { return storage_->published(p); },
-              devices_.front};
+  if (value == OTR_VALUE_GRAD && window_.decision() == nullptr) {
+    fail(OTR_E_NOT_FOUND,
+         "the gradient of \"{}\" is not there: it is between otr_engine_reduce and "
+         "otr_engine_step",
+         root.name);
   }
 }
 
-// A parameter lies in one bucket, of which each rank has one slice: so one piece at most is here.
-std::optional<layout::Piece> Engine::local_piece(int64_t root) const {
-  const layout::Parameter& parameter = model_.at(root);
-  if (!parameter.trainable || parameter.count == 0) return {};
-  if (!storage_->sharded()) {
-    const int64_t flat = layout_->position(root).flat;
-    return layout::Piece{root, 0, parameter.count, flat, flat};
-  }
-  for (const auto& [rank, piece] : layout_->owners(model_, root)) {
-    if (rank == control_->rank()) return piece;
-  }
-  return {};
+// Elements [first, first + count) of the parameter, as far as they are of this piece.
+std::optional<layout::Piece> Values::overlap(const std::optional<layout::Piece>& piece,
+                                             int64_t first, int64_t count) {
+  if (!piece) return {};
+  const int64_t begin = std::max(first, piece->first);
+  const int64_t end = std::min(first + count, piece->first + piece->count);
+  if (begin >= end) return {};
+  return layout::part_of(*piece, begin - piece->first, end - begin);
 }
 
-// The same with the piece that lies here turned into plain float32 in `values`.
-Engine::Location Engine::opened(const Location& location, const std::optional<layout::Piece>& piece,
-                                Block& values) {
+Values::Location Values::location_of(const layout::Parameter& root, int32_t value, bool write) {
+  require_value(root, value);
+  Location location;
+  location.piece = committed_.local_piece(root.root);
+  if (value == OTR_VALUE_PUBLISHED) {
+    location.format = committed_.published.format();
+    location.device = committed_.devices.front;
+    if (location.piece) location.data = committed_.published.at(*location.piece);
+    return location;
+  }
+  location.device = committed_.devices.back;
+  if (value == OTR_VALUE_GRAD) {
+    location.format = declared_.config.accumulator;
+    location.factor = window_.decision()->mean;
+    if (location.piece) location.data = window_.gradient(*location.piece);
+    return location;
+  }
+  const State state = state_of(value);
+  location.format = committed_.states->format(state);
+  if (location.piece) {
+    const StateSet touched{
+        {state == State::master, state == State::exp_avg, state == State::exp_avg_sq}};
+    location.lease =
+        Lease(*committed_.states, *location.piece, touched, write ? touched : kNoStates);
+    location.data = location.lease.states().of(state);
+  }
+  return location;
+}
+
+Values::Location Values::opened(Location location, Block& values) {
   if (!kernels::is_composed(location.format)) return location;
-  if (piece) {
-    values = Block(ledger_, Purpose::acquired, piece->count * 4);
-    kernels::read_composed(reinterpret_cast<float*>(values.data()), location.at(*piece),
-                           location.format,
-                           reinterpret_cast<uint16_t*>(storage_->published(*piece)), piece->count);
+  if (location.piece) {
+    values = Block(declared_.ledger, Purpose::acquired, location.piece->count * 4);
+    kernels::read_composed(reinterpret_cast<float*>(values.data()), location.data, location.format,
+                           reinterpret_cast<uint16_t*>(committed_.published.at(*location.piece)),
+                           location.piece->count);
   }
-  return {Format::float32, [&values](const auto&) { return values.data(); }, location.device,
-          location.factor};
+  location.format = Format::float32;
+  location.data = values.data();
+  return location;
 }
 
-// Writes the piece's float32 values; what is composed, to nearest.
-void Engine::write_piece(const Location& location, const layout::Piece& piece,
-                         const float* values) {
+// Writes float32 values to a part of the location's piece; what is composed, to nearest.
+void Values::write_piece(const Location& location, const layout::Piece& part, const float* values) {
+  std::byte* const to = location.at(part.first);
   if (kernels::is_composed(location.format)) {
-    kernels::write_composed(location.at(piece), location.format,
-                            reinterpret_cast<uint16_t*>(storage_->published(piece)), values,
-                            piece.count);
+    kernels::write_composed(to, location.format,
+                            reinterpret_cast<uint16_t*>(committed_.published.at(part)), values,
+                            part.count);
     return;
   }
-  put(*location.device, location.at(piece), location.format, values, piece.count, location.factor);
+  put(declared_.ledger, *location.device, to, location.format, values, part.count, location.factor);
 }
 
 // The same for a weight: the master, and the published value beside it.
-void Engine::write_weight(const layout::Piece& piece, const float* values) {
-  if (reduced_) reduced_->updated = true;
-  const layout::Parameter& root = model_.at(piece.parameter);
-  write_piece(location_of(root, OTR_VALUE_PUBLISHED), piece, values);
-  if (storage_->has_separate_master()) {
-    write_piece(location_of(root, OTR_VALUE_MASTER), piece, values);
+void Values::write_weight(const layout::Piece& part, const float* values) {
+  window_.note_written();
+  const layout::Parameter& root = declared_.model.at(part.parameter);
+  write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part, values);
+  if (committed_.plan.separate_master) {
+    write_piece(location_of(root, OTR_VALUE_MASTER, true), part, values);
+  }
+}
+
+void Values::store(int64_t root, int64_t first, int64_t count, const float* values) {
+  const auto part = overlap(committed_.local_piece(root), first, count);
+  if (part) write_weight(*part, values + (part->first - first));
+  const Published& published = committed_.published;
+  if (declared_.model.at(root).trainable ? !published.replicates() : !published.writes_frozen()) {
+    return;
+  }
+  const int64_t mine = part ? part->first : first + count, end = part ? mine + part->count : mine;
+  store_published(root, first, mine - first, values);
+  store_published(root, end, first + count - end, values + (end - first));
+}
+
+// Elements that this rank shows and does not update, as whoever does publishes them.
+void Values::store_published(int64_t root, int64_t first, int64_t count, const float* values) {
+  const Format format = committed_.published.format();
+  std::byte* to = committed_.published.whole(root) + bytes_of(first, format);
+  if (!declared_.model.at(root).trainable ||
+      committed_.states->format(State::master) != Format::split) {
+    if (count > 0) put(declared_.ledger, *committed_.devices.front, to, format, values, count, 1);
+    return;
+  }
+  std::array<uint16_t, 1024> lower{};
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(lower.size())) {
+    kernels::split(reinterpret_cast<uint16_t*>(to) + i, lower.data(), values + i,
+                   std::min<int64_t>(count - i, lower.size()));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine tells the host's log, beside what its calls return.
+#include "core/engine/log.h"
+
 #include "core/base/text.h"
-#include "core/engine/engine.h"
 
 namespace outrigger::engine {
 namespace {
@@ -23,48 +23,50 @@ const char* reason_of(const otr_step_report& report) {
 
 }  // namespace
 
-void Engine::log_commit() const {
-  if (!context_->logs(OTR_LOG_INFO)) return;
+void log_commit(const Declared& declared, const Committed& committed) {
+  if (!declared.context->logs(OTR_LOG_INFO)) return;
   int64_t elements = 0;
-  for (int64_t id = 0; id < model_.size(); ++id) {
-    if (model_.at(id).root == id) elements += model_.at(id).count;
+  for (int64_t id = 0; id < declared.model.size(); ++id) {
+    if (declared.model.at(id).root == id) elements += declared.model.at(id).count;
   }
-  const memory::Entry total = ledger_.entries().back();
-  context_->log(
+  const memory::Entry total = declared.ledger.entries().back();
+  declared.context->log(
       OTR_LOG_INFO,
       format_text(
           "rank {} of {} over {}: an engine of {} parameters, {} elements, ZeRO stage "
           "{}, {} workers; {} bytes of host memory, peak so far {} (blocks not touched yet are "
           "not counted)",
-          control_->rank(), control_->size(), control_->provider(), model_.size(), elements,
-          config_.stage, workers_->size(), total.resident, total.peak));
+          committed.control.rank(), committed.control.size(), committed.control.provider(),
+          declared.model.size(), elements, declared.config.stage, committed.workers.size(),
+          total.resident, total.peak));
 }
 
-void Engine::log_step(const otr_step_report& report) const {
-  if (report.outcome == OTR_STEP_SKIPPED && context_->logs(OTR_LOG_INFO)) {
+void log_step(const Declared& declared, const otr_step_report& report, double scale) {
+  if (report.outcome == OTR_STEP_SKIPPED && declared.context->logs(OTR_LOG_INFO)) {
     std::string where;
     if (report.nonfinite_param >= 0) {
-      where = format_text(" ('{}' is the first)", model_.at(report.nonfinite_param).name);
+      where = format_text(" ('{}' is the first)", declared.model.at(report.nonfinite_param).name);
     }
     if (report.nonfinite_rank >= 0) where += format_text(" on rank {}", report.nonfinite_rank);
-    context_->log(OTR_LOG_INFO,
-                  format_text("step {} was skipped: {}{}; the loss scale was {} and is {}",
-                              report.micro_steps, reason_of(report), where, report.loss_scale,
-                              scaler_.scale()));
+    declared.context->log(
+        OTR_LOG_INFO,
+        format_text("step {} was skipped: {}{}; the loss scale was {} and is {}",
+                    report.micro_steps, reason_of(report), where, report.loss_scale, scale));
   }
-  if (report.outcome == OTR_STEP_APPLIED && context_->logs(OTR_LOG_DEBUG)) {
-    context_->log(OTR_LOG_DEBUG,
-                  format_text("step {}: gradient norm {}, clipped by {}, learning rate {}, "
-                              "loss scale {}",
-                              report.micro_steps, report.grad_norm, report.clip_coefficient,
-                              report.lr, report.loss_scale));
+  if (report.outcome == OTR_STEP_APPLIED && declared.context->logs(OTR_LOG_DEBUG)) {
+    declared.context->log(OTR_LOG_DEBUG,
+                          format_text("step {}: gradient norm {}, clipped by {}, learning rate {}, "
+                                      "loss scale {}",
+                                      report.micro_steps, report.grad_norm, report.clip_coefficient,
+                                      report.lr, report.loss_scale));
   }
 }
 
-void Engine::log_failure(const Error& error) const noexcept {
+void log_failure(const Declared& declared, const Error& error) noexcept {
   try {
-    context_->log(OTR_LOG_ERROR,
-                  format_text("the engine has failed and can only be destroyed: {}", error.what()));
+    declared.context->log(
+        OTR_LOG_ERROR,
+        format_text("the engine has failed and can only be destroyed: {}", error.what()));
   } catch (...) {  // no memory for a line; the failure itself is kept
   }
 }

@@ -32,13 +32,13 @@ int64_t Matrices::work(int64_t root) const {
 }
 
 // The direction of a whole matrix, on every rank.
-void Matrices::gather(const Matrix& matrix) {
+void Matrices::gather(int64_t root, const WithPiece& with_piece) {
   float* const whole = newton_schulz_.matrix();
-  if (matrix.piece.count > 0) {
-    host_->muon_direction(matrix.piece, whole + matrix.piece.random.first_element);
-  }
+  with_piece(root, [&](const kernels::Update& piece) {
+    host_->muon_direction(piece, whole + piece.random.first_element);
+  });
   if (!sharded_) return;
-  for (const auto& [rank, piece] : layout_->owners(*model_, matrix.root)) {
+  for (const auto& [rank, piece] : layout_->owners(*model_, root)) {
     comm_->broadcast(
         std::as_writable_bytes(std::span(whole + piece.first, static_cast<size_t>(piece.count))),
         rank, "direction of a matrix");
@@ -46,7 +46,7 @@ void Matrices::gather(const Matrix& matrix) {
 }
 
 kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t steps,
-                                      const Update& update) {
+                                      const WithPiece& with_piece, const Update& update) {
   std::ranges::stable_sort(
       matrices, [&](const Matrix& a, const Matrix& b) { return work(a.root) > work(b.root); });
   const auto ranks = static_cast<size_t>(comm_->size()), rank = static_cast<size_t>(comm_->rank());
@@ -54,7 +54,7 @@ kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t step
   for (size_t first = 0; first < matrices.size(); first += ranks) {
     const auto round = std::span(matrices).subspan(first, std::min(ranks, matrices.size() - first));
     for (size_t i = 0; i < round.size(); ++i) {
-      gather(round[i]);
+      gather(round[i].root, with_piece);
       const layout::Parameter& p = model_->at(round[i].root);
       if (i == rank) newton_schulz_.take(rows_of(p), columns_of(p));
     }
@@ -69,14 +69,14 @@ kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t step
       for (int32_t i = 0; i < steps * optimizer::NewtonSchulz::kProducts; ++i) meet();
     }
     for (size_t i = 0; i < round.size(); ++i) {
-      const kernels::Update& piece = round[i].piece;
       float* const direction = i == rank ? mine : newton_schulz_.matrix();
       const auto elements = static_cast<size_t>(model_->at(round[i].root).count);
       comm_->broadcast(std::as_writable_bytes(std::span(direction, elements)),
                        static_cast<int32_t>(i), "orthogonal direction of a matrix");
-      if (piece.count == 0) continue;
-      kernels::add(count, update(optimizer::by_direction(
-                              piece, direction + piece.random.first_element, round[i].lr)));
+      with_piece(round[i].root, [&](const kernels::Update& piece) {
+        kernels::add(count, update(optimizer::by_direction(
+                                piece, direction + piece.random.first_element, round[i].lr)));
+      });
     }
   }
   return count;

@@ -26,15 +26,19 @@ class Matrices {
 
   struct Matrix {
     int64_t root = 0;
-    kernels::Update piece;  // of this rank, as for kernels::muon_direction; count 0: none
-    double lr = 0;          // of the orthogonal direction
+    double lr = 0;  // of the orthogonal direction
   };
   using Update = std::function<kernels::UpdateCount(const kernels::Update&)>;
+  // Calls the body with this rank's piece of a root, as for kernels::muon_direction; or not, if it
+  // has none.
+  using OfPiece = std::function<void(const kernels::Update&)>;
+  using WithPiece = std::function<void(int64_t root, const OfPiece& body)>;
   // Collective; every rank has the same matrices. update: runs an update of a piece.
-  kernels::UpdateCount update(std::vector<Matrix> matrices, int32_t steps, const Update& update);
+  kernels::UpdateCount update(std::vector<Matrix> matrices, int32_t steps,
+                              const WithPiece& with_piece, const Update& update);
 
  private:
-  void gather(const Matrix& matrix);
+  void gather(int64_t root, const WithPiece& with_piece);
   [[nodiscard]] int64_t work(int64_t root) const;
 
   comm::Group* comm_;

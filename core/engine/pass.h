@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // One backward pass: scaled gradients of the outputs to the host, gradients of the parameters from
-// it.
+// it. See Window for when passes come and what becomes of their gradients.
 #pragma once
 
 #include <memory>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
-#include "core/engine/engine.h"
+#include "core/engine/health.h"
+#include "core/engine/window.h"
 
 namespace outrigger::engine {
 
-// What gradients carry: which factors were multiplied into them and which are still to come. Zeros:
-// nothing is known, the gradients are the caller's own.
-struct Tag {
-  double loss_scale = 0;     // multiplied in
-  int32_t accumulation = 0;  // number of steps they were divided by; 0: not yet
-  int32_t ranks = 0;         // number of ranks that their sum will be divided by; 0: as here
-};
-
 class Pass {
  public:
+  // What a pass works on. An open pass keeps all of it; one that has ended, the declarations.
+  struct Owner {
+    std::shared_ptr<void> engine;  // keeps the others
+    Declared& declared;
+    Health& health;
+    Window& window;
+    std::shared_ptr<const int> count;  // the engine counts its copies
+  };
+
   // Copies the outputs' gradients, multiplied by the engine's scale. keep_dtype: in their own dtype
   // instead of float32.
   // stream: in whose order they are ready, and the pass's gradients are used.
-  Pass(std::shared_ptr<Engine> engine, const otr_tensor* output_grads, int64_t count,
-       const Tag& tag, bool keep_dtype, device::Stream stream);
+  Pass(Owner owner, const otr_tensor* output_grads, int64_t count, const Tag& tag, bool keep_dtype,
+       device::Stream stream);
   ~Pass();  // a pass that was not ended is abandoned
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -33,7 +36,7 @@ class Pass {
   [[nodiscard]] int64_t outputs() const { return static_cast<int64_t>(outputs_.size()); }
   [[nodiscard]] otr_tensor output_grad(int64_t index) const;
   [[nodiscard]] double scale() const { return scale_; }
-  [[nodiscard]] bool on_host() const { return engine_->on_host(); }
+  [[nodiscard]] bool on_host() const { return front().is_host(); }
   // Of the gradients that come out of this pass.
   [[nodiscard]] const Tag& tag() const { return tag_; }
   // The first output whose finite gradient is not finite any more once scaled; −1: none.
@@ -53,9 +56,7 @@ class Pass {
     memory::Block values;
   };
   void add_output(const otr_tensor& grad, bool keep_dtype);
-  [[nodiscard]] device::Device& front() const {
-    return engine_->device_ ? *engine_->device_ : engine_->plain_host_;
-  }
+  [[nodiscard]] device::Device& front() const { return owner_.declared.front(); }
   // A tensor that is where the pass's are.
   [[nodiscard]] tensor::View view_of(const otr_tensor& t, const std::string& what) const;
   // Whether more elements of the output are not finite than would be without the scale.
@@ -64,7 +65,7 @@ class Pass {
   // The root that takes this id's gradient; throws for frozen parameters.
   [[nodiscard]] const layout::Parameter& target(int64_t id) const;
 
-  std::shared_ptr<Engine> engine_;
+  const Owner owner_;
   Tag tag_;
   double scale_;
   device::Stream stream_;

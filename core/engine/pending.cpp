@@ -58,7 +58,7 @@ void Engine::begin_step() {
   if (!pending_)
     pending_ = std::make_unique<PendingStep>([this](auto& report) { do_step(report); });
   pending_->begin();
-  is_pending_ = true;
+  health_.is_pending = true;
 }
 
 bool Engine::report(double seconds, otr_step_report& report) {
@@ -76,7 +76,7 @@ bool Engine::report(double seconds, otr_step_report& report) {
     report.outcome = OTR_STEP_PENDING;
     return false;
   }
-  is_pending_ = false;
+  health_.is_pending = false;
   report = pending_->result();
   return true;
 }

@@ -88,7 +88,7 @@ int64_t Plan::place_second_moments(const layout::Model& model, const layout::Lay
   int64_t elements = 0;
   for (const layout::Piece& piece : pieces(model, layout, rank)) {
     if (model.at(piece.parameter).matrix) continue;
-    second_moments[static_cast<size_t>(piece.parameter)] = elements;
+    second_moments[static_cast<size_t>(piece.parameter)] = elements - piece.first;
     elements += (piece.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
   }
   for (int64_t id = 0; id < model.size(); ++id) {

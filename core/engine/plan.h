@@ -56,7 +56,7 @@ struct Plan {
   // Host memory between an offloaded update and the device, and its elements.
   int64_t update_staging = 0, update_elements = 0;
   // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
-  // where the others' second moments begin, by root. Empty: as in the shard.
+  // where the second moment of the others' element 0 would lie, by root. Empty: as in the shard.
   optimizer::NewtonSchulz::Room matrices;
   std::vector<int64_t> second_moments;
 

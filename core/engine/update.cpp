@@ -1,76 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phase 2 of a step: one fused pass over the owned pieces (unscale, clip, decay, update, round,
-// publish), then the moment from which the new parameters are everybody's.
+#include "core/engine/update.h"
+
 #include <algorithm>
-#include <map>
-#include <span>
-#include <vector>
+#include <utility>
 
 #include "core/comm/combine.h"
-#include "core/engine/step.h"
-#include "core/optimizer/rule.h"
+#include "core/optimizer/random_key.h"
 #include "core/optimizer/schedule.h"
 #include "kernels/update_part.h"
 
 namespace outrigger::engine {
-bool Engine::is_updated(const Decision& decision, int64_t root) const {
-  if (model_.at(root).frozen) return false;
-  return config_.unused == config::Unused::zero || decision.present[root];
+namespace {
+
+int64_t in_leaves(int64_t elements) {
+  return (elements + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
 }
 
-// One fused update for each piece that this rank owns; and its parameter.
-std::vector<kernels::Update> Engine::updates(const Decision& decision,
-                                             std::vector<int64_t>& roots) const {
-  optimizer::StepScalars scalars(decision.mean * decision.clip);
-  std::vector<kernels::Update> pieces;
-  for (const layout::Piece& piece : storage_->pieces()) {
-    if (!is_updated(decision, piece.parameter)) continue;
-    const int64_t applied = updates_[static_cast<size_t>(piece.parameter)];
-    const int32_t group = model_.at(piece.parameter).group;
-    kernels::Update a;
-    optimizer::set_rule(a, config_.optimizer, model_.at(piece.parameter).matrix);
-    a.grad_format = config_.accumulator;
-    a.grad = reducer_->gradient(piece);
-    if (storage_->master_format() == kernels::Format::split) {
-      a.weight_format = storage_->compute();
-      a.weight = storage_->published(piece);
-      a.remainder = reinterpret_cast<uint16_t*>(storage_->master(piece));
-    } else {
-      a.weight_format = storage_->master_format();
-      a.weight = storage_->master(piece);
-      if (storage_->has_separate_master()) a.published = storage_->published(piece);
+// The pieces in order, cut into parts so that each run of them has at most `room` elements.
+std::vector<std::vector<layout::Piece>> runs_of(std::span<const layout::Piece> pieces,
+                                                int64_t room) {
+  std::vector<std::vector<layout::Piece>> runs;
+  int64_t filled = room;
+  for (const layout::Piece& piece : pieces) {
+    for (int64_t first = 0; first < piece.count;) {
+      if (filled >= room) {
+        runs.emplace_back();
+        filled = 0;
+      }
+      const int64_t n = std::min(piece.count - first, room - filled);
+      runs.back().push_back(layout::part_of(piece, first, n));
+      filled += in_leaves(n);
+      first += n;
     }
-    a.exp_avg_format = storage_->exp_avg_format();
-    if (config_.optimizer.keeps_exp_avg()) a.exp_avg = storage_->exp_avg(piece);
-    a.exp_avg_sq_format = storage_->exp_avg_sq_format();
-    if (config_.optimizer.keeps_exp_avg_sq() && a.rule != kernels::Rule::muon) {
-      a.exp_avg_sq = storage_->exp_avg_sq(piece);
-    }
-    a.published_format = storage_->compute();
-    a.count = piece.count;
-    a.scalars =
-        scalars.of(group, groups_[static_cast<size_t>(group)], applied_steps_, applied, a.rule);
-    a.random = streams_[static_cast<size_t>(piece.parameter)];
-    a.random.first_element = static_cast<uint64_t>(piece.first);
-    a.random.step = static_cast<uint64_t>(applied_steps_.load());
-    pieces.push_back(a);
-    roots.push_back(piece.parameter);
   }
-  return pieces;
+  return runs;
+}
+
+}  // namespace
+
+Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window)
+    : declared_(declared),
+      committed_(committed),
+      run_(run),
+      window_(window),
+      staging_(declared.ledger, memory::Purpose::buckets, committed.plan.update_staging) {
+  if (staging_) {
+    pinned_ = device::Pinned(*committed.devices.front, staging_.data(),
+                             static_cast<size_t>(committed.plan.update_staging));
+  }
+  if (committed.plan.matrices.elements > 0) {
+    matrices_ = std::make_unique<Matrices>(committed.control, committed.host, declared.model,
+                                           committed.layout, committed.plan, declared.ledger);
+  }
+  for (int64_t id = 0; id < declared.model.size(); ++id) {
+    random_.push_back(
+        optimizer::random_stream(declared.config.optimizer.seed, declared.model.at(id).name));
+  }
+}
+
+kernels::Update Updater::update_of(const layout::Piece& piece, const StateStore::Leased& states,
+                                   optimizer::StepScalars& scalars) const {
+  const StateStore& store = *committed_.states;
+  const layout::Parameter& parameter = declared_.model.at(piece.parameter);
+  const auto root = static_cast<size_t>(piece.parameter);
+  kernels::Update a;
+  optimizer::set_rule(a, declared_.config.optimizer, parameter.matrix);
+  a.grad_format = declared_.config.accumulator;
+  a.grad = window_.gradient(piece);
+  std::byte* const published = committed_.published.at(piece);
+  if (store.format(State::master) == kernels::Format::split) {
+    a.weight_format = committed_.published.format();
+    a.weight = published;
+    a.remainder = reinterpret_cast<uint16_t*>(states.master);
+  } else {
+    a.weight_format = store.format(State::master);
+    a.weight = states.master;
+    if (committed_.plan.separate_master) a.published = published;
+  }
+  a.exp_avg_format = store.format(State::exp_avg);
+  a.exp_avg = states.exp_avg;
+  a.exp_avg_sq_format = store.format(State::exp_avg_sq);
+  a.exp_avg_sq = states.exp_avg_sq;
+  a.published_format = committed_.published.format();
+  a.count = piece.count;
+  a.scalars = scalars.of(parameter.group, declared_.groups[static_cast<size_t>(parameter.group)],
+                         run_.applied_steps, run_.updates[root], a.rule);
+  a.random = random_[root];
+  a.random.first_element = static_cast<uint64_t>(piece.first);
+  a.random.step = static_cast<uint64_t>(run_.applied_steps.load());
+  return a;
+}
+
+void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
+                    optimizer::StepScalars& scalars, const Visit& body) {
+  StateStore& store = *committed_.states;
+  const auto runs = runs_of(pieces, store.room());
+  const auto fetch = [&](size_t run) {
+    if (run >= runs.size()) return;
+    for (const layout::Piece& piece : runs[run]) store.fetch(piece, access.read);
+  };
+  fetch(0);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    std::vector<Lease> leases;
+    std::vector<kernels::Update> updates;
+    std::vector<int64_t> roots;
+    leases.reserve(runs[i].size());
+    updates.reserve(runs[i].size());
+    roots.reserve(runs[i].size());
+    for (const layout::Piece& piece : runs[i]) {
+      leases.emplace_back(store, piece, access.read, access.written);
+      updates.push_back(update_of(piece, leases.back().states(), scalars));
+      roots.push_back(piece.parameter);
+    }
+    fetch(i + 1);
+    body({updates, roots});
+  }
+  store.settle();
+}
+
+kernels::UpdateCount Updater::run(std::span<const kernels::Update> pieces) {
+  const Devices& devices = committed_.devices;
+  return devices.offloaded() ? run_offloaded(pieces) : devices.back->update(pieces);
 }
 
 // The update runs on the host, the published weights go to the device: a master of the published
 // format as it is, else what the update rounds of it, by way of a bounded staging block.
-kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Update> pieces) {
-  device::Device& front = *devices_.front;
-  const kernels::Format format = storage_->compute();
-  const bool direct = storage_->master_format() == format;
+kernels::UpdateCount Updater::run_offloaded(std::span<const kernels::Update> pieces) {
+  device::Device& front = *committed_.devices.front;
+  const Plan& plan = committed_.plan;
+  const kernels::Format format = committed_.published.format();
+  const bool direct = committed_.states->format(State::master) == format;
   kernels::UpdateCount total;
   std::vector<kernels::Update> wave;
   std::vector<void*> targets;  // on the device, of each of the wave
   int64_t filled = 0;
-  const auto run = [&] {
-    kernels::add(total, devices_.back->update(wave));
+  const auto flush = [&] {
+    kernels::add(total, committed_.devices.back->update(wave));
     for (size_t i = 0; i < wave.size(); ++i) {
       const void* from = direct ? wave[i].weight : wave[i].published;
       front.upload(targets[i], from, static_cast<size_t>(bytes_of(wave[i].count, format)),
@@ -83,111 +148,122 @@ kernels::UpdateCount Engine::update_offloaded(std::span<const kernels::Update> p
   };
   for (const kernels::Update& piece : pieces) {
     for (int64_t first = 0; first < piece.count;) {
-      const int64_t room = direct ? piece.count : plan_->update_elements - filled;
+      const int64_t room = direct ? piece.count : plan.update_elements - filled;
       kernels::Update part = kernels::part_of(piece, first, std::min(room, piece.count - first));
       targets.push_back(part.published);
       part.published =
-          direct ? nullptr
-                 : kernels::advance(update_staging_.data(), filled, part.published_format);
+          direct ? nullptr : kernels::advance(staging_.data(), filled, part.published_format);
       first += part.count;
       // Every part begins at a leaf, in the staging block and in its parameter.
-      filled += (part.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
+      filled += in_leaves(part.count);
       wave.push_back(part);
-      if (!direct && filled >= plan_->update_elements) run();
+      if (!direct && filled >= plan.update_elements) flush();
     }
   }
-  if (!wave.empty()) run();
+  if (!wave.empty()) flush();
   return total;
 }
 
-// LAMB's trust ratio of each parameter, from the norms of all of its pieces; every rank counts a
-// piece that all have once.
-void Engine::scale_layers(std::span<kernels::Update> pieces, std::span<const int64_t> roots) {
+// LAMB visits its pieces twice: for the moments and the norms that follow from them, and, once the
+// trust ratio of each parameter is known, for the weights. Every rank counts a piece that all have
+// once.
+kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> pieces,
+                                            optimizer::StepScalars& scalars) {
   struct alignas(256) Norms {  // see combine_values
     kernels::NormSum weights, directions;
   };
-  std::vector<Norms> norms(static_cast<size_t>(model_.size()));
-  const std::vector<device::Host::LambNorms> mine = host_->lamb_norms(pieces);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    Norms& n = norms[static_cast<size_t>(roots[i])];
-    kernels::merge(n.weights, mine[i].weights);
-    kernels::merge(n.directions, mine[i].directions);
-  }
-  if (storage_->sharded()) {
+  std::vector<Norms> norms(static_cast<size_t>(declared_.model.size()));
+  visit(pieces, {kAllStates, kMoments}, scalars, [&](const Visited& v) {
+    const std::vector<device::Host::LambNorms> mine = committed_.host.lamb_norms(v.updates);
+    for (size_t i = 0; i < v.updates.size(); ++i) {
+      Norms& n = norms[static_cast<size_t>(v.roots[i])];
+      kernels::merge(n.weights, mine[i].weights);
+      kernels::merge(n.directions, mine[i].directions);
+    }
+  });
+  if (committed_.sharded()) {
     const auto merge = [](Norms& into, const Norms& from) {
       kernels::merge(into.weights, from.weights);
       kernels::merge(into.directions, from.directions);
     };
-    comm::combine_values(*control_, std::span(norms), merge, "norms of LAMB's layers");
+    comm::combine_values(committed_.control, std::span(norms), merge, "norms of LAMB's layers");
   }
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const Norms& n = norms[static_cast<size_t>(roots[i])];
-    const double ratio = optimizer::trust_ratio(config_.optimizer, optimizer::norm_of(n.weights),
-                                                optimizer::norm_of(n.directions));
-    pieces[i].scalars.minus_step = static_cast<float>(-lr_of(roots[i]) * ratio);
-  }
-}
-
-double Engine::lr_of(int64_t root) const {
-  const config::OptimizerConfig& group = groups_[static_cast<size_t>(model_.at(root).group)];
-  return optimizer::scheduled_lr(group.schedule, applied_steps_, group.lr);
-}
-
-kernels::UpdateCount Engine::update_pieces(std::span<const kernels::Update> pieces) {
-  return devices_.offloaded() ? update_offloaded(pieces) : devices_.back->update(pieces);
+  kernels::UpdateCount count;
+  visit(pieces, {kAllStates, kAllStates}, scalars, [&](const Visited& v) {
+    for (size_t i = 0; i < v.updates.size(); ++i) {
+      const Norms& n = norms[static_cast<size_t>(v.roots[i])];
+      const double ratio =
+          optimizer::trust_ratio(declared_.config.optimizer, optimizer::norm_of(n.weights),
+                                 optimizer::norm_of(n.directions));
+      const double lr = declared_.lr_of(v.roots[i], run_.applied_steps);
+      v.updates[i].scalars.minus_step = static_cast<float>(-lr * ratio);
+    }
+    kernels::add(count, run(v.updates));
+  });
+  return count;
 }
 
 // All of Muon's matrices on every rank, with the piece that lies here; the other parameters alone.
-kernels::UpdateCount Engine::update_matrices(std::span<const kernels::Update> pieces,
-                                             std::span<const int64_t> roots,
-                                             const Decision& decision) {
-  std::vector<kernels::Update> others;
-  std::map<int64_t, kernels::Update> here;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].rule == kernels::Rule::muon) {
-      here.emplace(roots[i], pieces[i]);
-    } else {
-      others.push_back(pieces[i]);
-    }
+kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pieces,
+                                              const Decision& decision,
+                                              optimizer::StepScalars& scalars) {
+  const layout::Model& model = declared_.model;
+  std::vector<layout::Piece> others;
+  for (const layout::Piece& piece : pieces) {
+    if (!model.at(piece.parameter).matrix) others.push_back(piece);
   }
-  kernels::UpdateCount count = update_pieces(others);
+  kernels::UpdateCount count;
+  visit(others, {}, scalars, [&](const Visited& v) { kernels::add(count, run(v.updates)); });
   std::vector<Matrices::Matrix> all;
-  for (int64_t id = 0; id < model_.size(); ++id) {
-    const layout::Parameter& p = model_.at(id);
-    if (p.root != id || !p.trainable || !p.matrix || !is_updated(decision, id)) continue;
-    const double factor = optimizer::muon_factor(config_.optimizer, rows_of(p), columns_of(p));
-    all.push_back({id, here[id], lr_of(id) * factor});
+  for (int64_t id = 0; id < model.size(); ++id) {
+    const layout::Parameter& p = model.at(id);
+    if (p.root != id || !p.trainable || !p.matrix || !window_.is_updated(decision, id)) continue;
+    const double factor =
+        optimizer::muon_factor(declared_.config.optimizer, rows_of(p), columns_of(p));
+    all.push_back({id, declared_.lr_of(id, run_.applied_steps) * factor});
   }
-  kernels::add(count, matrices_->update(std::move(all), config_.optimizer.ns_steps,
-                                        [this](const auto& piece) {
-                                          return update_pieces(std::span(&piece, 1));
-                                        }));
+  const auto lease = [&](int64_t root, const auto& body) {
+    if (const auto piece = committed_.local_piece(root)) {
+      const Lease own(*committed_.states, *piece, kAllStates, kAllStates);
+      body(update_of(*piece, own.states(), scalars));
+    }
+  };
+  kernels::add(count, matrices_->update(
+                          std::move(all), declared_.config.optimizer.ns_steps, lease,
+                          [&](const kernels::Update& piece) { return run(std::span(&piece, 1)); }));
+  committed_.states->settle();
   return count;
 }
 
-kernels::UpdateCount Engine::update(const Decision& decision) {
-  std::vector<int64_t> roots;
-  std::vector<kernels::Update> pieces = updates(decision, roots);
-  if (config_.optimizer.rule == kernels::Rule::lamb) scale_layers(pieces, roots);
-  const kernels::UpdateCount count =
-      matrices_ ? update_matrices(pieces, roots, decision) : update_pieces(pieces);
-  for (int64_t id = 0; id < model_.size(); ++id) {
-    if (model_.at(id).root == id && is_updated(decision, id)) ++updates_[static_cast<size_t>(id)];
+kernels::UpdateCount Updater::update(const Decision& decision) {
+  std::vector<layout::Piece> pieces;
+  for (const layout::Piece& piece : committed_.pieces) {
+    if (window_.is_updated(decision, piece.parameter)) pieces.push_back(piece);
+  }
+  optimizer::StepScalars scalars(decision.mean * decision.clip);
+  kernels::UpdateCount count;
+  if (matrices_) {
+    count = update_matrices(pieces, decision, scalars);
+  } else if (declared_.config.optimizer.rule == kernels::Rule::lamb) {
+    count = update_layers(pieces, scalars);
+  } else {
+    visit(pieces, {}, scalars, [&](const Visited& v) { kernels::add(count, run(v.updates)); });
+  }
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    const bool root = declared_.model.at(id).root == id;
+    if (root && window_.is_updated(decision, id)) ++run_.updates[static_cast<size_t>(id)];
   }
   return count;
 }
 
-// From here on an acquire shows the new parameters: every rank has written its pieces of the shared
-// copy.
-kernels::UpdateCount Engine::publish(const kernels::UpdateCount& mine) {
+kernels::UpdateCount Updater::publish(const kernels::UpdateCount& mine) {
   kernels::UpdateCount sum = mine;
   const auto add = [](kernels::UpdateCount& into, const kernels::UpdateCount& from) {
     kernels::add(into, from);
   };
-  comm::combine_value(*control_, sum, add, "publish parameters");
-  storage_->publish();
-  wrote_locally_ = false;
-  return storage_->sharded() ? sum : mine;  // not sharded: every rank counted everything
+  comm::combine_value(committed_.control, sum, add, "publish parameters");
+  committed_.published.publish();
+  return committed_.sharded() ? sum : mine;  // not sharded: every rank counted everything
 }
 
 }  // namespace outrigger::engine

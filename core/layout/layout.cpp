@@ -88,12 +88,21 @@ std::vector<Piece> Layout::pieces_of_rank(const Model& model, int32_t rank) cons
   return pieces;
 }
 
+std::optional<Piece> Layout::piece(const Model& model, int64_t root, int32_t rank) const {
+  if (position(root).bucket < 0) return {};
+  const Piece piece = intersect(model, bucket(position(root).bucket), root, rank);
+  return piece.count > 0 ? std::optional(piece) : std::nullopt;
+}
+
 std::vector<Layout::Owned> Layout::owners(const Model& model, int64_t root) const {
   std::vector<Owned> owners;
   if (position(root).bucket < 0) return owners;
-  for (int32_t rank = 0; rank < world_; ++rank) {
-    const Piece piece = intersect(model, bucket(position(root).bucket), root, rank);
-    if (piece.count > 0) owners.push_back({rank, piece});
+  const Bucket& own = bucket(position(root).bucket);
+  const int64_t begin = position(root).flat - own.begin, count = model.at(root).count;
+  if (count == 0) return owners;
+  const auto last = static_cast<int32_t>((begin + count - 1) / own.slice);
+  for (auto rank = static_cast<int32_t>(begin / own.slice); rank <= last; ++rank) {
+    owners.push_back({rank, intersect(model, own, root, rank)});
   }
   return owners;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/layout/model.h"
@@ -31,6 +32,11 @@ struct Piece {
   int64_t flat = 0;   // in the flat space
   int64_t shard = 0;  // in the shard
 };
+
+// Its elements [first, first + count), counted from its own first.
+[[nodiscard]] inline Piece part_of(const Piece& p, int64_t first, int64_t count) {
+  return {p.parameter, p.first + first, count, p.flat + first, p.shard + first};
+}
 
 struct Position {
   int64_t flat = -1;    // of element 0; −1 for aliases
@@ -61,6 +67,8 @@ class Layout {
   [[nodiscard]] std::vector<Piece> pieces_of_rank(const Model& model, int32_t rank) const;
   // Everything, for states that are not sharded: Piece::shard is the flat offset.
   [[nodiscard]] std::vector<Piece> pieces_of_all(const Model& model) const;
+  // A rank's part of one trainable root, if it has one.
+  [[nodiscard]] std::optional<Piece> piece(const Model& model, int64_t root, int32_t rank) const;
   // Who owns what of one trainable root, in order.
   struct Owned {
     int32_t rank;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commit makes of the declarations on this rank: where everything lies, and the memory of
+// parameters and states. Nothing here changes until the end but the values.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/comm/communicator.h"
+#include "core/device/host.h"
+#include "core/engine/declared.h"
+#include "core/engine/devices.h"
+#include "core/engine/gather.h"
+#include "core/engine/plan.h"
+#include "core/engine/published.h"
+#include "core/engine/state_store.h"
+#include "core/layout/layout.h"
+#include "core/threads/workers.h"
+
+namespace outrigger::engine {
+
+struct Committed {
+  // Collective. given: duplicated for the work of other threads. control: for the calls of the
+  // host; outlives this.
+  Committed(Declared& declared, comm::Communicator& given, comm::Communicator& control);
+
+  // Not sharded: every rank updates everything.
+  [[nodiscard]] bool sharded() const { return plan.home != Home::copy; }
+  // This rank's part of a root's masters and states. A parameter lies in one bucket, of which each
+  // rank has one slice: so one piece at most is here.
+  [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
+
+  const layout::Model& model;
+  comm::Communicator& control;
+  Workers workers;
+  device::Host host;
+  Devices devices;
+  layout::Layout layout;
+  Plan plan;
+  const std::vector<layout::Piece> pieces;  // what this rank updates
+  Published published;
+  std::unique_ptr<StateStore> states;
+  Gather gather;
+};
+
+// These three are collective, and throw on all ranks where one of them has to refuse.
+// Every rank has declared the same.
+void compare_declarations(const Declared& declared, comm::Group& group);
+// What all ranks of the host will touch is free: after all of the plan is allocated.
+void require_memory(Declared& declared, const Committed& committed);
+// Every rank has given the same first values.
+void compare_initial_values(const Declared& declared, comm::Group& group);
+
+[[noreturn]] void refuse_differing(const layout::Model& model, int64_t id, int32_t rank);
+
+}  // namespace outrigger::engine

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every parameter in the compute dtype, as the host sees it, at the place that plan.h calls its
+// home. A rank writes the pieces that it updates; publishing makes them everybody's.
+#pragma once
+
+#include <memory>
+
+#include "core/comm/communicator.h"
+#include "core/config/config.h"
+#include "core/engine/devices.h"
+#include "core/engine/plan.h"
+#include "core/layout/layout.h"
+#include "core/memory/block.h"
+
+namespace outrigger::engine {
+
+class Published {
+ public:
+  // Collective.
+  Published(comm::Communicator& comm, const layout::Layout& layout,
+            const config::EngineConfig& config, const Plan& plan, const Devices& devices,
+            memory::Ledger& ledger);
+
+  [[nodiscard]] kernels::Format format() const { return format_; }
+  // True if this rank writes frozen parameters' values.
+  [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
+  // True if it has a copy of what other ranks update, too, to which their slices are gathered.
+  [[nodiscard]] bool replicates() const { return home_ == Home::replica; }
+
+  // These two are in front. A piece of this rank's:
+  [[nodiscard]] std::byte* at(const layout::Piece& piece) const;
+  // The parameter as a whole; null where this rank has a part of it only.
+  [[nodiscard]] std::byte* whole(int64_t root) const;
+
+  // Makes what this rank wrote into its pieces everybody's. Collective.
+  void publish() const;
+  // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
+  void give_up(int32_t culprit) const noexcept;
+  void cancel() const noexcept;
+
+ private:
+  const layout::Layout& layout_;
+  kernels::Format format_;
+  Home home_;
+  bool writes_frozen_;
+  comm::Communicator* comm_;                    // whose window the next one is
+  std::unique_ptr<comm::Communicator> staged_;  // where that is a device's
+  std::shared_ptr<comm::Window> window_;        // shared, or a replica
+  memory::Charge window_charge_, staging_charge_;
+  memory::Block private_;  // a copy, or slices and frozen parameters
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace outrigger::engine

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run is besides tensors and declarations, as it stands now. progress.h writes it down.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/base/bits.h"
+#include "core/engine/declared.h"
+#include "core/engine/progress.h"
+#include "core/optimizer/loss_scaler.h"
+#include "core/optimizer/outliers.h"
+
+namespace outrigger::engine {
+
+struct Run {
+  explicit Run(const config::EngineConfig& config)
+      : scaler(config.loss_scaling), outliers(config.optimizer.outliers) {}
+
+  int64_t micro_steps = 0, skipped_steps = 0;
+  std::atomic<int64_t> applied_steps{0};  // group_value reads it while a step is pending
+  int32_t boundary = OTR_BOUNDARY_CONFIGURED;
+  optimizer::LossScaler scaler;
+  optimizer::OutlierGuard outliers;
+  std::vector<int64_t> updates;   // of each root so far
+  bool stuck_at_minimum = false;  // the last step overflowed at the smallest scale
+};
+
+// The step after so many of a window ends it.
+[[nodiscard]] inline bool is_boundary(const config::EngineConfig& config, const Run& run,
+                                      int64_t steps) {
+  if (run.boundary != OTR_BOUNDARY_CONFIGURED) return run.boundary == OTR_BOUNDARY_YES;
+  return steps + 1 >= config.accumulation_steps;
+}
+
+// Of a training between two windows.
+[[nodiscard]] Progress progress_of(const Declared& declared, const Run& run);
+
+// A progress that fits a training, and what of it the run would change.
+struct Resumed {
+  Progress progress;
+  std::vector<config::OptimizerConfig> groups;
+  std::vector<int64_t> updates;
+  Bits frozen;
+};
+// Throws OTR_E_CONFIG, OTR_E_NOT_FOUND; changes nothing.
+[[nodiscard]] Resumed read_progress(std::string_view json, const Declared& declared);
+// Warns where the run was made under circumstances that give other bits.
+void resume(Resumed resumed, Declared& declared, Run& run);
+
+}  // namespace outrigger::engine

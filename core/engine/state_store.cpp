@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/state_store.h"
+
+#include <limits>
+
+#include "core/memory/block.h"
+
+namespace outrigger::engine {
+namespace {
+
+using kernels::Format;
+using memory::Block;
+using memory::Purpose;
+
+class Resident final : public StateStore {
+ public:
+  Resident(const layout::Model& model, const config::OptimizerConfig& optimizer, const Plan& plan,
+           const Published& published, device::Device& back, memory::Ledger& ledger)
+      : StateStore(model, optimizer),
+        plan_(plan),
+        published_(published),
+        master_(ledger, Purpose::master, plan.master, &back),
+        exp_avg_(ledger, Purpose::exp_avg, plan.exp_avg, &back),
+        exp_avg_sq_(ledger, Purpose::exp_avg_sq, plan.exp_avg_sq, &back) {}
+
+  int64_t room() const override { return std::numeric_limits<int64_t>::max(); }
+  void fetch(const layout::Piece&, StateSet) override {}
+  void give_back(const layout::Piece&, StateSet) override {}
+  void settle() override {}
+
+  Leased lease(const layout::Piece& piece, StateSet) override {
+    Leased states;
+    states.master =
+        plan_.separate_master ? at(master_, piece.shard, State::master) : published_.at(piece);
+    if (keeps(State::exp_avg, piece.parameter)) {
+      states.exp_avg = at(exp_avg_, piece.shard, State::exp_avg);
+    }
+    if (keeps(State::exp_avg_sq, piece.parameter)) {
+      const auto& zeros = plan_.second_moments;
+      const int64_t element =
+          zeros.empty() ? piece.shard : zeros[static_cast<size_t>(piece.parameter)] + piece.first;
+      states.exp_avg_sq = at(exp_avg_sq_, element, State::exp_avg_sq);
+    }
+    return states;
+  }
+
+ private:
+  [[nodiscard]] std::byte* at(const Block& block, int64_t element, State state) const {
+    return block.data() + bytes_of(element, format(state));
+  }
+
+  const Plan& plan_;
+  const Published& published_;
+  Block master_, exp_avg_, exp_avg_sq_;
+};
+
+}  // namespace
+
+StateStore::StateStore(const layout::Model& model, const config::OptimizerConfig& optimizer)
+    : model_(&model),
+      formats_{optimizer.master.format, optimizer.exp_avg.format, optimizer.exp_avg_sq.format},
+      keeps_exp_avg_(optimizer.keeps_exp_avg()),
+      keeps_exp_avg_sq_(optimizer.keeps_exp_avg_sq()) {}
+
+bool StateStore::keeps(State s, int64_t root) const {
+  if (s == State::exp_avg) return keeps_exp_avg_;
+  if (s == State::exp_avg_sq) return keeps_exp_avg_sq_ && !model_->at(root).matrix;
+  return true;
+}
+
+std::unique_ptr<StateStore> make_resident_store(const layout::Model& model,
+                                                const config::OptimizerConfig& optimizer,
+                                                const Plan& plan, const Published& published,
+                                                device::Device& back, memory::Ledger& ledger) {
+  return std::make_unique<Resident>(model, optimizer, plan, published, back, ledger);
+}
+
+}  // namespace outrigger::engine

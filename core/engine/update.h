@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phase 2 of a step: one fused pass over the owned pieces (unscale, clip, decay, update, round,
+// publish), then the moment from which the new parameters are everybody's.
+//
+// States are leased from the store piece by piece, as far as it has room for; while some are
+// updated, it fetches the next and keeps the last.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/engine/committed.h"
+#include "core/engine/matrices.h"
+#include "core/engine/window.h"
+#include "core/optimizer/rule.h"
+
+namespace outrigger::engine {
+
+class Updater {
+ public:
+  Updater(Declared& declared, Committed& committed, Run& run, const Window& window);
+
+  // By a decision that does not skip. Collective for LAMB and Muon. What this rank has done.
+  kernels::UpdateCount update(const Decision& decision);
+  // From here on an acquire shows the new parameters: every rank has written its pieces. Of all
+  // ranks. Collective.
+  kernels::UpdateCount publish(const kernels::UpdateCount& mine);
+
+ private:
+  // Pieces of one visit, each with what the rule needs of it.
+  struct Visited {
+    std::span<kernels::Update> updates;
+    std::span<const int64_t> roots;
+  };
+  using Visit = std::function<void(const Visited&)>;
+  // What a visit reads and writes of the states.
+  struct Access {
+    StateSet read = kAllStates, written = kAllStates;
+  };
+  void visit(std::span<const layout::Piece> pieces, const Access& access,
+             optimizer::StepScalars& scalars, const Visit& body);
+  [[nodiscard]] kernels::Update update_of(const layout::Piece& piece,
+                                          const StateStore::Leased& states,
+                                          optimizer::StepScalars& scalars) const;
+  [[nodiscard]] kernels::UpdateCount run(std::span<const kernels::Update> pieces);
+  [[nodiscard]] kernels::UpdateCount run_offloaded(std::span<const kernels::Update> pieces);
+  [[nodiscard]] kernels::UpdateCount update_layers(std::span<const layout::Piece> pieces,
+                                                   optimizer::StepScalars& scalars);
+  [[nodiscard]] kernels::UpdateCount update_matrices(std::span<const layout::Piece> pieces,
+                                                     const Decision& decision,
+                                                     optimizer::StepScalars& scalars);
+
+  Declared& declared_;
+  Committed& committed_;
+  Run& run_;
+  const Window& window_;
+  std::vector<kernels::RandomStream> random_;  // by root
+  std::unique_ptr<Matrices> matrices_;         // of Muon
+  memory::Block staging_;
+  device::Pinned pinned_;
+};
+
+}  // namespace outrigger::engine
