@@ -57,7 +57,8 @@ Devices devices_of(const Declared& declared, device::Host& host) {
 
 }  // namespace
 
-Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own)
+Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
+                     MakeStore make_store)
     : model(declared.model),
       control(own),
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
@@ -68,8 +69,8 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
            {own.rank(), own.shares_memory(), declared.device != nullptr, own.hosts()}),
       pieces(plan.pieces(model, layout, own.rank())),
       published(own, layout, declared.config, plan, devices, declared.ledger),
-      states(make_resident_store(model, declared.config.optimizer, plan, published, *devices.back,
-                                 declared.ledger)),
+      states(make_store(
+          {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
       gather(model, layout, published, own,
              plan.home == Home::slices ? given.duplicate("prefetched parameters") : nullptr,
              declared.ledger, *devices.front) {}

@@ -23,7 +23,8 @@ namespace outrigger::engine {
 struct Committed {
   // Collective. given: duplicated for the work of other threads. control: for the calls of the
   // host; outlives this.
-  Committed(Declared& declared, comm::Communicator& given, comm::Communicator& control);
+  Committed(Declared& declared, comm::Communicator& given, comm::Communicator& control,
+            MakeStore make_store);
 
   // Not sharded: every rank updates everything.
   [[nodiscard]] bool sharded() const { return plan.home != Home::copy; }

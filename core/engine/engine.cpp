@@ -10,8 +10,9 @@
 namespace outrigger::engine {
 
 Engine::Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communicator> comm,
-               std::string_view config_json)
+               std::string_view config_json, MakeStore make_store)
     : comm_(std::move(comm)),
+      make_store_(make_store),
       declared_(std::move(context), config_json, comm_->rank(), comm_->size()),
       run_(declared_.config),
       health_(*comm_, [this](const Error& error, bool first) { tell(error, first); }) {}
@@ -48,7 +49,7 @@ void Engine::commit() {
   health_.watch(control_.get());
   health_.collective(kCall, Again::never, [this] {
     compare_declarations(declared_, *control_);
-    committed_ = std::make_unique<Committed>(declared_, *comm_, *control_);
+    committed_ = std::make_unique<Committed>(declared_, *comm_, *control_, make_store_);
     window_ = std::make_unique<Window>(declared_, *committed_, run_, comm_->duplicate("gradients"));
     updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_);
     values_ = std::make_unique<Values>(declared_, *committed_, *window_, health_);
@@ -210,6 +211,16 @@ void Engine::read_local(int64_t id, int32_t value, const otr_tensor& out) {
 void Engine::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_local_write");
   health_.on_device([&] { values_->write_local(id, value, source); });
+}
+
+std::vector<Section> Engine::sections() const {
+  require(State::committed, "sections");
+  return sections_of(*committed_);
+}
+
+void Engine::read_section(const Section& section, Encoding encoding, std::span<std::byte> out) {
+  require_between_windows("read_section");
+  health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

@@ -18,12 +18,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/engine/committed.h"
 #include "core/engine/declared.h"
 #include "core/engine/health.h"
 #include "core/engine/pending.h"
 #include "core/engine/run.h"
+#include "core/engine/sections.h"
 #include "core/engine/update.h"
 #include "core/engine/values.h"
 #include "core/engine/window.h"
@@ -35,7 +37,7 @@ class Pass;
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   Engine(std::shared_ptr<Context> context, std::shared_ptr<comm::Communicator> comm,
-         std::string_view config_json);
+         std::string_view config_json, MakeStore make_store = make_resident_store);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -69,6 +71,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void local_range(int64_t id, int64_t& first, int64_t& count) const;
   void read_local(int64_t id, int32_t value, const otr_tensor& out);
   void write_local(int64_t id, int32_t value, const otr_tensor& source);
+
+  // What this rank keeps, in its order; and a section of it, with no window open.
+  [[nodiscard]] std::vector<Section> sections() const;
+  void read_section(const Section& section, Encoding encoding, std::span<std::byte> out);
 
   // Hyperparameters, configuration, memory. group empty: all (set), "default" (get).
   void set_group_value(const std::string& group, const std::string& name, double value);
@@ -128,6 +134,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void agree_on_progress(std::string_view json, const std::optional<Error>& trouble);
 
   std::shared_ptr<comm::Communicator> comm_;  // the caller's; given back at commit for duplicates
+  const MakeStore make_store_;
   Declared declared_;
   Run run_;
   Health health_;

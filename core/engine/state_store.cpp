@@ -14,14 +14,13 @@ using memory::Purpose;
 
 class Resident final : public StateStore {
  public:
-  Resident(const layout::Model& model, const config::OptimizerConfig& optimizer, const Plan& plan,
-           const Published& published, device::Device& back, memory::Ledger& ledger)
-      : StateStore(model, optimizer),
-        plan_(plan),
-        published_(published),
-        master_(ledger, Purpose::master, plan.master, &back),
-        exp_avg_(ledger, Purpose::exp_avg, plan.exp_avg, &back),
-        exp_avg_sq_(ledger, Purpose::exp_avg_sq, plan.exp_avg_sq, &back) {}
+  explicit Resident(const StoreContext& c)
+      : StateStore(c.model, c.optimizer),
+        plan_(c.plan),
+        published_(c.published),
+        master_(c.ledger, Purpose::master, c.plan.master, &c.back),
+        exp_avg_(c.ledger, Purpose::exp_avg, c.plan.exp_avg, &c.back),
+        exp_avg_sq_(c.ledger, Purpose::exp_avg_sq, c.plan.exp_avg_sq, &c.back) {}
 
   int64_t room() const override { return std::numeric_limits<int64_t>::max(); }
   void fetch(const layout::Piece&, StateSet) override {}
@@ -68,11 +67,8 @@ bool StateStore::keeps(State s, int64_t root) const {
   return true;
 }
 
-std::unique_ptr<StateStore> make_resident_store(const layout::Model& model,
-                                                const config::OptimizerConfig& optimizer,
-                                                const Plan& plan, const Published& published,
-                                                device::Device& back, memory::Ledger& ledger) {
-  return std::make_unique<Resident>(model, optimizer, plan, published, back, ledger);
+std::unique_ptr<StateStore> make_resident_store(const StoreContext& context) {
+  return std::make_unique<Resident>(context);
 }
 
 }  // namespace outrigger::engine

@@ -27,6 +27,7 @@ struct StateSet {
   constexpr bool operator[](State s) const { return has[static_cast<size_t>(s)]; }
 };
 inline constexpr StateSet kAllStates{{true, true, true}};
+inline constexpr StateSet kMaster{{true, false, false}};
 inline constexpr StateSet kMoments{{false, true, true}};
 inline constexpr StateSet kNoStates{};
 
@@ -96,9 +97,17 @@ class Lease {
   StateStore::Leased states_;
 };
 
-// The plan and the published parameters outlive it.
-[[nodiscard]] std::unique_ptr<StateStore> make_resident_store(
-    const layout::Model& model, const config::OptimizerConfig& optimizer, const Plan& plan,
-    const Published& published, device::Device& back, memory::Ledger& ledger);
+// What a store is made for; outlives it.
+struct StoreContext {
+  const layout::Model& model;
+  const config::OptimizerConfig& optimizer;
+  const Plan& plan;
+  const Published& published;
+  device::Device& back;  // where updates run
+  memory::Ledger& ledger;
+};
+using MakeStore = std::unique_ptr<StateStore> (*)(const StoreContext&);
+
+[[nodiscard]] std::unique_ptr<StateStore> make_resident_store(const StoreContext& context);
 
 }  // namespace outrigger::engine

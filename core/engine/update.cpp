@@ -16,25 +16,48 @@ int64_t in_leaves(int64_t elements) {
   return (elements + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
 }
 
-// The pieces in order, cut into parts so that each run of them has at most `room` elements.
-std::vector<std::vector<layout::Piece>> runs_of(std::span<const layout::Piece> pieces,
-                                                int64_t room) {
-  std::vector<std::vector<layout::Piece>> runs;
-  int64_t filled = room;
-  for (const layout::Piece& piece : pieces) {
-    for (int64_t first = 0; first < piece.count;) {
-      if (filled >= room) {
-        runs.emplace_back();
-        filled = 0;
-      }
-      const int64_t n = std::min(piece.count - first, room - filled);
-      runs.back().push_back(layout::part_of(piece, first, n));
-      filled += in_leaves(n);
-      first += n;
+// Pieces in order, in runs of at most `room` elements: where they are more, cut into parts.
+class Runs {
+ public:
+  Runs(std::span<const layout::Piece> pieces, int64_t room) {
+    int64_t elements = 0;
+    for (const layout::Piece& piece : pieces) elements += in_leaves(piece.count);
+    if (elements <= room) {
+      runs_.push_back(pieces);
+    } else {
+      cut(pieces, room);
     }
   }
-  return runs;
-}
+  Runs(const Runs&) = delete;
+  Runs& operator=(const Runs&) = delete;
+  [[nodiscard]] const std::vector<std::span<const layout::Piece>>& all() const { return runs_; }
+
+ private:
+  void cut(std::span<const layout::Piece> pieces, int64_t room) {
+    std::vector<size_t> ends;
+    int64_t filled = 0;
+    for (const layout::Piece& piece : pieces) {
+      for (int64_t first = 0; first < piece.count;) {
+        if (filled >= room) {
+          ends.push_back(parts_.size());
+          filled = 0;
+        }
+        const int64_t n = std::min(piece.count - first, room - filled);
+        parts_.push_back(layout::part_of(piece, first, n));
+        filled += in_leaves(n);
+        first += n;
+      }
+    }
+    ends.push_back(parts_.size());
+    size_t begin = 0;
+    for (const size_t end : ends) {
+      runs_.push_back(std::span(parts_).subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+  std::vector<layout::Piece> parts_;
+  std::vector<std::span<const layout::Piece>> runs_;
+};
 
 }  // namespace
 
@@ -91,29 +114,26 @@ kernels::Update Updater::update_of(const layout::Piece& piece, const StateStore:
   return a;
 }
 
+// A body that throws ends the engine, and with it all leases.
 void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
                     optimizer::StepScalars& scalars, const Visit& body) {
   StateStore& store = *committed_.states;
-  const auto runs = runs_of(pieces, store.room());
+  const Runs runs(pieces, store.room());
   const auto fetch = [&](size_t run) {
-    if (run >= runs.size()) return;
-    for (const layout::Piece& piece : runs[run]) store.fetch(piece, access.read);
+    if (run >= runs.all().size()) return;
+    for (const layout::Piece& piece : runs.all()[run]) store.fetch(piece, access.read);
   };
   fetch(0);
-  for (size_t i = 0; i < runs.size(); ++i) {
-    std::vector<Lease> leases;
+  for (size_t i = 0; i < runs.all().size(); ++i) {
+    const std::span<const layout::Piece> leased = runs.all()[i];
     std::vector<kernels::Update> updates;
-    std::vector<int64_t> roots;
-    leases.reserve(runs[i].size());
-    updates.reserve(runs[i].size());
-    roots.reserve(runs[i].size());
-    for (const layout::Piece& piece : runs[i]) {
-      leases.emplace_back(store, piece, access.read, access.written);
-      updates.push_back(update_of(piece, leases.back().states(), scalars));
-      roots.push_back(piece.parameter);
+    updates.reserve(leased.size());
+    for (const layout::Piece& piece : leased) {
+      updates.push_back(update_of(piece, store.lease(piece, access.read), scalars));
     }
     fetch(i + 1);
-    body({updates, roots});
+    body({updates, leased});
+    for (const layout::Piece& piece : leased) store.give_back(piece, access.written);
   }
   store.settle();
 }
@@ -176,7 +196,7 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
   visit(pieces, {kAllStates, kMoments}, scalars, [&](const Visited& v) {
     const std::vector<device::Host::LambNorms> mine = committed_.host.lamb_norms(v.updates);
     for (size_t i = 0; i < v.updates.size(); ++i) {
-      Norms& n = norms[static_cast<size_t>(v.roots[i])];
+      Norms& n = norms[static_cast<size_t>(v.pieces[i].parameter)];
       kernels::merge(n.weights, mine[i].weights);
       kernels::merge(n.directions, mine[i].directions);
     }
@@ -189,13 +209,13 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
     comm::combine_values(committed_.control, std::span(norms), merge, "norms of LAMB's layers");
   }
   kernels::UpdateCount count;
-  visit(pieces, {kAllStates, kAllStates}, scalars, [&](const Visited& v) {
+  visit(pieces, {kAllStates, kMaster}, scalars, [&](const Visited& v) {
     for (size_t i = 0; i < v.updates.size(); ++i) {
-      const Norms& n = norms[static_cast<size_t>(v.roots[i])];
+      const Norms& n = norms[static_cast<size_t>(v.pieces[i].parameter)];
       const double ratio =
           optimizer::trust_ratio(declared_.config.optimizer, optimizer::norm_of(n.weights),
                                  optimizer::norm_of(n.directions));
-      const double lr = declared_.lr_of(v.roots[i], run_.applied_steps);
+      const double lr = declared_.lr_of(v.pieces[i].parameter, run_.applied_steps);
       v.updates[i].scalars.minus_step = static_cast<float>(-lr * ratio);
     }
     kernels::add(count, run(v.updates));

@@ -29,10 +29,10 @@ class Updater {
   kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
  private:
-  // Pieces of one visit, each with what the rule needs of it.
+  // Pieces whose states are leased, each with its update.
   struct Visited {
     std::span<kernels::Update> updates;
-    std::span<const int64_t> roots;
+    std::span<const layout::Piece> pieces;
   };
   using Visit = std::function<void(const Visited&)>;
   // What a visit reads and writes of the states.

@@ -241,6 +241,22 @@ TEST(Muon, MatricesAreOfTwoDimensionsUnlessTheirNamesSayOtherwise) {
 }
 
 // A name that shares an embedding's storage makes it one.
+// Longer than what goes over the ranks at a time.
+TEST(Muon, ALongSecondMomentIsWrittenWhole) {
+  constexpr int64_t kCount = 300'000;
+  run_ranks(2, [](int32_t, otr_comm* comm) {
+    Engine engine(comm, config());
+    engine.add("w", {2, 2}, Values(4, 0));
+    const int64_t id = engine.add("b", {kCount}, Values(kCount, 0));
+    engine.commit();
+    Values values(kCount);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+    const Tensor given({kCount}, values);
+    EXPECT_OK(otr_engine_parameter_write(engine.get(), id, OTR_VALUE_EXP_AVG_SQ, &given));
+    EXPECT_EQ(engine.read(id, OTR_VALUE_EXP_AVG_SQ), values);
+  });
+}
+
 TEST(Muon, AnAliasCountsToo) {
   Solo solo(config());
   solo.engine.add("wte", {6, 50}, Values(300, 0));

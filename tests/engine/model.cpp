@@ -399,9 +399,9 @@ std::vector<float> read(otr_engine* engine, int64_t id, int32_t value) {
 
 }  // namespace
 
-Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm) {
+Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm, Create create) {
   Owner owner;
-  NEED(otr_engine_create(comm, config_of(c).c_str(), &owner.engine));
+  NEED(create(comm, config_of(c).c_str(), &owner.engine));
   Where where{context, {OTR_DEVICE_CPU, 0}};
   if (c.on != On::cpu) {
     where.device = {OTR_DEVICE_EXTENSION, rank};

@@ -81,7 +81,10 @@ struct Trained {
   [[nodiscard]] Bytes bytes() const;
 };
 
-[[nodiscard]] Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm);
+// create: makes the engine.
+using Create = int32_t (*)(otr_comm* comm, const char* config_json, otr_engine** out_engine);
+[[nodiscard]] Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
+                            Create create = otr_engine_create);
 [[nodiscard]] Trained simulate(const Case& c);
 
 // Where two results first differ, for a failure's text.
