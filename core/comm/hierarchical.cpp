@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/combine.h"
+#include "core/comm/forwarding.h"
 #include "core/comm/verdict.h"
 
 namespace outrigger::comm {
@@ -33,46 +34,26 @@ class HostsWindow final : public Window {
   const void* const maker_;       // the family of communicators that it belongs to; never followed
 };
 
-class Hierarchical final : public Communicator {
+// What moves no gradients goes through the group of all ranks: subgroups of it have one level.
+class Hierarchical final : public Forwarding {
  public:
   Hierarchical(std::unique_ptr<Communicator> all, std::unique_ptr<Communicator> host,
                std::unique_ptr<Communicator> across, std::shared_ptr<const int> family)
-      : all_(std::move(all)),
+      : Forwarding(std::move(all)),
         host_(std::move(host)),
         across_(std::move(across)),
         family_(std::move(family)) {}
 
-  int32_t rank() const override { return all_->rank(); }
-  int32_t size() const override { return all_->size(); }
   std::string_view provider() const override { return "hierarchical"; }
   bool shares_memory() const override { return false; }
   int32_t hosts() const override { return across_->size(); }
 
   std::unique_ptr<Communicator> duplicate(std::string_view name) override {
-    auto all = all_->duplicate(name);
+    auto all = Forwarding::duplicate(name);
     auto host = within(*host_, false, [&] { return host_->duplicate(name); });
     auto across = within(*across_, false, [&] { return across_->duplicate(name); });
     return std::make_unique<Hierarchical>(std::move(all), std::move(host), std::move(across),
                                           family_);
-  }
-  // One level.
-  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override {
-    return all_->subgroup(members);
-  }
-
-  void barrier(std::string_view label) override { all_->barrier(label); }
-  void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
-    all_->broadcast(data, root, label);
-  }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                  std::string_view label) override {
-    all_->all_gather(mine, all, label);
-  }
-  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
-    all_->all_gather_parts(parts, label);
-  }
-  void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
-    all_->combine(value, merge, label);
   }
 
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
@@ -111,23 +92,22 @@ class Hierarchical final : public Communicator {
     for (Communicator* each : parts()) each->cancel();
   }
   void give_up(int32_t culprit) noexcept override {
-    all_->give_up(culprit);
+    inner().give_up(culprit);
     const bool is_here = culprit >= first_here() && culprit < first_here() + host_->size();
     host_->give_up(is_here ? culprit - first_here() : host_->rank());
     const bool is_across = culprit % host_->size() == host_->rank();
     across_->give_up(is_across ? culprit / host_->size() : across_->rank());
   }
-  void post(const Error& error) noexcept override { all_->post(error); }
   void check() const override {
-    all_->check();
+    inner().check();
     host_->check();
     across_->check();
   }
   uint64_t completed() const override {
-    return all_->completed() + host_->completed() + across_->completed();
+    return inner().completed() + host_->completed() + across_->completed();
   }
   std::string waiting() const override {
-    for (const Communicator* each : {all_.get(), host_.get(), across_.get()}) {
+    for (const Communicator* each : parts()) {
       if (std::string text = each->waiting(); !text.empty()) return text;
     }
     return {};
@@ -135,7 +115,7 @@ class Hierarchical final : public Communicator {
 
  private:
   [[nodiscard]] std::array<Communicator*, 3> parts() const {
-    return {all_.get(), host_.get(), across_.get()};
+    return {&inner(), host_.get(), across_.get()};
   }
   [[nodiscard]] int32_t first_here() const { return across_->rank() * host_->size(); }
 
@@ -153,7 +133,7 @@ class Hierarchical final : public Communicator {
   uint64_t fold_across(const Reduce& reduce, device::Nonfinite& origin, std::string_view label);
   void make_sums(size_t bytes, std::string_view label);
 
-  const std::unique_ptr<Communicator> all_, host_, across_;
+  const std::unique_ptr<Communicator> host_, across_;
   const std::shared_ptr<const int> family_;  // whose windows its duplicates take, too
   std::shared_ptr<Window> sums_;             // of `across`
   uint64_t sums_ticket_ = 0;
@@ -161,7 +141,7 @@ class Hierarchical final : public Communicator {
 };
 
 void Hierarchical::failed(const Communicator& part, const Error& error) {
-  all_->check();  // who found it first has posted it
+  inner().check();  // who found it first has posted it
   const bool on_host = &part == host_.get();
   const int32_t c = error.culprit();
   const int32_t culprit = c < 0     ? rank()
@@ -174,10 +154,10 @@ void Hierarchical::failed(const Communicator& part, const Error& error) {
       format_text("rank {} of all, as rank {} saw it {}: {}", culprit, rank(),
                   on_host ? "among the ranks of its host" : "across hosts", error.what()),
       culprit);
-  all_->post(named);
+  inner().post(named);
   host_->give_up(host_->rank());
   across_->give_up(across_->rank());
-  all_->check();  // another rank may have come first
+  inner().check();  // another rank may have come first
   throw Error(named);
 }
 
@@ -208,7 +188,7 @@ std::shared_ptr<Window> Hierarchical::create_on_all(Communicator& part, size_t b
     }
   });
   try {
-    combine_value(*all_, first, merge_first, label);
+    combine_value(inner(), first, merge_first, label);
   } catch (const Error& error) {  // half made: it cannot be called again
     if (error.status() == OTR_E_INTERRUPTED) abort(error.what());
     throw;
