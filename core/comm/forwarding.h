@@ -67,6 +67,8 @@ class Forwarding : public Communicator {
   void post(const Error& error) noexcept override { inner_->post(error); }
   void cancel() noexcept override { inner_->cancel(); }
   void give_up(int32_t culprit) noexcept override { inner_->give_up(culprit); }
+  void set_elsewhere(bool elsewhere) noexcept override { inner_->set_elsewhere(elsewhere); }
+  bool is_elsewhere(int32_t rank) const override { return inner_->is_elsewhere(rank); }
   void check() const override { inner_->check(); }
   uint64_t completed() const override { return inner_->completed(); }
   std::string waiting() const override { return inner_->waiting(); }
