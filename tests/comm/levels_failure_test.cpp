@@ -230,6 +230,35 @@ TEST(LevelsFault, AnInterruptThatEndsOneGroupEndsAll) {
   one_text(outcomes, OTR_E_ABORTED, 4);
 }
 
+// An interrupt before anything has moved is none to anybody else: the call is made again.
+TEST(LevelsFault, AnInterruptBeforeASumHasMovedIsNoFailure) {
+  struct Moment {
+    bool on_host;
+    int at;
+    bool goes_on;
+  };
+  // On the host, three exchanges are of one sum, and the first is its beginning; across, the wait
+  // until the sums before are read is the beginning, and the exchange is not.
+  for (const Moment& m : {Moment{true, 0, true}, Moment{true, 3, true}, Moment{true, 1, false},
+                          Moment{false, 1, true}, Moment{false, 0, false}}) {
+    const auto outcomes = with_fault(
+        m.on_host, m.at, [](Communicator&) { fail(OTR_E_INTERRUPTED, "was interrupted"); },
+        [](Communicator& c) {
+          Sums sums(c);
+          for (int i = 0; i < 4; i++) {
+            try {
+              sums.reduce(c);
+            } catch (const Error& error) {
+              if (error.status() != OTR_E_INTERRUPTED) throw;
+              sums.reduce(c);
+            }
+          }
+        });
+    SCOPED_TRACE(outrigger::format_text("{} {}", m.on_host ? "host" : "across", m.at));
+    one_text(outcomes, m.goes_on ? OTR_OK : OTR_E_ABORTED);
+  }
+}
+
 TEST(LevelsFault, InAGatherToo) {
   const auto outcomes = with_fault(
       false, 0, [](Communicator&) { fail(OTR_E_HOST, "raised"); },
