@@ -128,19 +128,9 @@ int32_t otr_comm_create_hierarchical(otr_comm* world, otr_comm* host, otr_comm* 
     const auto& here = get(host, "host");
     const auto& place = get(across, "across");
     const Interruptible scope(*whole->context);
-    constexpr const char* kName = "hierarchical";
-    try {
-      auto own_world = whole->communicator->duplicate(kName);
-      auto own_host = here->communicator->duplicate(kName);
-      *out_comm =
-          wrap(whole->context, comm::make_hierarchical(std::move(own_world), std::move(own_host),
-                                                       place->communicator->duplicate(kName)));
-    } catch (const Error& error) {  // half made: it cannot be called again
-      if (error.status() == OTR_E_INTERRUPTED) {
-        for (const auto* part : {&whole, &here, &place}) (*part)->communicator->abort(error.what());
-      }
-      throw;
-    }
+    *out_comm = wrap(
+        whole->context,
+        comm::make_hierarchical(*whole->communicator, *here->communicator, *place->communicator));
   });
 }
 

@@ -19,7 +19,7 @@ class Error : public std::runtime_error {
       : std::runtime_error(text), status_(status), culprit_(culprit) {}
 
   [[nodiscard]] int32_t status() const noexcept { return status_; }
-  // OTR_E_PEER_DEAD of one communicator: the rank that left it first; else −1.
+  // Of a failure that a communicator tells its ranks: whose it is; else −1.
   [[nodiscard]] int32_t culprit() const noexcept { return culprit_; }
 
  private:

@@ -4,7 +4,9 @@
 // block.
 //
 //   JobBlock      once a job:           whose failure ended it, and one record a rank
-//   ChannelBlock  once a communicator:  the bell, one slot a rank, the staging area
+//   ChannelBlock  once a communicator:  the bell, what ended it, one slot and one record a rank,
+//   the
+//                                       staging area
 //
 // A peer of the same user can write here, so what is read is copied, range-checked and only then
 // used.
@@ -20,10 +22,11 @@
 namespace outrigger::comm {
 
 inline constexpr uint64_t kMagic = 0x524547474952544f;  // "OTRIGGER", little-endian
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr size_t kLine = 128;  // two cache lines: the next-line prefetcher couples them
 
-// Why the job ended, as told to every rank. Written by one rank before it is pointed at.
+// Why the job or a channel ended, as told to every rank. Written by one rank before it is pointed
+// at.
 struct FailureRecord {
   int32_t status;
   int32_t culprit;
@@ -82,6 +85,7 @@ struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
   std::atomic<uint64_t> drained;  // the last reduce whose slices this rank has read
   std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
+  std::atomic<uint64_t> elsewhere;  // 1: this rank is in an operation of a part of this group
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
 };
@@ -89,12 +93,17 @@ struct alignas(kLine) Slot {
 struct alignas(kLine) ChannelBlock {
   uint64_t id;  // 0: the job's first channel
   Bell bell;
+  std::atomic<uint32_t> failed_by;  // as the job's, of failures that end this channel alone
 
   [[nodiscard]] Slot& slot(int32_t rank) { return reinterpret_cast<Slot*>(this + 1)[rank]; }
+  // Beside the slots, which waiting ranks read all the time.
+  [[nodiscard]] FailureRecord& failure(int32_t world, int32_t rank) {
+    return reinterpret_cast<FailureRecord*>(&slot(world))[rank];
+  }
   // Two halves, used in turn by successive steps; in each, every rank has a part of its own.
   [[nodiscard]] std::byte* staging(int32_t world, int32_t rank, uint64_t step) {
     const size_t part = (step & 1) * static_cast<size_t>(world) + static_cast<size_t>(rank);
-    return reinterpret_cast<std::byte*>(&slot(world)) + part * staging_bytes(world);
+    return reinterpret_cast<std::byte*>(&failure(world, world)) + part * staging_bytes(world);
   }
   // What a rank can hand over in one step. Small enough to stay in cache, large enough to stream.
   [[nodiscard]] static size_t staging_bytes(int32_t world) {
@@ -104,15 +113,17 @@ struct alignas(kLine) ChannelBlock {
   }
   [[nodiscard]] static size_t bytes(int32_t world) {
     const auto w = static_cast<size_t>(world);
-    return sizeof(ChannelBlock) + w * sizeof(Slot) + (w == 1 ? 0 : 2 * w * staging_bytes(world));
+    return sizeof(ChannelBlock) + w * (sizeof(Slot) + sizeof(FailureRecord)) +
+           (w == 1 ? 0 : 2 * w * staging_bytes(world));
   }
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
-static_assert(sizeof(FailureRecord) == 640 && sizeof(MemberRecord) == 768);
+static_assert(sizeof(FailureRecord) == 5 * kLine && sizeof(MemberRecord) == 768);
 static_assert(sizeof(JobBlock) == 128 && offsetof(JobBlock, failed_by) == 16);
 static_assert(sizeof(Slot) == 384 && offsetof(Slot, ring) == 128);
-static_assert(sizeof(ChannelBlock) == 128 && offsetof(ChannelBlock, bell) == 8);
+static_assert(sizeof(ChannelBlock) == 128 && offsetof(ChannelBlock, bell) == 8 &&
+              offsetof(ChannelBlock, failed_by) == 16);
 
 }  // namespace outrigger::comm

@@ -13,7 +13,7 @@ void FailureBoard::post(int32_t status, int32_t culprit, uint64_t sequence,
                         std::string_view text) noexcept {
   const std::lock_guard lock(posting_);
   if (is_set()) return;  // and so this rank's record, perhaps pointed at, is never rewritten
-  FailureRecord& record = job_.member(rank_).failure;
+  FailureRecord& record = record_(rank_);
   record.status = status;
   record.culprit = culprit;
   record.sequence = sequence;
@@ -21,26 +21,26 @@ void FailureBoard::post(int32_t status, int32_t culprit, uint64_t sequence,
   std::memcpy(record.text.data(), text.data(), n);
   record.text[n] = '\0';
   uint32_t nobody = 0;
-  job_.failed_by.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_) + 1,
-                                         std::memory_order_acq_rel);
+  failed_by_.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_) + 1,
+                                     std::memory_order_acq_rel);
 }
 
 void FailureBoard::throw_failure() const {
-  const uint32_t by = job_.failed_by.load(std::memory_order_acquire);
+  const uint32_t by = failed_by_.load(std::memory_order_acquire);
   if (by > static_cast<uint32_t>(world_)) {
-    fail(OTR_E_INTERNAL, "the job's control block is damaged: failure posted by rank {} of {}",
-         by - 1, world_);
+    fail(OTR_E_INTERNAL, "the control block is damaged: failure posted by rank {} of {}", by - 1,
+         world_);
   }
-  const FailureRecord record = job_.member(static_cast<int32_t>(by) - 1).failure;
+  const FailureRecord record = record_(static_cast<int32_t>(by) - 1);
   const std::string text(record.text.data(), strnlen(record.text.data(), record.text.size()));
   switch (record.status) {
     case OTR_E_PEER_DEAD:
     case OTR_E_TIMEOUT:
     case OTR_E_MISMATCH:
     case OTR_E_ABORTED:
-      throw Error(record.status, text);
+      throw Error(record.status, text, record.culprit < world_ ? record.culprit : -1);
     default:
-      fail(OTR_E_INTERNAL, "the job's control block is damaged: failure status {}", record.status);
+      fail(OTR_E_INTERNAL, "the control block is damaged: failure status {}", record.status);
   }
 }
 

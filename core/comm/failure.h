@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one failure of a job. The first rank to post wins by compare-and-swap; everyone throws that
-// text.
+// The one failure of a job, or of a channel. The first rank to post wins by compare-and-swap;
+// everyone throws that text.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "core/comm/control.h"
 
@@ -13,15 +15,21 @@ namespace outrigger::comm {
 
 class FailureBoard {
  public:
-  FailureBoard(JobBlock& job, int32_t world, int32_t rank)
-      : job_(job), world_(world), rank_(rank) {}
+  // `failed_by` as in a JobBlock; `record` is where a rank writes.
+  using Records = std::function<FailureRecord&(int32_t rank)>;
+  FailureBoard(std::atomic<uint32_t>& failed_by, Records record, int32_t world, int32_t rank)
+      : failed_by_(failed_by), record_(std::move(record)), world_(world), rank_(rank) {}
+  FailureBoard(JobBlock& job, int32_t world, int32_t rank)  // of the job
+      : FailureBoard(
+            job.failed_by, [&job](int32_t r) -> FailureRecord& { return job.member(r).failure; },
+            world, rank) {}
 
-  // Any thread. Only the first post of the whole job counts.
+  // Any thread. Only the first post of all ranks counts.
   void post(int32_t status, int32_t culprit, uint64_t sequence, std::string_view text) noexcept;
   [[nodiscard]] bool is_set() const noexcept {
-    return job_.failed_by.load(std::memory_order_acquire) != 0;
+    return failed_by_.load(std::memory_order_acquire) != 0;
   }
-  // Throws the job's failure if there is one. Any thread.
+  // Throws the failure if there is one. Any thread.
   void check() const {
     if (is_set()) [[unlikely]]
       throw_failure();
@@ -30,7 +38,8 @@ class FailureBoard {
  private:
   [[noreturn]] void throw_failure() const;
 
-  JobBlock& job_;
+  std::atomic<uint32_t>& failed_by_;
+  const Records record_;
   const int32_t world_, rank_;
   std::mutex posting_;  // this rank's threads share its one record
 };

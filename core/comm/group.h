@@ -5,7 +5,8 @@
 //
 // Failure: any operation throws outrigger::Error (OTR_E_PEER_DEAD, _TIMEOUT, _MISMATCH, _ABORTED)
 // that names rank, operation and sequence number; after the first one all later operations of the
-// whole job (duplicates included) throw the same culprit.
+// whole job (duplicates included) throw the same. A rank that leaves one object ends that object
+// only, for all ranks with one text.
 //
 // A host that interrupts the thread's wait (core/context/interrupt.h) gets OTR_E_INTERRUPTED. While
 // ranks had still to come to the operation, that ends nothing: the same operation, called again,
@@ -36,6 +37,9 @@ struct Part {
   std::span<std::byte> bytes;
 };
 
+// How a group that is a part of a larger one names that one's rank as a culprit, and back.
+constexpr int32_t rank_outside(int32_t rank) { return ~rank - 1; }  // −2 and below
+
 class Group {
  public:
   virtual ~Group() = default;
@@ -62,16 +66,20 @@ class Group {
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
   // thread.
   virtual void abort(std::string_view reason) noexcept = 0;
-  // Makes pending and later operations of all ranks, as far as the provider reaches them, throw
-  // this; or what failed before. Any thread.
+  // Makes pending and later operations of this object throw this, or what failed before, on all
+  // ranks, as far as the provider reaches them. The job goes on. Any thread.
   virtual void post(const Error& error) noexcept = 0;
   // Makes this object's pending and later operations on this rank throw OTR_E_ABORTED. Others are
   // not told: they see this rank leave when the object is destroyed. Any thread.
   virtual void cancel() noexcept = 0;
   // Tells the others that this rank comes to no operation of this object any more: who waits for it
-  // gets OTR_E_PEER_DEAD at once, naming `culprit`: this rank, or the one because of which it goes.
-  // The first call counts. The job goes on. Any thread.
+  // gets OTR_E_PEER_DEAD at once, naming `culprit`: this rank, or the one because of which it goes,
+  // perhaps a rank_outside. The first call counts. The job goes on. Any thread.
   virtual void give_up([[maybe_unused]] int32_t culprit) noexcept {}
+  // This rank is in an operation of a group that is a part of this one: it may come late to this
+  // one's because of the others. Is a rank?
+  virtual void set_elsewhere([[maybe_unused]] bool elsewhere) noexcept {}
+  [[nodiscard]] virtual bool is_elsewhere([[maybe_unused]] int32_t rank) const { return false; }
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
   // How many operations all ranks have come to. Changes with this object's operations only.

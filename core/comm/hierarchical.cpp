@@ -1,221 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/hierarchical.h"
+#include "core/comm/hierarchical_impl.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/comm/combine.h"
-#include "core/comm/verdict.h"
+#include "core/comm/wait.h"
 
 namespace outrigger::comm {
-namespace {
-
 using kernels::Format;
 
-class HostsWindow final : public Window {
- public:
-  HostsWindow(std::shared_ptr<Window> window, int32_t rank, int32_t on_host, const void* maker)
-      : window_(std::move(window)), rank_(rank), on_host_(on_host), maker_(maker) {}
-  std::byte* block(int32_t rank) const override {
-    return rank == rank_ ? window_->block(on_host_) : nullptr;
-  }
-  size_t bytes() const override { return window_->bytes(); }
-  [[nodiscard]] Window& of_host() const { return *window_; }
-  [[nodiscard]] const void* maker() const { return maker_; }
-
- private:
-  const std::shared_ptr<Window> window_;
-  const int32_t rank_, on_host_;  // this rank's numbers
-  const void* const maker_;       // the family of communicators that it belongs to; never followed
-};
-
-class Hierarchical final : public Communicator {
- public:
-  Hierarchical(std::unique_ptr<Communicator> all, std::unique_ptr<Communicator> host,
-               std::unique_ptr<Communicator> across, std::shared_ptr<const int> family)
-      : all_(std::move(all)),
-        host_(std::move(host)),
-        across_(std::move(across)),
-        family_(std::move(family)) {}
-
-  int32_t rank() const override { return all_->rank(); }
-  int32_t size() const override { return all_->size(); }
-  std::string_view provider() const override { return "hierarchical"; }
-  bool shares_memory() const override { return false; }
-  int32_t hosts() const override { return across_->size(); }
-
-  std::unique_ptr<Communicator> duplicate(std::string_view name) override {
-    auto all = all_->duplicate(name);
-    auto host = within(*host_, false, [&] { return host_->duplicate(name); });
-    auto across = within(*across_, false, [&] { return across_->duplicate(name); });
-    return std::make_unique<Hierarchical>(std::move(all), std::move(host), std::move(across),
-                                          family_);
-  }
-  // One level.
-  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override {
-    return all_->subgroup(members);
-  }
-
-  void barrier(std::string_view label) override { all_->barrier(label); }
-  void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
-    all_->broadcast(data, root, label);
-  }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                  std::string_view label) override {
-    all_->all_gather(mine, all, label);
-  }
-  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
-    all_->all_gather_parts(parts, label);
-  }
-  void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
-    all_->combine(value, merge, label);
-  }
-
-  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
-                                        std::string_view label) override {
-    if (kind == WindowKind::common) {
-      fail(OTR_E_UNSUPPORTED, "create_window '{}': ranks of several hosts have no common window",
-           label);
-    }
-    return std::make_shared<HostsWindow>(create_on_all(*host_, bytes, label), rank(), host_->rank(),
-                                         family_.get());
-  }
-
-  uint64_t reduce(const Reduce& reduce, std::string_view label) override;
-  // One host has one level.
-  std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
-                                        std::string_view label) override {
-    if (hosts() > 1) {
-      fail(OTR_E_UNSUPPORTED, "exchange '{}': between hosts go sums, not the slices of each rank",
-           label);
-    }
-    const Window& own = checked(window, label).of_host();
-    return within(*host_, true, [&] { return host_->exchange(own, offset, slice_bytes, label); });
-  }
-  uint64_t end_exchange() override { return host_->end_exchange(); }
-  bool is_drained(uint64_t ticket) const override { return host_->is_drained(ticket); }
-  void wait_drained(uint64_t ticket, std::string_view label) override {
-    within(*host_, true, [&] { host_->wait_drained(ticket, label); });
-  }
-  void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
-                         std::string_view label) override;
-
-  void abort(std::string_view reason) noexcept override {
-    for (Communicator* each : parts()) each->abort(reason);
-  }
-  void cancel() noexcept override {
-    for (Communicator* each : parts()) each->cancel();
-  }
-  void give_up(int32_t culprit) noexcept override {
-    all_->give_up(culprit);
-    const bool is_here = culprit >= first_here() && culprit < first_here() + host_->size();
-    host_->give_up(is_here ? culprit - first_here() : host_->rank());
-    const bool is_across = culprit % host_->size() == host_->rank();
-    across_->give_up(is_across ? culprit / host_->size() : across_->rank());
-  }
-  void post(const Error& error) noexcept override { all_->post(error); }
-  void check() const override {
-    all_->check();
-    host_->check();
-    across_->check();
-  }
-  uint64_t completed() const override {
-    return all_->completed() + host_->completed() + across_->completed();
-  }
-  std::string waiting() const override {
-    for (const Communicator* each : {all_.get(), host_.get(), across_.get()}) {
-      if (std::string text = each->waiting(); !text.empty()) return text;
-    }
+// What has ended the group, if anything has.
+static std::optional<Error> failure_of(const Group& group) {
+  try {
+    group.check();
     return {};
+  } catch (const Error& error) {
+    return error;
   }
+}
 
- private:
-  [[nodiscard]] std::array<Communicator*, 3> parts() const {
-    return {all_.get(), host_.get(), across_.get()};
-  }
-  [[nodiscard]] int32_t first_here() const { return across_->rank() * host_->size(); }
+// ---- Failures -----------------------------------------------------------------------------------
 
-  // A part of an operation, among the ranks of `part`, which is one of the two. Its failure is told
-  // to all, and names the rank by its number among all. Before anything has moved (`is_first`), an
-  // interrupt is no failure.
-  template <typename Body>
-  auto within(const Communicator& part, bool is_first, const Body& body) -> decltype(body());
-  [[noreturn]] void failed(const Communicator& part, const Error& error);
-  std::shared_ptr<Window> create_on_all(Communicator& part, size_t bytes, std::string_view label);
-  [[nodiscard]] const HostsWindow& checked(const Window& window, std::string_view label) const;
-  // This host's sums of the slices that the ranks at this place own, one for each host.
-  uint64_t sum_on_host(const Reduce& reduce, std::byte* sums, device::Nonfinite& origin,
-                       std::string_view label);
-  uint64_t fold_across(const Reduce& reduce, device::Nonfinite& origin, std::string_view label);
-  void make_sums(size_t bytes, std::string_view label);
-
-  const std::unique_ptr<Communicator> all_, host_, across_;
-  const std::shared_ptr<const int> family_;  // whose windows its duplicates take, too
-  std::shared_ptr<Window> sums_;             // of `across`
-  uint64_t sums_ticket_ = 0;
-  bool sums_used_ = false;
-};
+int32_t Hierarchical::culprit_of(const Communicator& part, int32_t culprit) const {
+  if (culprit == -1) return rank();
+  if (culprit < 0) return rank_outside(culprit);
+  if (&part == host_.get()) return first_here() + culprit;
+  return &part == across_.get() ? culprit * host_->size() + host_->rank() : culprit;
+}
 
 void Hierarchical::failed(const Communicator& part, const Error& error) {
-  all_->check();  // who found it first has posted it
-  const bool on_host = &part == host_.get();
-  const int32_t c = error.culprit();
-  const int32_t culprit = c < 0     ? rank()
-                          : on_host ? first_here() + c
-                                    : c * host_->size() + host_->rank();
   constexpr int32_t kTold[] = {OTR_E_PEER_DEAD, OTR_E_TIMEOUT, OTR_E_MISMATCH, OTR_E_ABORTED};
   const bool told = std::ranges::find(kTold, error.status()) != std::end(kTold);
-  const Error named(
-      told ? error.status() : OTR_E_ABORTED,
-      format_text("rank {} of all, as rank {} saw it {}: {}", culprit, rank(),
-                  on_host ? "among the ranks of its host" : "across hosts", error.what()),
-      culprit);
-  all_->post(named);
-  host_->give_up(host_->rank());
-  across_->give_up(across_->rank());
-  all_->check();  // another rank may have come first
-  throw Error(named);
+  const int32_t culprit = culprit_of(part, error.culprit());
+  std::string text = format_text("rank {} of all, ", culprit);
+  if (std::string_view(error.what()).starts_with(text)) {  // told by another rank
+    text = error.what();
+  } else {
+    text += format_text("as rank {} saw it {}: {}", rank(), name_of(part), error.what());
+  }
+  const Error mine(told ? error.status() : OTR_E_ABORTED, text, culprit);
+  // Who waits for a rank that waits itself leaves it to that one to name whom it waits for.
+  constexpr auto kPatience = std::chrono::seconds(1);
+  const bool is_late = error.status() == OTR_E_TIMEOUT && culprit < size() && culprit != rank();
+  for (const auto until = Clock::now() + kPatience;
+       is_late && inner().is_elsewhere(culprit) && !failure_of(inner()) && Clock::now() < until;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  // All ranks say what the first one has found. Even if that was another one, who waits for this
+  // rank in one of its two groups knows of it by this rank only.
+  inner().post(mine);
+  const Error first = failure_of(inner()).value_or(mine);
+  for (Communicator* level : {host_.get(), across_.get()}) {
+    level->post(
+        Error(first.status(), first.what(), rank_outside(culprit_of(inner(), first.culprit()))));
+  }
+  if (!told && text.starts_with(first.what())) throw Error(error);  // its own trouble, as it was
+  throw Error(first);
 }
 
 template <typename Body>
 auto Hierarchical::within(const Communicator& part, bool is_first, const Body& body)
     -> decltype(body()) {
+  struct Elsewhere {
+    Communicator& all;
+    explicit Elsewhere(Communicator& c) : all(c) { all.set_elsewhere(true); }
+    ~Elsewhere() { all.set_elsewhere(false); }
+  };
+  const Elsewhere scope(inner());  // while it looks for whom to name, too
   try {
     return body();
   } catch (const Error& error) {
     const int32_t status = error.status();
     if (status == OTR_E_ARGUMENT || status == OTR_E_UNSUPPORTED || status == OTR_E_STATE) throw;
-    if (status == OTR_E_INTERRUPTED && is_first) throw;
+    if (status == OTR_E_INTERRUPTED && is_first && !failure_of(part)) throw;
     failed(part, error);
   }
 }
 
-// On all ranks, or on none.
+std::string Hierarchical::waiting() const {
+  if (std::string text = inner().waiting(); !text.empty()) return text;
+  for (const Communicator* part : {host_.get(), across_.get()}) {
+    const std::string text = part->waiting();
+    if (!text.empty()) return format_text("{}: {}", name_of(*part), text);
+  }
+  return {};
+}
+
+// ---- What is made -------------------------------------------------------------------------------
+
+std::unique_ptr<Communicator> Hierarchical::duplicate(std::string_view name) {
+  Levels made;
+  made.all = inner().duplicate(name);
+  OnAll on_all(rank());
+  within(*host_, false, [&] { on_all.attempt([&] { made.host = host_->duplicate(name); }); });
+  within(*across_, false, [&] { on_all.attempt([&] { made.across = across_->duplicate(name); }); });
+  agree(on_all, name);
+  return std::make_unique<Hierarchical>(std::move(made), family_);
+}
+
+std::shared_ptr<Window> Hierarchical::create_window(WindowKind kind, size_t bytes,
+                                                    std::string_view label) {
+  if (kind == WindowKind::common) {
+    fail(OTR_E_UNSUPPORTED, "create_window '{}': ranks of several hosts have no common window",
+         label);
+  }
+  return std::make_shared<HostsWindow>(create_on_all(*host_, bytes, label), rank(), host_->rank(),
+                                       family_.get());
+}
+
 std::shared_ptr<Window> Hierarchical::create_on_all(Communicator& part, size_t bytes,
                                                     std::string_view label) {
-  FirstVerdict first;
+  OnAll on_all(rank());
   std::shared_ptr<Window> window;
   within(part, true, [&] {
-    try {
-      window = part.create_window(WindowKind::per_rank, bytes, label);
-    } catch (const Error& error) {
-      if (error.status() != OTR_E_OUT_OF_MEMORY) throw;
-      first.set(rank(), error.status(), error.what());
-    }
+    on_all.attempt([&] { window = part.create_window(WindowKind::per_rank, bytes, label); });
   });
+  agree(on_all, label);
+  return window;
+}
+
+void Hierarchical::agree(OnAll& on_all, std::string_view label) {
   try {
-    combine_value(*all_, first, merge_first, label);
+    on_all.agree(inner(), label);
   } catch (const Error& error) {  // half made: it cannot be called again
     if (error.status() == OTR_E_INTERRUPTED) abort(error.what());
     throw;
   }
-  first.require(format_text("'{}'", label));
-  return window;
 }
+
+// ---- What moves ---------------------------------------------------------------------------------
 
 const HostsWindow& Hierarchical::checked(const Window& window, std::string_view label) const {
   const auto* own = dynamic_cast<const HostsWindow*>(&window);
@@ -272,6 +192,20 @@ uint64_t Hierarchical::fold_across(const Reduce& reduce, device::Nonfinite& orig
   return across_->end_exchange();
 }
 
+std::span<const void* const> Hierarchical::exchange(const Window& window, size_t offset,
+                                                    size_t slice_bytes, std::string_view label) {
+  if (hosts() > 1) {
+    fail(OTR_E_UNSUPPORTED, "exchange '{}': between hosts go sums, not the slices of each rank",
+         label);
+  }
+  const Window& own = checked(window, label).of_host();
+  return within(*host_, true, [&] { return host_->exchange(own, offset, slice_bytes, label); });
+}
+
+void Hierarchical::wait_drained(uint64_t ticket, std::string_view label) {
+  within(*host_, true, [&] { host_->wait_drained(ticket, label); });
+}
+
 uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
   if (hosts() == 1) return Communicator::reduce(reduce, label);
   make_sums(static_cast<size_t>(hosts()) * static_cast<size_t>(reduce.fold.count) * sizeof(float),
@@ -300,39 +234,6 @@ void Hierarchical::all_gather_window(Window& window, size_t offset, size_t slice
     const size_t first = offset + static_cast<size_t>(h) * each * slice_bytes;
     within(*host_, false, [&] { host_->all_gather_window(own, first, slice_bytes, label); });
   }
-}
-
-struct Place {
-  int32_t rank = -1;  // the first that has another place than it should, and what it has
-  int32_t host_rank = 0, host_size = 0, across_rank = 0, across_size = 0;
-};
-
-}  // namespace
-
-std::unique_ptr<Communicator> make_hierarchical(std::unique_ptr<Communicator> all,
-                                                std::unique_ptr<Communicator> host,
-                                                std::unique_ptr<Communicator> across) {
-  Place place{-1, host->rank(), host->size(), across->rank(), across->size()};
-  const int32_t rank = all->rank(), each = host->size();
-  const bool fits = int64_t{each} * across->size() == all->size() && host->rank() == rank % each &&
-                    across->rank() == rank / each;
-  if (!fits) place.rank = rank;
-  combine_value(
-      *all, place,
-      [](Place& into, const Place& from) {
-        if (into.rank < 0 && from.rank >= 0) into = from;
-      },
-      "make a hierarchical communicator");
-  if (place.rank >= 0) {
-    fail(OTR_E_ARGUMENT,
-         "rank {} of {} is rank {} of {} on its host, and rank {} of {} across hosts; legal are "
-         "hosts of as many consecutive ranks each: rank r is rank r % L of L on its host, and rank "
-         "r / L across them",
-         place.rank, all->size(), place.host_rank, place.host_size, place.across_rank,
-         place.across_size);
-  }
-  return std::make_unique<Hierarchical>(std::move(all), std::move(host), std::move(across),
-                                        std::make_shared<const int>(0));
 }
 
 }  // namespace outrigger::comm

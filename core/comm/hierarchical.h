@@ -16,10 +16,11 @@
 
 namespace outrigger::comm {
 
-// Rank r of `all` is rank r % host->size() of `host` and rank r / host->size() of `across`. Throws
-// OTR_E_ARGUMENT on all ranks where it is not on one of them. Collective.
-[[nodiscard]] std::unique_ptr<Communicator> make_hierarchical(std::unique_ptr<Communicator> all,
-                                                              std::unique_ptr<Communicator> host,
-                                                              std::unique_ptr<Communicator> across);
+// Of duplicates of the three; rank r of `all` is rank r % host.size() of `host` and rank
+// r / host.size() of `across`. Throws OTR_E_ARGUMENT on all ranks where it is not, on one of them.
+// After any other failure but OTR_E_OUT_OF_MEMORY, `host` and `across` cannot be used again.
+// Collective; interrupted before all ranks have come, it can be called again.
+[[nodiscard]] std::unique_ptr<Communicator> make_hierarchical(Communicator& all, Communicator& host,
+                                                              Communicator& across);
 
 }  // namespace outrigger::comm

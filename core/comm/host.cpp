@@ -24,6 +24,10 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       rank_(member_->rank),
       world_(member_->world),
       name_(name),
+      here_(
+          channel.failed_by,
+          [this](int32_t r) -> FailureRecord& { return channel_.failure(world_, r); }, world_,
+          rank_),
       spin_(member_->spin),
       slices_(static_cast<size_t>(world_)) {}
 
@@ -42,11 +46,20 @@ void HostCommunicator::go(Gone why) noexcept {
 void HostCommunicator::require_usable() const {
   require_process(member_->process);
   member_->failures.check();
+  here_.check();
   if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank_);
-  if (deserted_) throw Error(OTR_E_PEER_DEAD, desertion_, deserter_);
 }
 
 void HostCommunicator::check() const { require_usable(); }
+
+void HostCommunicator::set_elsewhere(bool elsewhere) noexcept {
+  if (current_process() != member_->process) return;
+  my_slot().elsewhere.store(elsewhere ? 1 : 0, std::memory_order_relaxed);
+}
+
+bool HostCommunicator::is_elsewhere(int32_t rank) const {
+  return channel_.slot(rank).elsewhere.load(std::memory_order_relaxed) != 0;
+}
 
 // The format was checked when it was compiled.
 // NOLINTNEXTLINE(bugprone-exception-escape)
@@ -66,8 +79,8 @@ void HostCommunicator::abort(std::string_view reason) noexcept {
 
 void HostCommunicator::post(const Error& error) noexcept {
   if (current_process() != member_->process) return;
-  const int32_t culprit = error.culprit() < 0 ? rank_ : error.culprit();
-  member_->failures.post(error.status(), culprit, last_operation(rank_).number, error.what());
+  const int32_t culprit = error.culprit() == -1 ? rank_ : error.culprit();
+  here_.post(error.status(), culprit, last_operation(rank_).number, error.what());
   ring(channel_.bell);
   wake(channel_.bell);
 }

@@ -15,6 +15,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/comm/control.h"
+#include "core/comm/failure.h"
 #include "core/comm/member.h"
 #include "core/comm/region.h"
 #include "core/comm/region_exchange.h"
@@ -56,6 +57,8 @@ class HostCommunicator final : public Communicator {
   void post(const Error& error) noexcept override;
   void cancel() noexcept override;
   void give_up(int32_t culprit) noexcept override;
+  void set_elsewhere(bool elsewhere) noexcept override;
+  bool is_elsewhere(int32_t rank) const override;
   void check() const override;
   uint64_t completed() const override { return current_.number - (interrupted_ ? 1 : 0); }
   std::string waiting() const override;
@@ -90,7 +93,7 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] Operation last_operation(int32_t rank) const;
   // No operation of this object sees this rank any more.
   void go(Gone why) noexcept;
-  // A rank has left this object only: this rank gives it up, too.
+  // A rank has left this object only: so do all.
   [[noreturn]] void fail_here(int32_t culprit, const std::string& text);
   // Posts this failure and throws whichever came first.
   [[noreturn]] void fail_job(int32_t status, int32_t culprit, std::string_view text);
@@ -112,9 +115,7 @@ class HostCommunicator final : public Communicator {
   const std::string name_;
 
   std::atomic<bool> cancelled_{false};
-  std::atomic<bool> deserting_{false}, deserted_{false};
-  std::string desertion_;  // written once, by who set deserting_, before deserted_ is set
-  int32_t deserter_ = -1;  // … this, too
+  FailureBoard here_;  // of this channel
   Operation current_;
   uint64_t step_ = 0;
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step

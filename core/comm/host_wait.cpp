@@ -64,6 +64,7 @@ std::string HostCommunicator::waiting() const {
 void HostCommunicator::look_around(Counter counter, uint64_t target, std::string_view drain_label,
                                    Clock::time_point now, bool overdue) {
   member_->failures.check();
+  here_.check();
   if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
   const auto waited_in = [&] {
     return counter == &Slot::drained
@@ -101,7 +102,10 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
     const char* did = gone.way == Gone::left ? "left, destroying its communicator,"
                                              : "gave it up (its engine failed or was destroyed)";
     const std::string cause =
-        gone.culprit == r ? "" : format_text("It went because of rank {}. ", gone.culprit);
+        gone.culprit == r ? ""
+        : gone.culprit < 0
+            ? format_text("It went because of rank {} of all. ", rank_outside(gone.culprit))
+            : format_text("It went because of rank {}. ", gone.culprit);
     fail_here(gone.culprit, why(r, did, cause + "What was made on this communicator cannot go on"));
   }
   if (missing.empty()) return;
@@ -138,13 +142,9 @@ void HostCommunicator::cancel() noexcept {
 }
 
 void HostCommunicator::fail_here(int32_t culprit, const std::string& text) {
-  if (!deserting_.exchange(true)) {  // an operation and a wait_drained may find it at a time
-    desertion_ = text;
-    deserter_ = culprit;
-    deserted_ = true;
-  }
-  give_up(culprit);
-  throw Error(OTR_E_PEER_DEAD, text, culprit);
+  post(Error(OTR_E_PEER_DEAD, text, culprit));
+  require_usable();
+  fail(OTR_E_INTERNAL, "a failure was posted and is not there: {}", text);
 }
 
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {

@@ -148,6 +148,82 @@ TEST_P(Hierarchical2, TrainsLikeOneLevelWhereSumsAreExact) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+// Each on a thread of its own, at its own pace.
+TEST(Hierarchical, TwoEnginesOfOneCommunicatorTrainAtOnce) {
+  const Shape2 shape{2, 2};
+  run_ranks(4, [&](int32_t rank, otr_comm* all) {
+    Levels levels(all, rank, shape.each);
+    std::vector<Engine> engines;
+    for (const int32_t stage : {2, 3}) {
+      engines.emplace_back(levels.both.get(),
+                           R"({"optimizer": {"type": "SGD", "params": {"lr": 1}}, )"
+                           R"("gradient_clipping": 0, "zero_optimization": {"stage": )" +
+                               std::to_string(stage) + R"(, "reduce_bucket_size": 512}})");
+      engines.back().add("a", {kCount}, Values(kCount, 0));
+      engines.back().commit();
+    }
+    levels.host.reset();  // the engines have what they need
+    levels.across.reset();
+    levels.both.reset();
+    std::vector<std::thread> threads;
+    for (size_t e = 0; e < engines.size(); ++e) {
+      threads.emplace_back([&, e] {
+        Values expected(kCount, 0);
+        for (int step = 0; step < 20; ++step) {
+          const int salt = step + static_cast<int>(e) * 100;
+          Values mine;
+          for (int64_t i = 0; i < kCount; ++i) mine.push_back(gradient(rank, i, salt));
+          engines[e].pass({{0, mine}});
+          EXPECT_EQ(engines[e].step().outcome, OTR_STEP_APPLIED);
+          for (int64_t i = 0; i < kCount; ++i) {
+            auto& w = expected[static_cast<size_t>(i)];
+            w = static_cast<float>(w) - sum_of(shape, i, salt) * 0.25F;
+          }
+        }
+        EXPECT_EQ(engines[e].read(0), expected);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  });
+}
+
+// Of a pass and a step: where others have found a failure already, the pass is refused, too.
+int32_t status_of_a_step(const Engine& engine) {
+  Tensor gradient({kCount}, Values(kCount, 1));
+  otr_pass* pass = nullptr;
+  int32_t status = otr_pass_begin(engine.get(), nullptr, 0, nullptr, &pass);
+  const Owned<otr_pass> owner(pass);
+  if (status == OTR_OK) status = otr_pass_add_grad(pass, 0, &gradient, nullptr);
+  if (status == OTR_OK) status = otr_pass_end(pass);
+  return status == OTR_OK ? otr_engine_step(engine.get(), nullptr) : status;
+}
+
+// One engine that goes ends itself, on all ranks, and not the other one.
+TEST(Hierarchical, AnEngineThatGoesLeavesTheOther) {
+  for (const int32_t goes : {0, 3}) {
+    run_ranks(4, [&](int32_t rank, otr_comm* all) {
+      const Levels levels(all, rank, 2);
+      const std::string config =
+          R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 512}})";
+      Engine kept(levels.both.get(), config), left(levels.both.get(), config);
+      for (Engine* engine : {&kept, &left}) {
+        engine->add("a", {kCount}, Values(kCount, 0));
+        engine->commit();
+      }
+      if (rank == goes) {
+        left.reset();
+      } else {
+        EXPECT_EQ(status_of_a_step(left), OTR_E_PEER_DEAD) << otr_last_error_message();
+      }
+      for (int step = 0; step < 3; ++step) {
+        kept.pass({{0, Values(kCount, rank)}});
+        EXPECT_EQ(kept.step().outcome, OTR_STEP_APPLIED);
+      }
+      EXPECT_OK(otr_comm_barrier(all));
+    });
+  }
+}
+
 // The report names the parameter and the rank as one level does, wherever the element's owner is.
 TEST(Hierarchical, NamesWhoseGradientIsNotFinite) {
   for (const int32_t culprit : {0, 1, 2, 3, 4, 5}) {
@@ -260,6 +336,39 @@ TEST(Hierarchical, PlacesThatAreNoneAreRefusedOnAllRanks) {
   });
 }
 
+TEST(Hierarchical, OneCommunicatorCanBeAllThree) {
+  const auto context = make_context(1);
+  const auto self = make_self(context.get());
+  otr_comm* made = nullptr;
+  ASSERT_OK(otr_comm_create_hierarchical(self.get(), self.get(), self.get(), &made));
+  const Owned<otr_comm> both(made);
+  Engine engine(both.get(), R"({"optimizer": {"type": "SGD", "params": {"lr": 1}}})");
+  engine.add("a", {4}, Values(4, 0));
+  engine.commit();
+  engine.pass({{0, Values(4, 0.25)}});
+  EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+  EXPECT_EQ(engine.read(0), Values(4, -0.25));
+}
+
+// A host that has the same ranks in another order would sum other ranks' slices.
+TEST(Hierarchical, GroupsOfOtherRanksAreRefusedOnAllRanks) {
+  run_ranks(4, [](int32_t rank, otr_comm* all) {
+    const Levels good(all, rank, 2);
+    otr_comm* made = nullptr;
+    const bool outer = rank == 0 || rank == 3;
+    ASSERT_OK(otr_comm_split(all, outer ? 0 : 1, rank, &made));
+    const Owned<otr_comm> crossed(made);
+    EXPECT_FAILS(OTR_E_ARGUMENT,
+                 otr_comm_create_hierarchical(all, good.host.get(), crossed.get(), &made),
+                 "rank 0 of 4 has rank 3", "across");
+    EXPECT_FAILS(OTR_E_UNSUPPORTED,
+                 otr_comm_create_hierarchical(all, good.host.get(), good.both.get(), &made),
+                 "two levels");
+    EXPECT_EQ(made, nullptr);
+    EXPECT_OK(otr_comm_barrier(good.both.get()));
+  });
+}
+
 TEST(Hierarchical, OnADeviceItNeedsTheOptimizerOffloaded) {
   for (const bool offloads : {false, true}) {
     run_ranks(
@@ -302,9 +411,7 @@ TEST(Hierarchical, ARankThatGoesIsNamedByAll) {
             return;
           }
           const auto begin = std::chrono::steady_clock::now();
-          engine.pass({{0, Values(kCount, 1)}});
-          const int32_t status = otr_engine_step(engine.get(), nullptr);
-          EXPECT_EQ(status, OTR_E_PEER_DEAD) << otr_last_error_message();
+          EXPECT_EQ(status_of_a_step(engine), OTR_E_PEER_DEAD) << otr_last_error_message();
           const std::string named = "rank " + std::to_string(goes) + " ";
           EXPECT_EQ(std::string(otr_last_error_message()).find(named), 0U)
               << otr_last_error_message();

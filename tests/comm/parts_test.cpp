@@ -101,14 +101,16 @@ TEST(Control, IsRefusedWithAnotherLayout) {
   EXPECT_THROW(check_control(*control.region, 2), Error);
 }
 
-// No two ranks' parts of the staging area overlap, nor do the two halves, nor slots and staging.
+// No two ranks' parts of the staging area overlap, nor do the two halves, nor slots, records of
+// failures and staging.
 TEST(Control, StagingPartsAreDisjointAndInside) {
   for (const int32_t world : {2, 3, 7, 64, kMaxWorld}) {
     alignas(kLine) static std::byte origin[1];  // only addresses are computed
     auto& channel = *reinterpret_cast<ChannelBlock*>(origin);
     const size_t part = ChannelBlock::staging_bytes(world);
     EXPECT_GE(part, size_t{4096});
-    const std::byte* end = reinterpret_cast<std::byte*>(&channel.slot(world));
+    EXPECT_EQ(static_cast<void*>(&channel.failure(world, 0)), &channel.slot(world));
+    const std::byte* end = reinterpret_cast<std::byte*>(&channel.failure(world, world));
     for (uint64_t step = 0; step < 2; step++) {
       for (int32_t r = 0; r < world; r++) {
         EXPECT_EQ(channel.staging(world, r, step), end);

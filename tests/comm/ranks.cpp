@@ -250,7 +250,7 @@ std::vector<Outcome> run(const Ranks& given, const Body& body) {
           if (group.provider == Provider::hierarchical) {
             across = over(std::move(across), Provider::custom);
           }
-          comm = make_hierarchical(std::move(comm), std::move(host), std::move(across));
+          comm = make_hierarchical(*comm, *host, *across);
         }
         body(*comm);
       });

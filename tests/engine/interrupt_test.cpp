@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/comm/communicator.h"
+#include "core/comm/forwarding.h"
 #include "core/engine/engine.h"
 #include "core/engine/pass.h"
 
@@ -29,67 +29,48 @@ struct Plan {
 };
 
 // A group of one, each of whose operations is interrupted once when the host's thread waits in it.
-class Interrupted final : public comm::Communicator {
+class Interrupted final : public comm::Forwarding {
  public:
   Interrupted(std::unique_ptr<comm::Communicator> comm, Plan& plan)
-      : comm_(std::move(comm)), plan_(plan) {}
+      : Forwarding(std::move(comm)), plan_(plan) {}
 
-  int32_t rank() const override { return comm_->rank(); }
-  int32_t size() const override { return comm_->size(); }
-  std::string_view provider() const override { return comm_->provider(); }
   bool shares_memory() const override { return plan_.shares_memory; }
   std::unique_ptr<comm::Communicator> duplicate(std::string_view name) override {
     meet(name);
-    return std::make_unique<Interrupted>(comm_->duplicate(name), plan_);
-  }
-  std::unique_ptr<comm::Communicator> subgroup(const std::vector<int32_t>& members) override {
-    return comm_->subgroup(members);
+    return std::make_unique<Interrupted>(Forwarding::duplicate(name), plan_);
   }
   void barrier(std::string_view label) override {
     meet(label);
-    comm_->barrier(label);
+    Forwarding::barrier(label);
   }
   void broadcast(std::span<std::byte> data, int32_t root, std::string_view label) override {
     meet(label);
-    comm_->broadcast(data, root, label);
+    Forwarding::broadcast(data, root, label);
   }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                   std::string_view label) override {
     meet(label);
-    comm_->all_gather(mine, all, label);
+    Forwarding::all_gather(mine, all, label);
   }
   void all_gather_parts(std::span<const comm::Part> parts, std::string_view label) override {
     meet(label);
-    comm_->all_gather_parts(parts, label);
+    Forwarding::all_gather_parts(parts, label);
   }
   void combine(std::span<std::byte> value, const comm::Merge& merge,
                std::string_view label) override {
     meet(label);
-    comm_->combine(value, merge, label);
-  }
-  std::shared_ptr<comm::Window> create_window(comm::WindowKind kind, size_t bytes,
-                                              std::string_view label) override {
-    return comm_->create_window(kind, bytes, label);
+    Forwarding::combine(value, merge, label);
   }
   std::span<const void* const> exchange(const comm::Window& window, size_t offset,
                                         size_t slice_bytes, std::string_view label) override {
     meet(label);
-    return comm_->exchange(window, offset, slice_bytes, label);
-  }
-  uint64_t end_exchange() override { return comm_->end_exchange(); }
-  bool is_drained(uint64_t ticket) const override { return comm_->is_drained(ticket); }
-  void wait_drained(uint64_t ticket, std::string_view label) override {
-    comm_->wait_drained(ticket, label);
+    return Forwarding::exchange(window, offset, slice_bytes, label);
   }
   void all_gather_window(comm::Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override {
     meet(label);
-    comm_->all_gather_window(window, offset, slice_bytes, label);
+    Forwarding::all_gather_window(window, offset, slice_bytes, label);
   }
-  void post(const Error& error) noexcept override { comm_->post(error); }
-  void abort(std::string_view reason) noexcept override { comm_->abort(reason); }
-  void cancel() noexcept override { comm_->cancel(); }
-  void check() const override { comm_->check(); }
   uint64_t completed() const override { return completed_; }
 
  private:
@@ -104,7 +85,6 @@ class Interrupted final : public comm::Communicator {
     ++completed_;
   }
 
-  std::unique_ptr<comm::Communicator> comm_;
   Plan& plan_;
   bool interrupted_ = false;
   uint64_t completed_ = 0;

@@ -50,7 +50,7 @@ uint32_t thinned(int every) {
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
 // depend on is varied along the way, each value with each other.
 void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = On::cpu,
-           int every = 1, bool share = true, const std::string& rule = "AdamW") {
+           int every = 1, bool share = true, const std::string& rule = "AdamW", int32_t hosts = 0) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
@@ -69,6 +69,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = O
               c.on = on;
               c.share = share;
               c.rule = rule;
+              c.hosts = hosts;
               // Not each n-th: of what is varied above it would meet the same values.
               const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
               if (legal(c) && mixed % thinned(every) == 0) expect_equal(c);
@@ -88,6 +89,21 @@ TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
 TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, On::cpu, 3, false); }
 TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, On::cpu, 3, false); }
+
+TEST(Matrix, Hosts) {
+  struct Shape {
+    int32_t hosts, each;
+  };
+  for (const Shape& s : {Shape{2, 2}, Shape{3, 2}, Shape{2, 3}, Shape{4, 1}, Shape{1, 4}}) {
+    const int32_t world = s.hosts * s.each;
+    sweep(Provider::threads, world, world, On::cpu, 2, true, "AdamW", s.hosts);
+  }
+  sweep(Provider::shm, 4, 4, On::cpu, 3, true, "AdamW", 2);
+  sweep(Provider::threads, 4, 4, On::offload, 5, true, "AdamW", 2);
+  for (const char* rule : {"Lamb", "Muon"}) {
+    sweep(Provider::threads, 4, 4, On::cpu, 5, true, rule, 2);
+  }
+}
 
 // Every other rule, on every stage and precision that has its states.
 TEST(Matrix, Rules) {

@@ -176,7 +176,7 @@ std::string config_of(const Case& c) {
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}",
+      "{}{}{}{} {} lr {}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -185,7 +185,8 @@ std::string text_of(const Case& c) {
       c.on == On::device    ? " on a device"
       : c.on == On::offload ? " on a device, offloaded"
                             : "",
-      c.share ? "" : " with copies", c.rule, c.lr);
+      c.share ? "" : " with copies", c.rule, c.lr,
+      c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts));
 }
 
 const std::vector<ModelParameter>& model_parameters() {
@@ -401,7 +402,8 @@ std::vector<float> read(otr_engine* engine, int64_t id, int32_t value) {
 
 Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm, Create create) {
   Owner owner;
-  NEED(create(comm, config_of(c).c_str(), &owner.engine));
+  const Levels levels(comm, c.world, c.hosts);
+  NEED(create(levels.comm(), config_of(c).c_str(), &owner.engine));
   Where where{context, {OTR_DEVICE_CPU, 0}};
   if (c.on != On::cpu) {
     where.device = {OTR_DEVICE_EXTENSION, rank};

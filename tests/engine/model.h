@@ -33,6 +33,7 @@ struct Case {
   bool share = true;           // "share_parameters"
   std::string rule = "AdamW";  // see rules()
   double lr = 0.01;
+  int32_t hosts = 0;  // over a hierarchical communicator of so many; 0: of one level
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

@@ -181,6 +181,21 @@ void need(int32_t status, const char* call) {
                            " [" + call + "]");
 }
 
+Levels::Levels(otr_comm* all, int32_t world, int32_t hosts) : all_(all) {
+  if (hosts == 0) return;
+  const int32_t each = world / hosts;
+  int32_t rank = 0;
+  NEED(otr_comm_rank(all, &rank));
+  otr_comm *host = nullptr, *across = nullptr;
+  NEED(otr_comm_split(all, rank / each, rank, &host));
+  NEED(otr_comm_split(all, rank % each, rank, &across));
+  const int32_t status = otr_comm_create_hierarchical(all, host, across, &made_);
+  const std::string text = otr_last_error_message();
+  otr_comm_destroy(host);
+  otr_comm_destroy(across);
+  if (status != OTR_OK) throw std::runtime_error(text);
+}
+
 std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBody& body,
                                   double timeout, int32_t workers) {
   otr_comm_options options;

@@ -29,6 +29,19 @@ struct RankResult {
                                                 const RankBody& body, double timeout = 60,
                                                 int32_t workers = 1);
 
+// A communicator of two levels over one of all ranks, on so many hosts; or, for 0, that one.
+class Levels {
+ public:
+  Levels(otr_comm* all, int32_t world, int32_t hosts);
+  ~Levels() { otr_comm_destroy(made_); }
+  Levels(const Levels&) = delete;
+  Levels& operator=(const Levels&) = delete;
+  [[nodiscard]] otr_comm* comm() const { return made_ == nullptr ? all_ : made_; }
+
+ private:
+  otr_comm *all_, *made_ = nullptr;
+};
+
 // Throws std::runtime_error with the library's text unless status is OTR_OK.
 void need(int32_t status, const char* call);
 #define NEED(call) ::outrigger::test::need((call), #call)

@@ -105,11 +105,23 @@ class Sum {
     return sum;
   }
   [[nodiscard]] std::vector<float> over_ranks(const std::vector<std::vector<float>>& local) const {
-    std::vector<float> s = local[0];
-    for (size_t r = 1; r < local.size(); ++r) {
-      for (size_t i = 0; i < count_; ++i) s[i] += local[r][i];
+    const auto hosts = static_cast<size_t>(std::max(1, case_.hosts));
+    const std::vector<std::vector<float>> all = add_groups(local, local.size() / hosts);
+    return add_groups(all, all.size())[0];
+  }
+
+  // The sum of every so many, one after another.
+  [[nodiscard]] std::vector<std::vector<float>> add_groups(
+      const std::vector<std::vector<float>>& from, size_t each) const {
+    std::vector<std::vector<float>> sums;
+    for (size_t r = 0; r < from.size(); ++r) {
+      if (r % each == 0) {
+        sums.push_back(from[r]);
+        continue;
+      }
+      for (size_t i = 0; i < count_; ++i) sums.back()[i] += from[r][i];
     }
-    return s;
+    return sums;
   }
 
   const Case& case_;
