@@ -72,8 +72,11 @@ void Engine::commit() {
     reducer_ =
         make_reducer({comm_->rank(), &model_, layout_.get(), &config_, &*plan_, &ledger_, devices_},
                      comm_->duplicate("gradients"));
-    std::unique_ptr<comm::Group> ahead;
-    if (plan_->home == Home::slices) ahead = comm_->duplicate("prefetched parameters");
+    std::unique_ptr<comm::Exchange> ahead;
+    if (plan_->home == Home::slices) {
+      ahead = comm::make_blocking_exchange(comm_->duplicate("prefetched parameters"),
+                                           "prefetched parameters");
+    }
     gather_ = std::make_unique<Gather>(model_, *layout_, *storage_, *control_, std::move(ahead),
                                        ledger_, *front);
     update_staging_ = memory::Block(ledger_, memory::Purpose::buckets, plan_->update_staging);
