@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/serial_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/thread.h"
@@ -37,13 +38,19 @@ void SerialWorker::serve() noexcept {
     lock.lock();
     failure_ = failure;
     if (failure == nullptr) ++done_;
+    if (failure == nullptr && done_ < wanted_) continue;
+    wanted_ = kNone;
     ran_.notify_all();
   }
 }
 
 bool SerialWorker::wait_for(uint64_t number, std::chrono::nanoseconds longest) {
+  const auto until = std::chrono::steady_clock::now() + longest;
   std::unique_lock lock(mutex_);
-  ran_.wait_for(lock, longest, [&] { return done_ >= number || failure_ != nullptr; });
+  while (done_ < number && failure_ == nullptr) {
+    wanted_ = std::min(wanted_, number);
+    if (ran_.wait_until(lock, until) == std::cv_status::timeout) break;
+  }
   if (done_ >= number) return true;
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   return false;

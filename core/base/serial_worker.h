@@ -47,6 +47,9 @@ class SerialWorker {
   std::condition_variable wake_, ran_;
   std::deque<Job> jobs_;  // not the one that runs
   uint64_t added_ = 0, done_ = 0;
+  static constexpr uint64_t kNone = UINT64_MAX;
+  uint64_t wanted_ =
+      kNone;  // the first job that somebody waits for: its end wakes them, no other's
   std::exception_ptr failure_;
   bool stop_ = false;
   std::thread thread_;

@@ -33,7 +33,7 @@ struct GradientFacts {
   int32_t discard = 0, updated = 0, reserved = 0;
 };
 
-void merge(GradientFacts& into, const GradientFacts& from) {
+void merge_gradients(GradientFacts& into, const GradientFacts& from) {
   kernels::merge(into.norm, from.norm);
   device::keep_first(into.origin, from.origin);
   into.seed_overflow = std::min(into.seed_overflow, from.seed_overflow);
@@ -52,7 +52,7 @@ void agree(comm::Group& group, GradientFacts& facts, Bits& present) {
   const auto merge_part = [](size_t offset, std::span<std::byte> into,
                              std::span<const std::byte> from) {
     const size_t bits = offset == 0 ? sizeof(GradientFacts) : 0;
-    if (bits > 0) comm::merge_as<GradientFacts>(into.data(), from.data(), merge);
+    if (bits > 0) comm::merge_as<GradientFacts>(into.data(), from.data(), merge_gradients);
     comm::merge_bits(into.subspan(bits), from.subspan(bits));
   };
   group.combine(value, merge_part, "agree on gradients");

@@ -55,6 +55,11 @@ Devices devices_of(const Declared& declared, device::Host& host) {
   return {front, declared.config.offload_optimizer ? &host : front};
 }
 
+std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
+  constexpr const char* kName = "prefetched parameters";
+  return comm::make_blocking_exchange(given.duplicate(kName), kName);
+}
+
 }  // namespace
 
 Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
@@ -72,7 +77,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       states(make_store(
           {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
       gather(model, layout, published, own,
-             plan.home == Home::slices ? given.duplicate("prefetched parameters") : nullptr,
+             plan.home == Home::slices ? prefetch_over(given) : nullptr,
              declared.ledger, *devices.front) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {

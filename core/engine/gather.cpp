@@ -21,78 +21,10 @@ namespace {
 // share memory wait while an owner copies its own.
 constexpr size_t kTogether = size_t{1} << 17;
 
-// So much is gathered at a time: an interrupt between two of them loses nothing, and a device's
-// memory goes by way of host memory of that size.
-constexpr size_t kAtATime = size_t{4} << 20;
-
-// A piece on its way to everybody.
-struct Transfer {
-  int32_t rank;
-  std::byte* to;
-  const std::byte* from;  // of this rank's
-  size_t bytes;
-};
-
-// Takes the next off the list.
-std::vector<Transfer> next_batch(std::span<Transfer>& left) {
-  std::vector<Transfer> batch;
-  for (size_t bytes = 0; !left.empty() && bytes < kAtATime;) {
-    Transfer& first = left.front();
-    batch.push_back(first);
-    const size_t n = batch.back().bytes = std::min(first.bytes, kAtATime - bytes);
-    bytes += n;
-    first.to += n;
-    first.bytes -= n;
-    if (first.from != nullptr) first.from += n;
-    if (first.bytes == 0) left = left.subspan(1);
-  }
-  return batch;
-}
-
-void gather_batch(comm::Group& group, device::Device& device, std::span<const Transfer> batch,
-                  std::string_view label) {
-  std::vector<std::byte> bounce(device.is_host() ? 0 : kAtATime);
-  std::vector<comm::Part> parts;
-  size_t at = 0;
-  for (const Transfer& part : batch) {
-    std::byte* const on_host = device.is_host() ? part.to : bounce.data() + at;
-    if (part.from != nullptr) device.download_now(on_host, part.from, part.bytes);
-    parts.push_back({part.rank, {on_host, part.bytes}});
-    at += part.bytes;
-  }
-  group.all_gather_parts(parts, label);
-  if (device.is_host()) return;
-  for (size_t i = 0; i < batch.size(); ++i) {
-    device.upload(batch[i].to, parts[i].bytes.data(), batch[i].bytes, device.own_stream());
-  }
-  device.synchronize(device.own_stream());
-}
-
 }  // namespace
 
-void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
-                   size_t element_bytes,
-                   const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::string_view label, size_t& done) {
-  std::vector<Transfer> transfers;
-  for (const Whole& whole : wholes) {
-    for (const auto& [rank, piece] : whole.owners) {
-      transfers.push_back({rank, whole.data + static_cast<size_t>(piece.first) * element_bytes,
-                           rank == group.rank() ? piece_at(piece) : nullptr,
-                           static_cast<size_t>(piece.count) * element_bytes});
-    }
-  }
-  std::span<Transfer> left(transfers);
-  for (size_t operation = 0; !left.empty(); ++operation) {
-    const std::vector<Transfer> batch = next_batch(left);
-    if (operation < done) continue;
-    gather_batch(group, device, batch, label);
-    ++done;
-  }
-}
-
 Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
-               comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
+               comm::Group& group, std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
                device::Device& device)
     : model_(&model),
       layout_(&layout),
@@ -100,13 +32,10 @@ Gather::Gather(const layout::Model& model, const layout::Layout& layout, const P
       group_(&group),
       ledger_(&ledger),
       device_(&device),
-      entries_(static_cast<size_t>(model.size())) {
-  if (ahead == nullptr) return;
-  prefetch_ = std::make_unique<Prefetch>(std::move(ahead), [this](auto& own, const auto& roots) {
-    size_t done = 0;
-    gather(own, roots, done);
-  });
-}
+      piece_at_([&published](const layout::Piece& piece) { return published.at(piece); }),
+      entries_(static_cast<size_t>(model.size())),
+      ahead_(device, group.rank()),
+      exchange_(std::move(ahead)) {}
 
 const std::byte* Gather::value_of(int64_t root) const {
   const std::byte* whole = published_->whole(root);
@@ -121,7 +50,7 @@ std::vector<int64_t> Gather::missing(const int64_t* ids, int64_t count) const {
     const int64_t root = model_->at(ids[i]).root;
     const Entry& entry = entries_[static_cast<size_t>(root)];
     const bool here = published_->whole(root) != nullptr || model_->at(root).count == 0;
-    if (here || entry.whole || entry.fetching || known[root]) continue;
+    if (here || entry.whole || entry.ahead != 0 || known[root]) continue;
     known.set(root);
     roots.push_back(root);
   }
@@ -132,16 +61,16 @@ void Gather::complete(const int64_t* ids, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
     Entry& entry = entries_[static_cast<size_t>(root)];
-    if (!entry.fetching) continue;
-    prefetch_->wait(root);
-    entry.fetching = false;
+    if (entry.ahead == 0) continue;
+    exchange_->wait(entry.ahead);
+    entry.ahead = 0;
     entry.whole = true;
   }
   const std::vector<int64_t> roots = missing(ids, count);
   for (std::span<const int64_t> left(roots); !left.empty();) {
     const auto together = take_together(left);
     for (const int64_t root : together) make_room(root);
-    gather(*group_, together, done_);
+    gather(together, done_);
     done_ = 0;
     for (const int64_t root : together) entries_[static_cast<size_t>(root)].whole = true;
   }
@@ -177,19 +106,26 @@ void Gather::Entry::clear() noexcept {
   widened = {};
 }
 
-void Gather::gather(comm::Group& group, std::span<const int64_t> roots, size_t& done) {
-  std::string label = "acquire";  // ranks compare the whole of it
-  for (const int64_t root : roots) {
-    label += format_text("{} \"{}\"", root == roots.front() ? "" : ",", model_->at(root).name);
-  }
+std::vector<Whole> Gather::wholes_of(std::span<const int64_t> roots) const {
   std::vector<Whole> wholes;
   for (const int64_t root : roots) {
     wholes.push_back(
         {layout_->owners(*model_, root), entries_[static_cast<size_t>(root)].gathered.data()});
   }
-  gather_pieces(
-      group, *device_, wholes, kernels::size_of(published_->format()),
-      [this](const layout::Piece& piece) { return published_->at(piece); }, label, done);
+  return wholes;
+}
+
+std::string Gather::label_of(std::span<const int64_t> roots) const {
+  std::string label = "acquire";
+  for (const int64_t root : roots) {
+    label += format_text("{} \"{}\"", root == roots.front() ? "" : ",", model_->at(root).name);
+  }
+  return label;
+}
+
+void Gather::gather(std::span<const int64_t> roots, size_t& done) {
+  gather_pieces(*group_, *device_, wholes_of(roots), kernels::size_of(published_->format()),
+                piece_at_, label_of(roots), done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -247,7 +183,7 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
   done_ = 0;
   for (int64_t i = 0; i < count; ++i) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
-    if (entry.acquired == 0 && !entry.fetching) entry.clear();
+    if (entry.acquired == 0 && entry.ahead == 0) entry.clear();
   }
 }
 
@@ -256,30 +192,32 @@ void Gather::prefetch(const int64_t* ids, int64_t count) {
   for (const int64_t root : roots) make_room(root);
   for (std::span<const int64_t> left(roots); !left.empty();) {
     const auto together = take_together(left);
-    prefetch_->begin({together.begin(), together.end()});
-    for (const int64_t root : together) entries_[static_cast<size_t>(root)].fetching = true;
+    const auto ticket =
+        ahead_.begin(*exchange_, wholes_of(together), kernels::size_of(published_->format()),
+                     piece_at_, label_of(together));
+    for (const int64_t root : together) entries_[static_cast<size_t>(root)].ahead = ticket;
   }
 }
 
 void Gather::settle() {
-  if (!prefetch_) return;
-  prefetch_->wait_idle();
+  if (!exchange_) return;
+  exchange_->wait_all();
   for (Entry& entry : entries_) {
-    if (entry.fetching) entry.whole = true;
-    entry.fetching = false;
+    if (entry.ahead != 0) entry.whole = true;
+    entry.ahead = 0;
   }
 }
 
 void Gather::check() {
-  if (prefetch_) prefetch_->check();
+  if (exchange_) exchange_->check();
 }
 
 void Gather::give_up(int32_t culprit) noexcept {
-  if (prefetch_) prefetch_->give_up(culprit);
+  if (exchange_) exchange_->give_up(culprit);
 }
 
 void Gather::cancel() noexcept {
-  if (prefetch_) prefetch_->cancel();
+  if (exchange_) exchange_->cancel();
 }
 
 void Gather::release(const int64_t* ids, int64_t count) {
@@ -304,7 +242,7 @@ void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.whole) {
     size_t done = 0;
-    gather(*group_, std::span(&root, 1), done);
+    gather(std::span(&root, 1), done);
   }
   if (entry.widened) widen(root);
 }

@@ -6,13 +6,12 @@
 // all ranks then go on with alike.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
-#include "core/engine/prefetch.h"
+#include "core/engine/gather_pieces.h"
 #include "core/engine/published.h"
 #include "core/layout/model.h"
 #include "core/memory/releasable_block.h"
@@ -20,24 +19,11 @@
 
 namespace outrigger::engine {
 
-// A parameter that its owners' pieces are to make whole.
-struct Whole {
-  std::vector<layout::Layout::Owned> owners;
-  std::byte* data;
-};
-// All of them, of `element_bytes` an element, on `device`; piece_at: where a piece of this rank's
-// lies there. done: how many operations are over; called again after an interrupt, it goes on with
-// the next. Collective: an operation for every few MiB.
-void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
-                   size_t element_bytes,
-                   const std::function<const std::byte*(const layout::Piece&)>& piece_at,
-                   std::string_view label, size_t& done);
-
 class Gather {
  public:
-  // ahead: for prefetch; null where nothing is gathered.
+  // ahead: the sequence of what is prefetched; null where nothing is gathered.
   Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
-         comm::Group& group, std::unique_ptr<comm::Group> ahead, memory::Ledger& ledger,
+         comm::Group& group, std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
          device::Device& device);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes. An interrupted acquire is
@@ -63,7 +49,7 @@ class Gather {
     int64_t acquired = 0;
     memory::ReleasableBlock gathered;  // compute dtype, where this rank has a part only
     bool whole = false;                // all of it is there
-    bool fetching = false;             // prefetched, and not waited for yet
+    comm::Exchange::Ticket ahead = 0;  // prefetched, and not waited for yet; 0: it is not
     memory::Block widened;             // float32
     void clear() noexcept;
   };
@@ -76,7 +62,9 @@ class Gather {
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   void make_room(int64_t root);
-  void gather(comm::Group& group, std::span<const int64_t> roots, size_t& done);
+  [[nodiscard]] std::vector<Whole> wholes_of(std::span<const int64_t> roots) const;
+  [[nodiscard]] std::string label_of(std::span<const int64_t> roots) const;
+  void gather(std::span<const int64_t> roots, size_t& done);
   void widen(int64_t root);
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
@@ -86,10 +74,12 @@ class Gather {
   comm::Group* group_;
   memory::Ledger* ledger_;
   device::Device* device_;
-  std::vector<Entry> entries_;          // by root
-  std::vector<int64_t> begun_;          // ids of the acquire that was interrupted
-  size_t done_ = 0;                     // operations of it that are over
-  std::unique_ptr<Prefetch> prefetch_;  // ends first
+  PieceAt piece_at_;            // among the published
+  std::vector<Entry> entries_;  // by root
+  std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
+  size_t done_ = 0;             // operations of it that are over
+  PiecesAhead ahead_;
+  std::unique_ptr<comm::Exchange> exchange_;  // of prefetches; ends first
 };
 
 }  // namespace outrigger::engine

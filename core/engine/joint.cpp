@@ -26,7 +26,7 @@ struct JointFacts {
   comm::FirstVerdict trouble;     // of the first rank that could not take part
 };
 
-void merge(JointFacts& into, const JointFacts& from) {
+void merge_joint(JointFacts& into, const JointFacts& from) {
   into.squares.add(from.squares);
   if (into.has_engines == 0) {
     into.clip = from.clip;
@@ -118,7 +118,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
 
   if (joint != nullptr) {
     try {
-      comm::combine_value(*joint, facts, merge, "agree on a joint step");
+      comm::combine_value(*joint, facts, merge_joint, "agree on a joint step");
     } catch (const Error& error) {
       if (error.status() == OTR_E_INTERRUPTED && is_usable(*joint)) interrupt();
       throw;

@@ -14,17 +14,66 @@ using kernels::Format;
 using memory::Block;
 using memory::Purpose;
 
-Reducer::Reducer(const ReduceContext& context)
+Reducer::Reducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange)
     : context_(context),
+      exchange_(std::move(exchange)),
       staging_charge_(*context.ledger, Purpose::buckets, context.plan->gradient_staging),
       received_charge_(*context.ledger, Purpose::buckets, context.plan->received,
                        memory::Space::host, memory::Touch::later),
       device_charge_(*context.ledger, Purpose::buckets, context.plan->received_on_device,
                      memory::Space::device),
-      present_(static_cast<size_t>(context.model->size()), 0) {}
+      present_(static_cast<size_t>(context.model->size()), 0),
+      norms_(context.layout->buckets().size()) {}
+
+std::shared_ptr<comm::Window> Reducer::make_window(int64_t bytes, Purpose purpose,
+                                                   const char* label, memory::Charge& charge) {
+  auto window =
+      exchange_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
+  charge = memory::Charge(*context_.ledger, purpose, bytes, context_.plan->back);
+  return window;
+}
+
+comm::Reduction Reducer::reduction(const layout::Bucket& bucket, const comm::Window& window,
+                                   size_t offset, Format from, bool add, const char* label) {
+  const layout::Piece slice = slice_of(bucket);
+  return {{window,
+           offset,
+           static_cast<size_t>(slice.count) * kernels::size_of(from),
+           back(),
+           {{}, from, gradient(slice), context_.config->accumulator, add, slice.count, slice.flat},
+           &norms_[static_cast<size_t>(&bucket - context_.layout->buckets().data())],
+           &origin_},
+          label};
+}
+
+Summed Reducer::finish() {
+  if (!finishing_) {
+    begin_sums();
+    if (context_.config->stage == 0) begin_gather();
+    finishing_ = true;
+  }
+  wait_idle();
+  Summed summed{{}, origin_, discard_};
+  for (const kernels::NormSum& norm : norms_) kernels::merge(summed.norm, norm);
+  return summed;
+}
+
+// Every rank has its slices of the sums; all want all of them.
+void Reducer::begin_gather() {
+  const size_t size = kernels::size_of(context_.config->accumulator);
+  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    exchange_->begin(comm::WindowGather{*whole_, static_cast<size_t>(bucket.begin) * size,
+                                        static_cast<size_t>(bucket.slice) * size,
+                                        "gather gradients"});
+  }
+}
 
 void Reducer::clear() {
   std::fill(present_.begin(), present_.end(), uint8_t{0});
+  std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
+  origin_ = {};
+  discard_ = false;
+  finishing_ = false;
   on_clear();
 }
 
@@ -124,9 +173,8 @@ kernels::NormSum Reducer::norm() const {
   kernels::NormSum sum;
   const Format format = context_.config->accumulator;
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
-    const int64_t flat = bucket.begin + context_.rank * bucket.slice;
-    const layout::Piece slice{-1, 0, bucket.slice, flat, bucket.shard};
-    kernels::merge(sum, back().norm(gradient(slice), format, bucket.slice, flat));
+    const layout::Piece slice = slice_of(bucket);
+    kernels::merge(sum, back().norm(gradient(slice), format, slice.count, slice.flat));
   }
   return sum;
 }
@@ -144,10 +192,11 @@ std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                              static_cast<size_t>(context.plan->gradient_staging),
                              static_cast<size_t>(context.plan->received_on_device));
   }
+  auto exchange = comm::make_blocking_exchange(std::move(comm), "the reduction of gradients");
   if (context.config->order == config::Order::boundary) {
-    return std::make_unique<BoundaryReducer>(context, std::move(comm));
+    return std::make_unique<BoundaryReducer>(context, std::move(exchange));
   }
-  return std::make_unique<MicroStepReducer>(context, std::move(comm));
+  return std::make_unique<MicroStepReducer>(context, std::move(exchange));
 }
 
 }  // namespace outrigger::engine

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/comm/communicator.h"
+#include "core/comm/exchange.h"
 #include "core/config/config.h"
 #include "core/device/device.h"
 #include "core/engine/devices.h"
@@ -75,8 +75,9 @@ class GradientSink {
 
 class Reducer {
  public:
-  explicit Reducer(const ReduceContext& context);
-  virtual ~Reducer() = default;
+  // The exchange is the reducer's own.
+  Reducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange);
+  virtual ~Reducer() = default;  // a reducer's own destructor calls stop first
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -84,7 +85,7 @@ class Reducer {
   [[nodiscard]] virtual std::unique_ptr<GradientSink> begin_pass() = 0;
 
   // Completes the window's sums; called again after an interrupt, it goes on. Collective.
-  virtual Summed finish() = 0;
+  Summed finish();
   // The summed gradient of a piece, in the accumulator's format; valid between finish and clear.
   [[nodiscard]] virtual std::byte* gradient(const layout::Piece& piece) const = 0;
   // The norm of this rank's slices as they are now: between finish and clear, after a change.
@@ -92,13 +93,13 @@ class Reducer {
   // Begins a new window; every rank has finished the last one.
   void clear();
   // Throws the first failure of background work.
-  virtual void check() {}
+  void check() { exchange_->check(); }
   // Waits until background work is done, or throws its failure.
-  virtual void wait_idle() {}
+  void wait_idle() { exchange_->wait_all(); }
   // Tells ranks that wait in a reduction that this one will not come. Any thread.
-  virtual void give_up(int32_t culprit) noexcept = 0;
+  void give_up(int32_t culprit) noexcept { exchange_->give_up(culprit); }
   // Ends background work without waiting for other ranks.
-  virtual void stop() noexcept {}
+  void stop() noexcept { exchange_->stop(); }
 
   // One byte for each parameter: whether this rank has a gradient for it in this window.
   [[nodiscard]] const std::vector<uint8_t>& present() const { return present_; }
@@ -107,7 +108,17 @@ class Reducer {
   }
 
  protected:
+  // Begins what the window's sums still lack.
+  virtual void begin_sums() {}
   virtual void on_clear() = 0;
+  // Every rank's block of so many bytes in the back, readable by all.
+  [[nodiscard]] std::shared_ptr<comm::Window> make_window(int64_t bytes, memory::Purpose purpose,
+                                                          const char* label,
+                                                          memory::Charge& charge);
+  // The sum of a bucket whose values begin at `offset` of each rank's block, to its accumulator.
+  [[nodiscard]] comm::Reduction reduction(const layout::Bucket& bucket, const comm::Window& window,
+                                          size_t offset, kernels::Format from, bool add,
+                                          const char* label);
   // destination, which is in the back, = grad × factor, or += in float32, after what is in flight.
   // A gradient counts in the compute dtype: it is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const Gradient& gradient,
@@ -125,11 +136,22 @@ class Reducer {
   [[noreturn]] void slot_is_out(int64_t root) const;
 
   ReduceContext context_;
+  const std::unique_ptr<comm::Exchange> exchange_;
+  std::shared_ptr<comm::Window> whole_;  // every rank's accumulator of the whole flat space, if any
+  std::atomic<bool> discard_{false};
 
  private:
+  // This rank's slice.
+  [[nodiscard]] layout::Piece slice_of(const layout::Bucket& bucket) const {
+    return {-1, 0, bucket.slice, bucket.begin + context_.rank * bucket.slice, bucket.shard};
+  }
+  void begin_gather();
   [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
   memory::Charge staging_charge_, received_charge_, device_charge_;
   std::vector<uint8_t> present_;
+  bool finishing_ = false;               // finish was called in this window
+  std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket; the exchange's
+  device::Nonfinite origin_;             // … this, too
 };
 
 // Collective. The communicator is the reducer's own.

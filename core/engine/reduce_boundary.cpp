@@ -6,23 +6,20 @@
 namespace outrigger::engine {
 
 BoundaryReducer::BoundaryReducer(const ReduceContext& context,
-                                 std::unique_ptr<comm::Communicator> comm)
-    : Reducer(context),
-      comm_(std::move(comm)),
+                                 std::unique_ptr<comm::Exchange> exchange)
+    : Reducer(context, std::move(exchange)),
       format_(context.config->accumulator),
       entries_(static_cast<size_t>(context.model->size())) {
   const int64_t bytes = context.plan->accumulators;
-  window_ = comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes),
-                                 "gradient accumulators");
-  charge_ =
-      memory::Charge(*context.ledger, memory::Purpose::accumulators, bytes, context.plan->back);
+  whole_ = make_window(bytes, memory::Purpose::accumulators, "gradient accumulators", charge_);
   if (context.devices.offloaded()) {
-    pinned_ = device::Pinned(front(), window_->block(comm_->rank()), static_cast<size_t>(bytes));
+    pinned_ = device::Pinned(front(), whole_->block(context.rank), static_cast<size_t>(bytes));
   }
+  exchange_->start();
 }
 
 std::byte* BoundaryReducer::at(int64_t flat) const {
-  return window_->block(comm_->rank()) + flat * static_cast<int64_t>(kernels::size_of(format_));
+  return whole_->block(context_.rank) + flat * static_cast<int64_t>(kernels::size_of(format_));
 }
 
 class BoundaryReducer::Sink final : public GradientSink {
@@ -130,44 +127,19 @@ void BoundaryReducer::zero_missing() {
   }
 }
 
-Summed BoundaryReducer::finish() {
-  if (!summing_) {
-    for (Entry& entry : entries_) settle(entry.in_flight);
-    zero_missing();
-    summing_.emplace();
-    summing_->discard = discard_;
+void BoundaryReducer::begin_sums() {
+  for (Entry& entry : entries_) settle(entry.in_flight);
+  zero_missing();
+  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+    const size_t offset = static_cast<size_t>(bucket.begin) * kernels::size_of(format_);
+    exchange_->begin(reduction(bucket, *whole_, offset, format_, false, "reduce gradients"));
   }
-  const size_t size = kernels::size_of(format_);
-  const auto& buckets = context_.layout->buckets();
-  for (; buckets_summed_ < buckets.size(); ++buckets_summed_) {
-    const layout::Bucket& bucket = buckets[buckets_summed_];
-    const int64_t own = bucket.begin + comm_->rank() * bucket.slice;
-    comm_->reduce({*window_,
-                   static_cast<size_t>(bucket.begin) * size,
-                   static_cast<size_t>(bucket.slice) * size,
-                   back(),
-                   {{}, format_, at(own), format_, false, bucket.slice, own},
-                   &summing_->norm,
-                   &summing_->origin},
-                  "reduce gradients");
-  }
-  if (context_.config->stage == 0) {
-    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
-      const layout::Bucket& bucket = buckets[buckets_gathered_];
-      comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
-                               static_cast<size_t>(bucket.slice) * size, "gather gradients");
-    }
-  }
-  return *summing_;
 }
 
 std::byte* BoundaryReducer::gradient(const layout::Piece& piece) const { return at(piece.flat); }
 
 void BoundaryReducer::on_clear() {
   for (Entry& entry : entries_) entry.filled = false;
-  discard_ = false;
-  summing_.reset();
-  buckets_summed_ = buckets_gathered_ = 0;
 }
 
 }  // namespace outrigger::engine

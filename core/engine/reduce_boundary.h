@@ -6,7 +6,6 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
-#include <optional>
 
 #include "core/engine/reduce.h"
 
@@ -14,12 +13,10 @@ namespace outrigger::engine {
 
 class BoundaryReducer final : public Reducer {
  public:
-  BoundaryReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm);
+  BoundaryReducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange);
+  ~BoundaryReducer() override { stop(); }
 
   std::unique_ptr<GradientSink> begin_pass() override;
-  Summed finish() override;
-  void give_up(int32_t culprit) noexcept override { comm_->give_up(culprit); }
-  void stop() noexcept override { comm_->cancel(); }
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
 
  private:
@@ -37,6 +34,7 @@ class BoundaryReducer final : public Reducer {
     memory::Block scratch;      // its memory, where the accumulator was taken or is not in front
   };
   class Sink;
+  void begin_sums() override;
   void on_clear() override;
   void* slot(Slot& slot, int64_t root);
   void add(Slot& slot, int64_t root, const Gradient& gradient);
@@ -46,16 +44,10 @@ class BoundaryReducer final : public Reducer {
   void take_back(Entry& entry, int64_t root, bool filled);
   void zero_missing();
 
-  std::unique_ptr<comm::Communicator> comm_;
   kernels::Format format_;
-  std::shared_ptr<comm::Window> window_;  // every rank's accumulator of the whole flat space
   memory::Charge charge_;
   device::Pinned pinned_;
   std::deque<Entry> entries_;
-  std::atomic<bool> discard_{false};
-
-  std::optional<Summed> summing_;  // since finish was called first in this window
-  size_t buckets_summed_ = 0, buckets_gathered_ = 0;
 };
 
 }  // namespace outrigger::engine

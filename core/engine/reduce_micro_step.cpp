@@ -1,52 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side: slots, contributions, launching. The background side is in
+// The host's side: slots, contributions, launching. What runs in the background is in
 // reduce_background.cpp.
 #include "core/engine/reduce_micro_step.h"
-
-#include <algorithm>
-
-#include "core/base/error.h"
-#include "core/comm/wait.h"
-#include "core/context/interrupt.h"
 
 namespace outrigger::engine {
 
 using memory::Purpose;
 
 MicroStepReducer::MicroStepReducer(const ReduceContext& context,
-                                   std::unique_ptr<comm::Communicator> comm)
-    : Reducer(context),
-      comm_(std::move(comm)),
+                                   std::unique_ptr<comm::Exchange> exchange)
+    : Reducer(context, std::move(exchange)),
       compute_(context.config->compute),
       format_(context.config->accumulator),
-      whole_(context.config->stage == 0),
       buffers_(context.plan->bucket_buffers),
-      norms_(context.layout->buckets().size()),
       tickets_(buffers_) {
   const Plan& plan = *context.plan;
-  const auto create = [&](int64_t bytes, Purpose purpose, const char* label,
-                          memory::Charge& charge) {
-    auto window =
-        comm_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
-    charge = memory::Charge(*context.ledger, purpose, bytes, plan.back);
-    return window;
-  };
-  ring_ = create(plan.ring, Purpose::buckets, "gradient buckets", ring_charge_);
-  if (whole_) {
-    whole_window_ =
-        create(plan.accumulators, Purpose::accumulators, "gradient accumulators", whole_charge_);
+  ring_ = make_window(plan.ring, Purpose::buckets, "gradient buckets", ring_charge_);
+  if (context.config->stage == 0) {
+    whole_ = make_window(plan.accumulators, Purpose::accumulators, "gradient accumulators",
+                         whole_charge_);
   } else {
     shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators, &back());
   }
   if (context.devices.offloaded()) {
-    pinned_ = device::Pinned(front(), ring_->block(comm_->rank()), static_cast<size_t>(plan.ring));
+    pinned_ = device::Pinned(front(), ring_->block(context.rank), static_cast<size_t>(plan.ring));
   }
-  worker_.start();
+  exchange_->start();
 }
 
 std::byte* MicroStepReducer::accumulator(int64_t flat, int64_t shard) const {
   const auto size = static_cast<int64_t>(kernels::size_of(format_));
-  return whole_ ? whole_window_->block(comm_->rank()) + flat * size : shard_.data() + shard * size;
+  return whole_ ? whole_->block(context_.rank) + flat * size : shard_.data() + shard * size;
 }
 
 size_t MicroStepReducer::buffer_offset(uint64_t turn) const {
@@ -55,7 +39,7 @@ size_t MicroStepReducer::buffer_offset(uint64_t turn) const {
 }
 
 std::byte* MicroStepReducer::buffer(uint64_t turn) const {
-  return ring_->block(comm_->rank()) + buffer_offset(turn);
+  return ring_->block(context_.rank) + buffer_offset(turn);
 }
 
 std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
@@ -63,8 +47,8 @@ std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
   const uint64_t turn = pass.first_turn + static_cast<uint64_t>(position.bucket);
   if (turn >= buffers_) {
     // The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
-    if (turns_done_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
-    if (!comm_->is_drained(tickets_[turn % buffers_].load(std::memory_order_acquire)))
+    if (turns_begun_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
+    if (!exchange_->is_drained(tickets_[turn % buffers_].load(std::memory_order_relaxed)))
       return nullptr;
   }
   const int64_t offset = position.flat - context_.layout->bucket(position.bucket).begin;
@@ -187,10 +171,10 @@ void MicroStepReducer::launch_complete() {
     const std::shared_ptr<Pass> pass = passes_.front();
     while (next_bucket_ < buckets &&
            (pass->ended || pass->missing[static_cast<size_t>(next_bucket_)] == 0)) {
-      enqueue({pass, next_bucket_++});
+      begin_bucket(pass, next_bucket_++);
     }
     if (!pass->ended) return;
-    enqueue({pass, -1});
+    begin_end(pass);
     passes_.pop_front();
     next_bucket_ = 0;
   }
@@ -205,55 +189,6 @@ void MicroStepReducer::end(Pass& pass, bool abandoned) {
   launch_complete();
 }
 
-void MicroStepReducer::enqueue(Item item) {
-  worker_.add([this, item = std::move(item)] { process(item); });
-}
-
-void MicroStepReducer::wait_idle() {
-  const uint64_t all = worker_.added();
-  while (!worker_.wait_for(all, comm::kSlice)) {
-    if (interrupted(comm::Clock::now())) {
-      fail(OTR_E_INTERRUPTED,
-           "the wait for the background reduction of gradients was interrupted by the host of rank "
-           "{}: {}. Make the call again to wait on",
-           comm_->rank(), comm_->waiting());
-    }
-  }
-}
-
-Summed MicroStepReducer::finish() {
-  wait_idle();
-  Summed summed;
-  for (const kernels::NormSum& norm : norms_) kernels::merge(summed.norm, norm);
-  summed.origin = origin_;
-  summed.discard = discard_;
-  if (whole_) {
-    const size_t size = kernels::size_of(format_);
-    const auto& buckets = context_.layout->buckets();
-    for (; buckets_gathered_ < buckets.size(); ++buckets_gathered_) {
-      const layout::Bucket& bucket = buckets[buckets_gathered_];
-      comm_->all_gather_window(*whole_window_, static_cast<size_t>(bucket.begin) * size,
-                               static_cast<size_t>(bucket.slice) * size, "gather gradients");
-    }
-  }
-  return summed;
-}
-
-std::byte* MicroStepReducer::gradient(const layout::Piece& piece) const {
-  return accumulator(piece.flat, piece.shard);
-}
-
-void MicroStepReducer::on_clear() {
-  passes_in_window_ = 0;
-  buckets_gathered_ = 0;
-  origin_ = {};
-  discard_ = false;
-  std::fill(norms_.begin(), norms_.end(), kernels::NormSum{});
-}
-
-// The thread may be waiting for ranks that will not come.
-void MicroStepReducer::stop() noexcept {
-  worker_.stop([this] { comm_->cancel(); });
-}
+void MicroStepReducer::on_clear() { passes_in_window_ = 0; }
 
 }  // namespace outrigger::engine

@@ -14,23 +14,19 @@
 #include <mutex>
 
 #include "core/base/bits.h"
-#include "core/base/serial_worker.h"
 #include "core/engine/reduce.h"
 
 namespace outrigger::engine {
 
 class MicroStepReducer final : public Reducer {
  public:
-  MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Communicator> comm);
+  MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange);
   ~MicroStepReducer() override { stop(); }
 
   std::unique_ptr<GradientSink> begin_pass() override;
-  Summed finish() override;
-  [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
-  void check() override { worker_.check(); }
-  void wait_idle() override;
-  void give_up(int32_t culprit) noexcept override { comm_->give_up(culprit); }
-  void stop() noexcept override;
+  [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override {
+    return accumulator(piece.flat, piece.shard);
+  }
 
  private:
   // One parameter's gradient in one pass.
@@ -47,49 +43,45 @@ class MicroStepReducer final : public Reducer {
     InFlight in_flight, late_in_flight;  // on value, on late
   };
   struct Pass {
-    Pass(size_t parameters, size_t buckets) : entries(parameters), missing(buckets) {}
+    Pass(size_t parameters, size_t buckets)
+        : entries(parameters), missing(buckets), late(static_cast<int64_t>(parameters) + 1) {}
     std::deque<Entry> entries;
     std::vector<std::atomic<int64_t>> missing;  // parameters of a bucket that are not complete
     uint64_t first_turn = 0;                    // turn of bucket 0
     bool first_of_window = false;
     std::atomic<bool> contributed{false};
-    bool ended = false, abandoned = false;  // guarded by launch_mutex_ until the end is enqueued
+    bool ended = false, abandoned = false;  // guarded by launch_mutex_ until the end is begun
+    // Parameters that are late somewhere; the last bit: the window is to be discarded.
+    Bits late;
   };
   class Sink;
-  // Work of the background thread: a bucket, the end of a pass, or (no pass) its own end.
-  struct Item {
-    std::shared_ptr<Pass> pass;
-    int64_t bucket = -1;
-  };
 
   void on_clear() override;
   void* slot(Pass& pass, int64_t root);
   void add(Pass& pass, int64_t root, const Gradient& gradient);
   void end(Pass& pass, bool abandoned);
-  void enqueue(Item item);
   // Sends out what is complete, strictly in order: a pass that began later waits.
   void launch_complete();
   // The parameter's place in its bucket's buffer, or null if that is still in use.
   [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
   void take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient, bool is_slot);
 
-  void process(const Item& item);
-  void reduce_bucket(const Pass& pass, const Item& item);
-  void end_of_pass(Pass& pass);
-  void reduce_late(Pass& pass, int64_t index, const Bits& late);
-  [[nodiscard]] comm::Reduce reduction(const layout::Bucket& bucket, const comm::Window& window,
-                                       size_t offset, bool add);
+  void begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index);
+  void begin_end(const std::shared_ptr<Pass>& pass);
+  // In the sequence.
+  void fill_bucket(Pass& pass, int64_t index);
+  void fill_late_bucket(Pass& pass, int64_t index);
+  void find_late(Pass& pass) const;
+  [[nodiscard]] std::vector<comm::Reduction> late_reductions(const std::shared_ptr<Pass>& pass);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
                        const std::byte* value) const;
   [[nodiscard]] std::byte* accumulator(int64_t flat, int64_t shard) const;
   [[nodiscard]] std::byte* buffer(uint64_t turn) const;
   [[nodiscard]] size_t buffer_offset(uint64_t turn) const;
 
-  std::unique_ptr<comm::Communicator> comm_;
   kernels::Format compute_, format_;  // of buckets, of accumulators
-  bool whole_;                        // stage 0: the accumulator spans the flat space
   uint64_t buffers_;
-  std::shared_ptr<comm::Window> ring_, late_ring_, whole_window_;
+  std::shared_ptr<comm::Window> ring_, late_ring_;  // the second one is the sequence's
   memory::Charge ring_charge_, late_charge_, whole_charge_;
   device::Pinned pinned_;
   memory::Block shard_;
@@ -101,19 +93,9 @@ class MicroStepReducer final : public Reducer {
   int64_t next_bucket_ = 0;  // of the first of them
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
-  size_t buckets_gathered_ = 0;  // by finish, in this window
 
-  // Background side: touched by the host only when the queue is empty and the thread idle.
-  std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket
-  device::Nonfinite origin_;
-  bool discard_ = false;
-  uint64_t late_ticket_ = 0;
-  bool late_used_ = false;
-
-  std::vector<std::atomic<uint64_t>> tickets_;  // of the last turn that used a buffer
-  std::atomic<uint64_t> turns_done_{0};         // turns whose fold is done on this rank
-
-  SerialWorker worker_{"the gradients' reduction"};
+  std::vector<std::atomic<uint64_t>> tickets_;  // of the last turn that was given a buffer
+  std::atomic<uint64_t> turns_begun_{0};
 };
 
 }  // namespace outrigger::engine

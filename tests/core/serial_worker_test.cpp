@@ -50,6 +50,37 @@ TEST(SerialWorker, AWaitEndsWithItsJobOrItsTime) {
   EXPECT_TRUE(worker.wait_for(second, kLong));
 }
 
+// Jobs that nobody waits for wake nobody; each of those who wait is woken by its own.
+TEST(SerialWorker, EveryWaitEndsWithItsOwnJob) {
+  SerialWorker worker("a test");
+  Door doors[4];
+  for (Door& door : doors) worker.add([&door] { door.pass(); });
+  std::atomic<int> ended{0};
+  std::vector<std::thread> waiting;
+  for (const uint64_t number : {3, 1, 3}) {
+    waiting.emplace_back([&, number] {
+      if (worker.wait_for(number, kLong)) ++ended;
+    });
+  }
+  const auto ends = [&](int count) {
+    const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
+    while (ended < count && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    std::this_thread::sleep_for(kShort);
+    EXPECT_EQ(ended, count);
+  };
+  std::this_thread::sleep_for(kShort);
+  doors[0].open();
+  ends(1);
+  doors[1].open();
+  ends(1);
+  doors[2].open();
+  ends(3);
+  doors[3].open();
+  for (std::thread& thread : waiting) thread.join();
+}
+
 TEST(SerialWorker, AFailureEndsTheRow) {
   SerialWorker worker("a test");
   std::atomic<bool> ran{false};
