@@ -153,6 +153,8 @@ Bytes sections_of_rank(int32_t rank, otr_comm* comm, const char* config) {
         "a section was read while a pass was open");
   NEED(otr_pass_end(pass));
   otr_pass_destroy(pass);
+  NEED(otr_engine_discard(owner.engine));
+  NEED(otr_engine_finalize(owner.engine));  // no rank leaves before another is done
   return held;
 }
 
