@@ -61,7 +61,9 @@ void Hierarchical::failed(const Communicator& part, const Error& error) {
     level->post(
         Error(first.status(), first.what(), rank_outside(culprit_of(inner(), first.culprit()))));
   }
-  if (!told && text.starts_with(first.what())) throw Error(error);  // its own trouble, as it was
+  // Its own trouble, as it was; or what made the caller's functions fail.
+  const bool is_first = text.starts_with(first.what());
+  if (error.status() == OTR_E_INTERRUPTED || (!told && is_first)) throw Error(error);
   throw Error(first);
 }
 

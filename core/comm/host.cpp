@@ -43,10 +43,15 @@ void HostCommunicator::go(Gone why) noexcept {
   wake(channel_.bell);
 }
 
+// What has ended this channel alone keeps its text when the job fails, too.
+void HostCommunicator::check_failures() const {
+  here_.check();
+  member_->failures.check();
+}
+
 void HostCommunicator::require_usable() const {
   require_process(member_->process);
-  member_->failures.check();
-  here_.check();
+  check_failures();
   if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", name_, rank_);
 }
 
@@ -80,6 +85,7 @@ void HostCommunicator::abort(std::string_view reason) noexcept {
 void HostCommunicator::post(const Error& error) noexcept {
   if (current_process() != member_->process) return;
   const int32_t culprit = error.culprit() == -1 ? rank_ : error.culprit();
+  if (member_->failures.is_set()) return;
   here_.post(error.status(), culprit, last_operation(rank_).number, error.what());
   ring(channel_.bell);
   wake(channel_.bell);

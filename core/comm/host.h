@@ -71,6 +71,7 @@ class HostCommunicator final : public Communicator {
     return channel_.staging(world_, rank, step);
   }
 
+  void check_failures() const;
   // Throws OTR_E_STATE in a forked child, and the job's failure if there is one.
   void require_usable() const;
   // The operation's first step; afterwards all ranks are known to make the same call. After an

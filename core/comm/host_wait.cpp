@@ -63,8 +63,7 @@ std::string HostCommunicator::waiting() const {
 
 void HostCommunicator::look_around(Counter counter, uint64_t target, std::string_view drain_label,
                                    Clock::time_point now, bool overdue) {
-  member_->failures.check();
-  here_.check();
+  check_failures();
   if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
   const auto waited_in = [&] {
     return counter == &Slot::drained
@@ -151,7 +150,7 @@ void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_vie
   member_->failures.post(status, culprit, current_.number, text);
   ring(channel_.bell);
   wake(channel_.bell);
-  member_->failures.check();
+  check_failures();
   fail(OTR_E_INTERNAL, "a failure was posted and is not there: {}", text);
 }
 

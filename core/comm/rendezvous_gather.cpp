@@ -32,7 +32,7 @@ class Door {
     if (r_.world > 1) listen();
     while (arrived_ < r_.world) {
       wait();
-      accept_guests();
+      accept_guests(ranks_.size() + 16);
       for (auto& guest : guests_) hear(guest);
       std::erase_if(guests_, [](const UniqueFd& guest) { return !guest; });
       watch_ranks();
@@ -52,7 +52,8 @@ class Door {
 
   void listen();
   void wait();
-  void accept_guests();
+  // As long as there is room for those that have not said who they are; the others wait outside.
+  void accept_guests(size_t room);
   void hear(UniqueFd& guest);
   void watch_ranks();
   [[noreturn]] void refuse_late();
@@ -114,12 +115,11 @@ void Door::wait() {
        static_cast<int>(std::clamp(seconds_until(deadline_), 0.0, 0.1) * 1000));
 }
 
-void Door::accept_guests() {
-  const size_t most = ranks_.size() + 16;
-  for (;;) {
+void Door::accept_guests(size_t room) {
+  while (guests_.size() < room) {
     UniqueFd guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest) return;
-    if (identity_of(guest.get()).user == geteuid() && guests_.size() < most) {
+    if (identity_of(guest.get()).user == geteuid()) {
       guests_.push_back(std::move(guest));
     } else {
       foreigners_++;
@@ -231,7 +231,7 @@ void Door::tell_all(int32_t status, const std::string& text) {
   no.status = status;
   std::copy_n(text.data(), std::min(text.size(), no.text.size() - 1), no.text.data());
   // Those still in the queue, too.
-  accept_guests();
+  accept_guests(guests_.size() + ranks_.size() + 16);
   for (const auto& guest : guests_) static_cast<void>(send_packet(guest.get(), no));
   for (const auto& rank : ranks_) {
     if (rank.socket) static_cast<void>(send_packet(rank.socket.get(), no));

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/text.h"
+#include "core/comm/combine.h"
 #include "core/comm/gather_values.h"
 #include "core/comm/host.h"
 
@@ -47,7 +48,9 @@ std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32
   const auto place = std::find(members.begin(), members.end(), rank_);
   const auto index = static_cast<int32_t>(place - members.begin());
   const auto count = static_cast<int32_t>(members.size());
-  const Settings settings{.timeout = member_->timeout};
+  // Ranks that share cores go on to, in a smaller group.
+  const bool spins = member_->spin > Clock::duration::zero();
+  const Settings settings{.timeout = member_->timeout, .spin = spins ? -1 : 0};
   if (provider() == "shm") {
     // Rank 0 names the split; the group adds its first rank.
     std::array<int64_t, 2> name{current_process(),
@@ -64,13 +67,9 @@ std::unique_ptr<Communicator> HostCommunicator::subgroup(const std::vector<int32
       made[static_cast<size_t>(members[i])] = reinterpret_cast<uintptr_t>(ranks[i].release());
     }
   }
-  const std::vector<uintptr_t> all = gather_values(*this, made, "split a communicator");
-  for (int32_t rank = 0; rank < world_; ++rank) {
-    const uintptr_t mine =
-        all[static_cast<size_t>(rank) * static_cast<size_t>(world_) + static_cast<size_t>(rank_)];
-    if (mine != 0) return std::unique_ptr<Communicator>(reinterpret_cast<Communicator*>(mine));
-  }
-  return nullptr;
+  unite(*this, std::span(made), "split a communicator");
+  const uintptr_t mine = made[static_cast<size_t>(rank_)];
+  return std::unique_ptr<Communicator>(reinterpret_cast<Communicator*>(mine));
 }
 
 }  // namespace outrigger::comm

@@ -194,6 +194,43 @@ TEST(Attach, StrangersAtTheDoorAreIgnored) {
   expect_all(outcomes, OTR_OK, {});
 }
 
+// So many at once that there is no room for all at the door: the rank behind them waits its turn.
+TEST(Attach, ARankBehindManyStrangersComesIn) {
+  const Ranks group = group_of(2, 20);
+  auto& numbers = board().numbers;
+  for (const size_t n : {0, 1}) numbers[n] = 0;
+  const auto outcomes = run_processes(3, [&](int32_t i) {
+    if (i == 0) {
+      numbers[0] = getpid();
+      attach(group, 0)->barrier("end");
+      return;
+    }
+    if (i == 1) {
+      while (numbers[1] == 0) pause(0.001);
+      attach(group, 1)->barrier("end");
+      return;
+    }
+    const SocketAddress address(group.job);
+    std::vector<UniqueFd> held;
+    const auto knock = [&](bool speaks) {
+      held.push_back(open_socket());
+      while (connect(held.back().get(), address.get(), address.size()) != 0) pause(0.001);
+      if (speaks) require(send(held.back().get(), "x", 1, MSG_NOSIGNAL) == 1, "sent");
+    };
+    for (int k = 0; k < 12; k++) knock(false);
+    pause(0.3);  // rank 0 has let them in
+    const auto rank_0 = static_cast<pid_t>(numbers[0]);
+    kill(rank_0, SIGSTOP);
+    pause(0.1);
+    for (int k = 0; k < 10; k++) knock(true);
+    numbers[1] = 1;
+    pause(0.3);
+    kill(rank_0, SIGCONT);
+    pause(0.5);
+  });
+  expect_all(outcomes, OTR_OK, {});
+}
+
 TEST(Attach, AnotherVersionIsAMismatchThatNamesBoth) {
   const Ranks group = group_of(3, 30);
   const auto outcomes = run_processes(2, [&](int32_t i) {
