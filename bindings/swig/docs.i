@@ -77,7 +77,7 @@ three. OTR_E_ARGUMENT, on all ranks: a rank has another place. Since: 0.1";
 independently. Collective. Since: 0.1";
 %feature("docstring") otr_comm_split "Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
 color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
-communicator; make the smaller group with the caller's own library. Since: 0.1";
+communicator whose table has no split. Since: 0.1";
 %feature("docstring") otr_comm_rank "Local. Any thread. Since: 0.1";
 %feature("docstring") otr_comm_barrier "Returns when every rank has called it. Collective. Since: 0.1";
 %feature("docstring") otr_comm_broadcast "Copies `bytes` bytes of rank `root`'s data to all others. Collective. Since: 0.1";
@@ -424,6 +424,7 @@ MASTER_PORT and the run's id and restart count";
 %feature("docstring") otr_comm_table::abort "called by otr_comm_abort and otr_engine_abort, and when an engine
 is destroyed during a call; NULL: these wait for the call";
 %feature("docstring") otr_comm_table::destroy "NULL: there is nothing to free";
+%feature("docstring") otr_comm_table::split "NULL: otr_comm_split and outrigger.mesh are OTR_E_UNSUPPORTED";
 %feature("docstring") otr_param_options::trainable "1 (default); 0: frozen, stored but without gradient, master and states";
 %feature("docstring") otr_param_options::alias_of "-1 (default), or the id of an earlier parameter that this name shares; group
 and trainable are then that parameter's and not read here";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A communicator whose functions are methods of a Python object:
  *   rank, world_size (attributes); all_gather(mine, all); broadcast(data, root); all_to_all(parts,
- * received); duplicate() -> another object; abort(reason); close(). Memory comes as memoryviews
+ * received); duplicate() -> another object; split(groups, places) -> another object or None, which
+ * may be missing; abort(reason); close(). Memory comes as memoryviews
  * that hold during the call. Methods run on the library's threads, too. */
 #ifndef OTR_PYTHON_COMM_H
 #define OTR_PYTHON_COMM_H
@@ -114,6 +115,35 @@ static int32_t otr_python_duplicate(void* user_data, void** out_user_data) {
   return otr_python_leave(entry, (PyObject*)user_data, made ? Py_NewRef(Py_None) : NULL);
 }
 
+static PyObject* otr_python_numbers(const int32_t* numbers, size_t count) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* number = PyLong_FromLong(numbers[i]);
+    if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) != 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static int32_t otr_python_split(void* user_data, const int32_t* groups, const int32_t* places,
+                                void** out_user_data) {
+  const size_t ranks = otr_python_ranks(user_data);
+  const otr_python_entry entry = otr_python_enter();
+  PyObject* group_list = otr_python_numbers(groups, ranks);
+  PyObject* place_list = otr_python_numbers(places, ranks);
+  PyObject* made = group_list && place_list ? PyObject_CallMethod((PyObject*)user_data, "split",
+                                                                  "OO", group_list, place_list)
+                                            : NULL;
+  Py_XDECREF(group_list);
+  Py_XDECREF(place_list);
+  PyObject* result = made ? Py_NewRef(Py_None) : NULL;
+  if (made && made != Py_None) {
+    *out_user_data = made; /* the reference goes to the library, which gives it to destroy */
+  } else {
+    Py_XDECREF(made);
+  }
+  return otr_python_leave(entry, (PyObject*)user_data, result);
+}
+
 static void otr_python_abort(void* user_data, const char* reason) {
   const otr_python_entry entry = otr_python_enter();
   PyObject* result = PyObject_CallMethod((PyObject*)user_data, "abort", "z", reason);
@@ -143,6 +173,7 @@ static int otr_python_comm_table(PyObject* channel, otr_comm_table* table) {
   table->broadcast = otr_python_broadcast;
   table->all_to_all = otr_python_all_to_all;
   table->duplicate = otr_python_duplicate;
+  if (PyObject_HasAttrString(channel, "split")) table->split = otr_python_split;
   table->abort = otr_python_abort;
   table->destroy = otr_python_close;
   return 0;

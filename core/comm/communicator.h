@@ -32,21 +32,25 @@ class Window {
 };
 
 // The sum over ranks of this rank's slice. Every rank has filled bytes
-// [offset, offset + size()*slice_bytes) of its block of a per_rank window.
+// [offset, offset + slices()*slice_bytes) of its block of a per_rank window.
 struct Reduce {
   const Window& window;
   size_t offset, slice_bytes;
   device::Device& device;  // whose memory the window is, and the accumulator
   device::SliceFold fold;  // without its sources
-  // Of what the fold has stored and found, which comes on top; null: not asked for.
+  // Of what the fold has stored and found, which comes on top; null: not asked for. A slice that
+  // several ranks have counts in the norm of the first of them.
   kernels::NormSum* norm = nullptr;
   device::Nonfinite* origin = nullptr;
 };
 
 class Communicator : public Group {
  public:
-  // Whether ranks see each other's windows. Where they do not, there are no common windows.
+  // Whether ranks see each other's windows, those that together have all slices. Where they do not,
+  // there are no common windows.
   [[nodiscard]] virtual bool shares_memory() const { return true; }
+  // All ranks are known to be on one host.
+  [[nodiscard]] virtual bool is_one_host() const { return shares_memory(); }
   // Of as many ranks each, between which go sums instead of every rank's slices; 1: there is one
   // level, and exchange() works.
   [[nodiscard]] virtual int32_t hosts() const { return 1; }
@@ -65,7 +69,7 @@ class Communicator : public Group {
 
   // Returns when this rank's slice is summed. Returns a ticket. A fold that throws aborts the job.
   virtual uint64_t reduce(const Reduce& reduce, std::string_view label);
-  // Its two halves. Every rank's slice number rank() of a per_rank window, in rank order; readable
+  // Its two halves. Every rank's slice number slice() of a per_rank window, in rank order; readable
   // until end_exchange, which this rank calls next.
   [[nodiscard]] virtual std::span<const void* const> exchange(const Window& window, size_t offset,
                                                               size_t slice_bytes,
@@ -78,8 +82,8 @@ class Communicator : public Group {
   // Waits until is_drained; throws like an operation.
   virtual void wait_drained(uint64_t ticket, std::string_view label) = 0;
 
-  // Every rank has filled slice number rank() of [offset, offset + size()*slice_bytes) of its own
-  // block; afterwards each rank's block holds all slices.
+  // Every rank has filled slice number slice() of [offset, offset + slices()*slice_bytes) of its
+  // own block; afterwards each rank's block holds all slices.
   virtual void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                  std::string_view label) = 0;
 

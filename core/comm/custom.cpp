@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/process.h"
 #include "core/base/text.h"
+#include "core/comm/gather_values.h"
 #include "core/comm/operation.h"
 #include "core/comm/parts.h"
 #include "core/comm/region.h"
@@ -92,11 +93,7 @@ class CustomCommunicator final : public Communicator {
     return made;
   }
 
-  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>&) override {
-    fail(OTR_E_UNSUPPORTED,
-         "a custom communicator cannot be split here: make the smaller group with the library "
-         "behind it, and a communicator of that");
-  }
+  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override;
 
   void barrier(std::string_view label) override { begin(OperationKind::barrier, 0, label); }
 
@@ -364,6 +361,45 @@ class CustomCommunicator final : public Communicator {
   std::vector<std::byte> received_;
   std::vector<const void*> slices_;
 };
+
+// Where a rank is to be: in the group that begins with this one of all ranks, as so many-th.
+struct Seat {
+  int32_t first, index;
+  int32_t cannot;  // 1: its table has no split
+};
+
+std::unique_ptr<Communicator> CustomCommunicator::subgroup(const std::vector<int32_t>& members) {
+  constexpr std::string_view kLabel = "split a communicator";
+  const auto index = static_cast<int32_t>(std::ranges::find(members, rank()) - members.begin());
+  const std::vector<Seat> all = gather_values(
+      *this, std::vector<Seat>{{members.empty() ? -1 : members[0], index, table_.split == nullptr}},
+      kLabel);
+  std::vector<int32_t> firsts, groups, places;  // firsts: of each group
+  for (const Seat& place : all) {
+    const auto known = std::ranges::find(firsts, place.first);
+    groups.push_back(place.first < 0 ? -1 : static_cast<int32_t>(known - firsts.begin()));
+    if (place.first >= 0 && known == firsts.end()) firsts.push_back(place.first);
+    places.push_back(place.first < 0 ? -1 : place.index);
+  }
+  const auto cannot = std::ranges::find(all, 1, &Seat::cannot);
+  if (cannot != all.end()) {
+    fail(OTR_E_UNSUPPORTED,
+         "a custom communicator is divided by its table's split, and rank {} has none: give it "
+         "one, or make the smaller group with the library behind it, and a communicator of that",
+         cannot - all.begin());
+  }
+  otr_comm_table table = table_;
+  table.rank = index;
+  table.world_size = static_cast<int32_t>(members.size());
+  table.user_data = nullptr;
+  call("split", [&] {
+    return table_.split(table_.user_data, groups.data(), places.data(), &table.user_data);
+  });
+  if (members.empty()) return nullptr;
+  auto made = std::make_unique<CustomCommunicator>(table, fate_, kLabel);
+  made->own();
+  return made;
+}
 
 }  // namespace
 

@@ -6,9 +6,10 @@
 // Failure: what an operation throws ends the sequence here. Waits for it and for later operations
 // throw it, and so does check(); the channel's failures are a Group's, alike on all ranks.
 //
-// Code of the caller that has its place in the sequence (prepare, then) is run by the sequence, on
-// a thread of its own: one piece at a time, between operations, never beside one of them. What it
-// throws counts as the operation's failure. It waits for nothing that is begun later.
+// Code of the caller that has its place in the sequence is run by it, on a thread of its own, one
+// piece at a time: `prepare` after the `then` of the operation before, though perhaps while that
+// one still moves data; `then` when its operation has. What it throws counts as the operation's
+// failure. It waits for nothing that is begun later.
 #pragma once
 
 #include <cstddef>

@@ -19,6 +19,9 @@ class Forwarding : public Communicator {
   int32_t size() const override { return inner_->size(); }
   std::string_view provider() const override { return inner_->provider(); }
   bool shares_memory() const override { return inner_->shares_memory(); }
+  bool is_one_host() const override { return inner_->is_one_host(); }
+  int32_t slices() const override { return inner_->slices(); }
+  int32_t slice() const override { return inner_->slice(); }
   int32_t hosts() const override { return inner_->hosts(); }
 
   // Without what the subclass adds.

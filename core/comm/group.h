@@ -31,9 +31,9 @@ using Merge =
     std::function<void(size_t offset, std::span<std::byte> into, std::span<const std::byte> from)>;
 inline constexpr size_t kMergeUnit = 4096;  // a value is merged in parts that are cut at multiples
 
-// Bytes that a rank has and all shall have.
+// Bytes that the rank of a slice has and all shall have.
 struct Part {
-  int32_t rank;
+  int32_t rank;  // Group::slice
   std::span<std::byte> bytes;
 };
 
@@ -46,7 +46,11 @@ class Group {
 
   [[nodiscard]] virtual int32_t rank() const = 0;
   [[nodiscard]] virtual int32_t size() const = 0;
-  // "self", "threads", "shm", "custom", "hierarchical"
+  // Of how many slices is what ranks share out, and which is this rank's: that of its number,
+  // unless groups of ranks have all slices each (mesh.h).
+  [[nodiscard]] virtual int32_t slices() const { return size(); }
+  [[nodiscard]] virtual int32_t slice() const { return rank(); }
+  // "self", "threads", "shm", "custom", "hierarchical", "mesh"
   [[nodiscard]] virtual std::string_view provider() const = 0;
 
   virtual void barrier(std::string_view label) = 0;

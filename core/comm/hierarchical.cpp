@@ -1,182 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/hierarchical_impl.h"
+#include "core/comm/hierarchical.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/text.h"
-#include "core/comm/wait.h"
+#include "core/comm/two_levels.h"
 
 namespace outrigger::comm {
+namespace {
+
 using kernels::Format;
 
-// What has ended the group, if anything has.
-static std::optional<Error> failure_of(const Group& group) {
-  try {
-    group.check();
-    return {};
-  } catch (const Error& error) {
-    return error;
-  }
-}
+// Every rank of all has a slice. What moves no gradients goes through the group of all ranks.
+class Hierarchical final : public TwoLevels {
+ public:
+  using TwoLevels::TwoLevels;
+  std::string_view provider() const override { return "hierarchical"; }
+  bool shares_memory() const override { return false; }
+  int32_t hosts() const override { return across().size(); }
 
-// ---- Failures -----------------------------------------------------------------------------------
-
-int32_t Hierarchical::culprit_of(const Communicator& part, int32_t culprit) const {
-  if (culprit == -1) return rank();
-  if (culprit < 0) return rank_outside(culprit);
-  if (&part == host_.get()) return first_here() + culprit;
-  return &part == across_.get() ? culprit * host_->size() + host_->rank() : culprit;
-}
-
-void Hierarchical::failed(const Communicator& part, const Error& error) {
-  constexpr int32_t kTold[] = {OTR_E_PEER_DEAD, OTR_E_TIMEOUT, OTR_E_MISMATCH, OTR_E_ABORTED};
-  const bool told = std::ranges::find(kTold, error.status()) != std::end(kTold);
-  const int32_t culprit = culprit_of(part, error.culprit());
-  std::string text = format_text("rank {} of all, ", culprit);
-  if (std::string_view(error.what()).starts_with(text)) {  // told by another rank
-    text = error.what();
-  } else {
-    text += format_text("as rank {} saw it {}: {}", rank(), name_of(part), error.what());
+  // The groups of the two levels have them again; others have one level.
+  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override;
+  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
+                                        std::string_view label) override {
+    if (kind == WindowKind::common) {
+      fail(OTR_E_UNSUPPORTED, "create_window '{}': ranks of several hosts have no common window",
+           label);
+    }
+    return TwoLevels::create_window(kind, bytes, label);
   }
-  const Error mine(told ? error.status() : OTR_E_ABORTED, text, culprit);
-  // Who waits for a rank that waits itself leaves it to that one to name whom it waits for.
-  constexpr auto kPatience = std::chrono::seconds(1);
-  const bool is_late = error.status() == OTR_E_TIMEOUT && culprit < size() && culprit != rank();
-  for (const auto until = Clock::now() + kPatience;
-       is_late && inner().is_elsewhere(culprit) && !failure_of(inner()) && Clock::now() < until;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  // All ranks say what the first one has found. Even if that was another one, who waits for this
-  // rank in one of its two groups knows of it by this rank only.
-  inner().post(mine);
-  const Error first = failure_of(inner()).value_or(mine);
-  for (Communicator* level : {host_.get(), across_.get()}) {
-    level->post(
-        Error(first.status(), first.what(), rank_outside(culprit_of(inner(), first.culprit()))));
-  }
-  // Its own trouble, as it was; or what made the caller's functions fail.
-  const bool is_first = text.starts_with(first.what());
-  if (error.status() == OTR_E_INTERRUPTED || (!told && is_first)) throw Error(error);
-  throw Error(first);
-}
+  uint64_t reduce(const Reduce& reduce, std::string_view label) override;
+  void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                         std::string_view label) override;
 
-template <typename Body>
-auto Hierarchical::within(const Communicator& part, bool is_first, const Body& body)
-    -> decltype(body()) {
-  struct Elsewhere {
-    Communicator& all;
-    explicit Elsewhere(Communicator& c) : all(c) { all.set_elsewhere(true); }
-    ~Elsewhere() { all.set_elsewhere(false); }
+ private:
+  std::unique_ptr<Communicator> remake(Levels levels,
+                                       std::shared_ptr<const int> family) const override {
+    return std::make_unique<Hierarchical>(std::move(levels), std::move(family));
+  }
+  const char* name_of_group() const override { return "among the ranks of its host"; }
+  const char* name_of_across() const override { return "across hosts"; }
+  // This host's sums of the slices that the ranks at this place own, one for each host.
+  uint64_t sum_on_host(const Reduce& reduce, std::byte* sums, device::Nonfinite& origin,
+                       std::string_view label);
+  uint64_t fold_across(const Reduce& reduce, device::Nonfinite& origin, std::string_view label);
+  void make_sums(size_t bytes, std::string_view label);
+
+  std::shared_ptr<Window> sums_;  // of `across`
+  uint64_t sums_ticket_ = 0;
+  bool sums_used_ = false;
+};
+
+std::unique_ptr<Communicator> Hierarchical::subgroup(const std::vector<int32_t>& members) {
+  constexpr std::string_view kLabel = "split a communicator";
+  const auto is = [&](int32_t count, int32_t first, int32_t stride) {
+    if (members.size() != static_cast<size_t>(count)) return false;
+    for (int32_t i = 0; i < count; ++i) {
+      if (members[static_cast<size_t>(i)] != first + i * stride) return false;
+    }
+    return true;
   };
-  const Elsewhere scope(inner());  // while it looks for whom to name, too
-  try {
-    return body();
-  } catch (const Error& error) {
-    const int32_t status = error.status();
-    if (status == OTR_E_ARGUMENT || status == OTR_E_UNSUPPORTED || status == OTR_E_STATE) throw;
-    if (status == OTR_E_INTERRUPTED && is_first && !failure_of(part)) throw;
-    failed(part, error);
+  struct Fits {
+    int32_t not_hosts, not_places;
+  };
+  Fits fits{!is(group().size(), first_here(), 1),
+            !is(across().size(), group().rank(), group().size())};
+  combine_value(
+      inner(), fits,
+      [](Fits& into, const Fits& from) {
+        into.not_hosts |= from.not_hosts;
+        into.not_places |= from.not_places;
+      },
+      kLabel);
+  if (fits.not_hosts == 0) {
+    return within(group(), false, [&] { return group().duplicate(kLabel); });
   }
-}
-
-std::string Hierarchical::waiting() const {
-  if (std::string text = inner().waiting(); !text.empty()) return text;
-  for (const Communicator* part : {host_.get(), across_.get()}) {
-    const std::string text = part->waiting();
-    if (!text.empty()) return format_text("{}: {}", name_of(*part), text);
+  if (fits.not_places == 0) {
+    return within(across(), false, [&] { return across().duplicate(kLabel); });
   }
-  return {};
-}
-
-// ---- What is made -------------------------------------------------------------------------------
-
-std::unique_ptr<Communicator> Hierarchical::duplicate(std::string_view name) {
-  Levels made;
-  made.all = inner().duplicate(name);
-  OnAll on_all(rank());
-  within(*host_, false, [&] { on_all.attempt([&] { made.host = host_->duplicate(name); }); });
-  within(*across_, false, [&] { on_all.attempt([&] { made.across = across_->duplicate(name); }); });
-  agree(on_all, name);
-  return std::make_unique<Hierarchical>(std::move(made), family_);
-}
-
-std::shared_ptr<Window> Hierarchical::create_window(WindowKind kind, size_t bytes,
-                                                    std::string_view label) {
-  if (kind == WindowKind::common) {
-    fail(OTR_E_UNSUPPORTED, "create_window '{}': ranks of several hosts have no common window",
-         label);
-  }
-  return std::make_shared<HostsWindow>(create_on_all(*host_, bytes, label), rank(), host_->rank(),
-                                       family_.get());
-}
-
-std::shared_ptr<Window> Hierarchical::create_on_all(Communicator& part, size_t bytes,
-                                                    std::string_view label) {
-  OnAll on_all(rank());
-  std::shared_ptr<Window> window;
-  within(part, true, [&] {
-    on_all.attempt([&] { window = part.create_window(WindowKind::per_rank, bytes, label); });
-  });
-  agree(on_all, label);
-  return window;
-}
-
-void Hierarchical::agree(OnAll& on_all, std::string_view label) {
-  try {
-    on_all.agree(inner(), label);
-  } catch (const Error& error) {  // half made: it cannot be called again
-    if (error.status() == OTR_E_INTERRUPTED) abort(error.what());
-    throw;
-  }
-}
-
-// ---- What moves ---------------------------------------------------------------------------------
-
-const HostsWindow& Hierarchical::checked(const Window& window, std::string_view label) const {
-  const auto* own = dynamic_cast<const HostsWindow*>(&window);
-  if (own == nullptr || own->maker() != family_.get()) {
-    fail(OTR_E_ARGUMENT, "'{}' needs a window that this communicator made", label);
-  }
-  return *own;
+  return inner().subgroup(members);
 }
 
 void Hierarchical::make_sums(size_t bytes, std::string_view label) {
   if (sums_ && sums_->bytes() >= bytes) {
-    if (sums_used_) within(*across_, true, [&] { across_->wait_drained(sums_ticket_, label); });
+    if (sums_used_) within(across(), true, [&] { across().wait_drained(sums_ticket_, label); });
     return;
   }
-  sums_ = create_on_all(*across_, bytes, label);
+  sums_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
   sums_used_ = false;
 }
 
 uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, device::Nonfinite& origin,
                                    std::string_view label) {
-  const Window& window = checked(reduce.window, label).of_host();
-  const auto each = static_cast<size_t>(host_->size());
+  const auto each = static_cast<size_t>(group().size());
   uint64_t ticket = 0;
-  for (int32_t h = 0; h < across_->size(); ++h) {
-    const size_t offset = reduce.offset + static_cast<size_t>(h) * each * reduce.slice_bytes;
-    const auto slices = within(
-        *host_, h == 0, [&] { return host_->exchange(window, offset, reduce.slice_bytes, label); });
-    const int64_t apart = int64_t{h - across_->rank()} * host_->size();  // from my slice, in slices
-    const device::SliceFold slice{slices,
-                                  reduce.fold.source_format,
-                                  sums + static_cast<size_t>(h * reduce.fold.count) * sizeof(float),
-                                  Format::float32,
-                                  false,
-                                  reduce.fold.count,
-                                  reduce.fold.flat + apart * reduce.fold.count};
-    device::Nonfinite found = fold(reduce.device, slice, label).origin;
-    if (found.rank >= 0) found.rank += first_here();
-    device::keep_first(origin, found);
-    ticket = host_->end_exchange();
+  for (int32_t h = 0; h < across().size(); ++h) {
+    const int64_t apart =
+        int64_t{h - across().rank()} * group().size();  // from my slice, in slices
+    sum_in_group(reduce, reduce.offset + static_cast<size_t>(h) * each * reduce.slice_bytes,
+                 reduce.fold.flat + apart * reduce.fold.count, h == 0,
+                 sums + static_cast<size_t>(h * reduce.fold.count) * sizeof(float), origin, label);
+    ticket = end_exchange();
   }
   return ticket;
 }
@@ -186,26 +113,12 @@ uint64_t Hierarchical::fold_across(const Reduce& reduce, device::Nonfinite& orig
   const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
   device::SliceFold slice = reduce.fold;
   slice.sources =
-      within(*across_, false, [&] { return across_->exchange(*sums_, 0, bytes, label); });
+      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
   slice.source_format = Format::float32;
   const Folded folded = fold(reduce.device, slice, label);
   if (reduce.norm != nullptr) kernels::merge(*reduce.norm, folded.norm);
   device::keep_first(origin, {folded.origin.flat, -1});  // of hosts, not of ranks
-  return across_->end_exchange();
-}
-
-std::span<const void* const> Hierarchical::exchange(const Window& window, size_t offset,
-                                                    size_t slice_bytes, std::string_view label) {
-  if (hosts() > 1) {
-    fail(OTR_E_UNSUPPORTED, "exchange '{}': between hosts go sums, not the slices of each rank",
-         label);
-  }
-  const Window& own = checked(window, label).of_host();
-  return within(*host_, true, [&] { return host_->exchange(own, offset, slice_bytes, label); });
-}
-
-void Hierarchical::wait_drained(uint64_t ticket, std::string_view label) {
-  within(*host_, true, [&] { host_->wait_drained(ticket, label); });
+  return across().end_exchange();
 }
 
 uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
@@ -213,7 +126,7 @@ uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
   make_sums(static_cast<size_t>(hosts()) * static_cast<size_t>(reduce.fold.count) * sizeof(float),
             label);
   device::Nonfinite origin;
-  const uint64_t ticket = sum_on_host(reduce, sums_->block(across_->rank()), origin, label);
+  const uint64_t ticket = sum_on_host(reduce, sums_->block(across().rank()), origin, label);
   sums_ticket_ = fold_across(reduce, origin, label);
   sums_used_ = true;
   if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
@@ -223,19 +136,28 @@ uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
 // First what the ranks at this place have, then what the host's ranks have got.
 void Hierarchical::all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                      std::string_view label) {
-  Window& own = checked(window, label).of_host();
-  const auto each = static_cast<size_t>(host_->size());
-  std::byte* const mine = own.block(host_->rank()) + offset;
+  Window& mine_on_host = own(window, label);
+  const auto each = static_cast<size_t>(group().size());
+  std::byte* const mine = mine_on_host.block(group().rank()) + offset;
   std::vector<Part> slices;
-  for (int32_t h = 0; h < across_->size(); ++h) {
-    const size_t owner = static_cast<size_t>(h) * each + static_cast<size_t>(host_->rank());
+  for (int32_t h = 0; h < across().size(); ++h) {
+    const size_t owner = static_cast<size_t>(h) * each + static_cast<size_t>(group().rank());
     slices.push_back({h, {mine + owner * slice_bytes, slice_bytes}});
   }
-  within(*across_, true, [&] { across_->all_gather_parts(slices, label); });
-  for (int32_t h = 0; h < across_->size(); ++h) {
+  within(across(), true, [&] { across().all_gather_parts(slices, label); });
+  for (int32_t h = 0; h < across().size(); ++h) {
     const size_t first = offset + static_cast<size_t>(h) * each * slice_bytes;
-    within(*host_, false, [&] { host_->all_gather_window(own, first, slice_bytes, label); });
+    within(group(), false,
+           [&] { group().all_gather_window(mine_on_host, first, slice_bytes, label); });
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_hierarchical(Communicator& all, Communicator& host,
+                                                Communicator& across) {
+  return std::make_unique<Hierarchical>(make_levels(all, host, across),
+                                        std::make_shared<const int>(0));
 }
 
 }  // namespace outrigger::comm

@@ -73,7 +73,7 @@ class Staged final : public Forwarding {
   std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
                                         std::string_view label) override {
     std::byte* from = window.block(rank()) + offset;
-    slices_.assign(static_cast<size_t>(size()), from);
+    slices_.assign(static_cast<size_t>(slices()), from);
     if (size() == 1) {
       inner().barrier(label);
       return slices_;
@@ -110,10 +110,10 @@ class Staged final : public Forwarding {
     }
     std::byte* all = window.block(rank()) + offset;
     std::byte* staged = next_staging(label);
-    const size_t mine = static_cast<size_t>(rank()) * slice_bytes;
+    const size_t mine = static_cast<size_t>(slice()) * slice_bytes;
     device_.download_now(staged + mine, all + mine, slice_bytes);
     inner().all_gather_window(*staging_, 0, slice_bytes, label);
-    device_.upload_now(all, staged, slice_bytes * static_cast<size_t>(size()));
+    device_.upload_now(all, staged, slice_bytes * static_cast<size_t>(slices()));
   }
 
  private:

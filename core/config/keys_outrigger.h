@@ -55,6 +55,11 @@ inline constexpr Key kOutrigger[] = {
           "compared once half as many were seen; norms of steps left out are among them"),
     real("outrigger.skip_outlier_norms.deviations", "6.0", 0, kFloat, Status::supported,
          "a norm is left out beyond the mean and so many standard deviations"),
+    section("outrigger.mesh", "groups of ranks that each have the whole training"),
+    count("outrigger.mesh.shard", "0", 0, kInt32, Status::supported,
+          "consecutive ranks over which a group cuts what the stage cuts; 0: all ranks",
+          "a divisor of the number of ranks; a group's ranks hold more, and gather from each other "
+          "only; sums go over all groups"),
     section("outrigger.muon", "optimizer.type Muon"),
     texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
           "a parameter whose name contains one of these, in any case, is no matrix",

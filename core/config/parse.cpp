@@ -93,11 +93,23 @@ void report_accepted(Values& values) {
 
 }  // namespace
 
+int32_t slices_of(const EngineConfig& config, int32_t world) {
+  if (config.shard == 0 || world == 1) return world;
+  if (world % config.shard != 0) {
+    fail(OTR_E_CONFIG,
+         "outrigger.mesh.shard (or zero_optimization.mics_shard_size) = {} does not divide {} "
+         "ranks: each group has as many; ask for a multiple of it",
+         config.shard, world);
+  }
+  return config.shard;
+}
+
 EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind) {
   if (world < 1) fail(OTR_E_ARGUMENT, "world size {} is not legal; it is at least 1", world);
   Values values = check(parse_document(json), Form::engine);
   default_clipping(values);
   resolve_old_keys(values);
+  resolve_mesh(values, world);
   resolve_batch(values, world);
   apply_legality(values, kind);
   check_pairs(values);
@@ -138,6 +150,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
       values.text("outrigger.initial_values") == "verify" ? Initial::verify : Initial::rank0;
   config.round_initial = values.flag("outrigger.round_initial_values");
   config.share_parameters = values.flag("outrigger.share_parameters");
+  config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);

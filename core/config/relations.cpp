@@ -88,6 +88,28 @@ void check_offload(const Values& values, int64_t stage) {
 
 }  // namespace
 
+void resolve_mesh(Values& values, int32_t world) {
+  constexpr std::string_view kMics = "zero_optimization.mics_shard_size";
+  constexpr std::string_view kShard = "outrigger.mesh.shard";
+  const int64_t mics = values.count(kMics), own = values.count(kShard);
+  if (mics == 0) {
+    fail(OTR_E_CONFIG, "{}: a shard group has at least one rank; -1 means all", values.lead(kMics));
+  }
+  if (mics > 0 && values.from_user(kShard) && own != mics) {
+    fail(OTR_E_CONFIG, "{} contradicts {}: they are names of one value; keep one of them",
+         values.lead(kMics), values.name(kShard));
+  }
+  const int64_t shard = mics > 0 ? mics : own;
+  // One rank cuts nothing, whatever the mesh: a job that is tried alone keeps its configuration.
+  if (shard > 0 && world > 1 && world % shard != 0) {
+    fail(OTR_E_CONFIG,
+         "{} does not divide the {} ranks: each group has as many; set a divisor of {}, or leave "
+         "it out for one group of all",
+         values.lead(mics > 0 ? kMics : kShard), world, world);
+  }
+  if (mics > 0) values.set(kShard, mics, Origin::derived);
+}
+
 void resolve_old_keys(Values& values) {
   resolve_old_key(values, "zero_optimization.cpu_offload", kOptimizerDevice);
   resolve_old_key(values, "zero_optimization.cpu_offload_param", kParamDevice);

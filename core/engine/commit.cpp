@@ -64,26 +64,28 @@ std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
 
 Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
                      MakeStore make_store)
-    : model(declared.model),
+    : counts(own.rank() == own.slice()),
+      model(declared.model),
       control(own),
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
       host(&workers),
       devices(devices_of(declared, host)),
-      layout(model, own.size(), declared.config.bucket_elements),
+      layout(model, own.slices(), declared.config.bucket_elements),
       plan(model, layout, declared.config,
-           {own.rank(), own.shares_memory(), declared.device != nullptr, own.hosts()}),
-      pieces(plan.pieces(model, layout, own.rank())),
+           {own.slice(), own.shares_memory(), declared.device != nullptr, own.hosts(),
+            own.size() / own.slices()}),
+      pieces(plan.pieces(model, layout, own.slice())),
       published(own, layout, declared.config, plan, devices, declared.ledger),
       states(make_store(
           {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
       gather(model, layout, published, own,
-             plan.home == Home::slices ? prefetch_over(given) : nullptr,
-             declared.ledger, *devices.front) {}
+             plan.home == Home::slices ? prefetch_over(given) : nullptr, declared.ledger,
+             *devices.front) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model.at(root);
   if (!parameter.trainable || parameter.count == 0) return {};
-  if (sharded()) return layout.piece(model, root, control.rank());
+  if (sharded()) return layout.piece(model, root, control.slice());
   const int64_t flat = layout.position(root).flat;
   return layout::Piece{root, 0, parameter.count, flat, flat};
 }
@@ -135,8 +137,9 @@ StartPeaks expected_start(const Declared& declared, const Committed& committed) 
     start.in_commit = start.in_commit || initial.values;
     start.held.push_back(initial.held.bytes(memory::Space::host) + initial.values.bytes());
   }
-  return peaks_of_start(committed.model, committed.layout, committed.plan, committed.control.rank(),
-                        start);
+  start.is_first = declared.rank == 0;
+  return peaks_of_start(committed.model, committed.layout, committed.plan,
+                        committed.control.slice(), start);
 }
 
 void require_memory(Declared& declared, const Committed& committed) {
@@ -151,7 +154,7 @@ void require_memory(Declared& declared, const Committed& committed) {
       declared.ledger.entries().at(static_cast<size_t>(memory::Purpose::initial)).resident;
   const StartPeaks start = expected_start(declared, committed);
   comm::Communicator& group = committed.control;
-  const bool one_host = group.shares_memory();
+  const bool one_host = group.is_one_host();
   Need worst{start.total - start.at_commit, declared.ledger.untouched(), initial,
              static_cast<int64_t>(std::min(free.bytes, most))};
   const auto merge = [&](Need& into, const Need& from) {

@@ -26,6 +26,12 @@ struct Committed {
   Committed(Declared& declared, comm::Communicator& given, comm::Communicator& control,
             MakeStore make_store);
 
+  // Of ranks that keep the same states, the first counts them.
+  const bool counts;
+  // Of ranks, whose sums are made first.
+  [[nodiscard]] int32_t groups() const {
+    return control.hosts() > 1 ? control.hosts() : control.size() / control.slices();
+  }
   // Not sharded: every rank updates everything.
   [[nodiscard]] bool sharded() const { return plan.home != Home::copy; }
   // This rank's part of a root's masters and states. A parameter lies in one bucket, of which each

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "core/comm/mesh.h"
 #include "core/engine/log.h"
 #include "core/engine/pass.h"
 
@@ -49,6 +50,7 @@ void Engine::commit() {
   health_.watch(control_.get());
   health_.collective(kCall, Again::never, [this] {
     compare_declarations(declared_, *control_);
+    join_mesh();
     committed_ = std::make_unique<Committed>(declared_, *comm_, *control_, make_store_);
     window_ = std::make_unique<Window>(declared_, *committed_, run_, comm_->duplicate("gradients"));
     updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_);
@@ -64,6 +66,16 @@ void Engine::commit() {
   const std::unique_lock lock(declared_.mutex);
   comm_.reset();  // whoever destroys the communicator leaves its group
   state_ = State::committed;
+}
+
+// The ranks are as declared: from here on what they share out is cut over a group of them.
+void Engine::join_mesh() {
+  const int32_t slices = config::slices_of(config(), declared_.world);
+  if (slices == declared_.world) return;
+  comm_ = comm::make_mesh(*comm_, slices);
+  std::unique_ptr<comm::Communicator> control = comm_->duplicate("control");
+  health_.watch(control.get());
+  control_ = std::move(control);
 }
 
 void Engine::finalize() {

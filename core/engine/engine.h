@@ -121,6 +121,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   enum class State : uint8_t { declared, committed, finalized };
 
   void require(State state, const char* call) const;
+  void join_mesh();
   void require_between_windows(const char* call) const;
   void require_step(const char* call);
   void tell(const Error& error, bool first) noexcept;

@@ -25,6 +25,7 @@ void add(MemoryEntries& all, memory::Space space, Purpose purpose, int64_t resid
 Start start_of(const layout::Model& model, const Estimate& e) {
   Start start;
   start.in_commit = e.start == Estimate::Start::given;
+  start.is_first = e.rank == 0;
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
     const int64_t share = (p.count + e.world - 1) / e.world;
@@ -42,8 +43,11 @@ Start start_of(const layout::Model& model, const Estimate& e) {
 
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
-  const layout::Layout layout(model, e.world, config.bucket_elements);
-  const Plan plan(model, layout, config, {e.rank, e.shares_memory, on_device, e.hosts});
+  const int32_t slices = config::slices_of(config, e.world), slice = e.rank % slices;
+  const layout::Layout layout(model, slices, config.bucket_elements);
+  const Plan plan(
+      model, layout, config,
+      {slice, e.shares_memory, on_device, slices == e.world ? e.hosts : 1, e.world / slices});
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
@@ -52,7 +56,7 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     }
   }
   if (e.start != Estimate::Start::none) {
-    const StartPeaks peaks = peaks_of_start(model, layout, plan, e.rank, start_of(model, e));
+    const StartPeaks peaks = peaks_of_start(model, layout, plan, slice, start_of(model, e));
     entries.host.at(static_cast<size_t>(Purpose::initial)).peak = peaks.initial;
     entries.host.back().peak = peaks.total;
     return entries;

@@ -34,7 +34,7 @@ Gather::Gather(const layout::Model& model, const layout::Layout& layout, const P
       device_(&device),
       piece_at_([&published](const layout::Piece& piece) { return published.at(piece); }),
       entries_(static_cast<size_t>(model.size())),
-      ahead_(device, group.rank()),
+      ahead_(device, group.slice()),
       exchange_(std::move(ahead)) {}
 
 const std::byte* Gather::value_of(int64_t root) const {

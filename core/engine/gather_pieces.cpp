@@ -20,13 +20,13 @@ struct Transfer {
   size_t bytes;
 };
 
-std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t rank,
+std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice,
                                    size_t element_bytes, const PieceAt& piece_at) {
   std::vector<Transfer> transfers;
   for (const Whole& whole : wholes) {
     for (const auto& [owner, piece] : whole.owners) {
       transfers.push_back({owner, whole.data + static_cast<size_t>(piece.first) * element_bytes,
-                           owner == rank ? piece_at(piece) : nullptr,
+                           owner == slice ? piece_at(piece) : nullptr,
                            static_cast<size_t>(piece.count) * element_bytes});
     }
   }
@@ -82,7 +82,7 @@ class Batch {
 void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
                    size_t element_bytes, const PieceAt& piece_at, std::string_view label,
                    size_t& done) {
-  auto transfers = transfers_of(wholes, group.rank(), element_bytes, piece_at);
+  auto transfers = transfers_of(wholes, group.slice(), element_bytes, piece_at);
   std::vector<std::byte> bounce(device.is_host() ? 0 : kAtATime);
   std::span<Transfer> left(transfers);
   for (size_t operation = 0; !left.empty(); ++operation) {
@@ -98,7 +98,7 @@ void gather_pieces(comm::Group& group, device::Device& device, std::span<const W
 comm::Exchange::Ticket PiecesAhead::begin(comm::Exchange& exchange, std::span<const Whole> wholes,
                                           size_t element_bytes, const PieceAt& piece_at,
                                           std::string_view label) {
-  auto transfers = transfers_of(wholes, rank_, element_bytes, piece_at);
+  auto transfers = transfers_of(wholes, slice_, element_bytes, piece_at);
   if (!device_->is_host()) bounce_.resize(kAtATime);
   comm::Exchange::Ticket last = 0;
   for (std::span<Transfer> left(transfers); !left.empty();) {

@@ -31,14 +31,14 @@ void gather_pieces(comm::Group& group, device::Device& device, std::span<const W
 // Begins the same in a sequence that gathers nothing else. The ticket is the last operation's.
 class PiecesAhead {
  public:
-  PiecesAhead(device::Device& device, int32_t rank) : device_(&device), rank_(rank) {}
+  PiecesAhead(device::Device& device, int32_t slice) : device_(&device), slice_(slice) {}
   comm::Exchange::Ticket begin(comm::Exchange& exchange, std::span<const Whole> wholes,
                                size_t element_bytes, const PieceAt& piece_at,
                                std::string_view label);
 
  private:
   device::Device* device_;
-  int32_t rank_;
+  int32_t slice_;                  // this rank's
   std::vector<std::byte> bounce_;  // for a device's memory; the sequence's
 };
 

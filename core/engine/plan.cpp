@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/comm/mesh.h"
+
 namespace outrigger::engine {
 namespace {
 
@@ -30,7 +32,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       master_format_(config.optimizer.master.format) {
   const int64_t all = layout.flat_elements(), trainable = layout.trainable_elements();
   const int64_t shard = layout.shard_elements(), frozen = all - trainable;
-  const int64_t elements = home == Home::shared   ? shard + (machine.rank == 0 ? frozen : 0)
+  const int64_t elements = home == Home::shared   ? shard + (machine.slice == 0 ? frozen : 0)
                            : home == Home::slices ? shard + frozen
                                                   : all;
   published = engine::bytes_of(elements, config.compute);
@@ -43,7 +45,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   if (states.keeps_exp_avg_sq()) {
     const bool muon = states.rule == kernels::Rule::muon;
-    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, machine.rank) : owned,
+    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, machine.slice) : owned,
                                   states.exp_avg_sq.format);
   }
   const bool boundary = config.order == config::Order::boundary;
@@ -54,13 +56,17 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     ring = engine::bytes_of(largest * static_cast<int64_t>(bucket_buffers), config.compute);
   }
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
-  const bool alone = layout.world() == 1;
+  const bool alone = layout.world() == 1;  // no other rank has another slice
   const bool exchanges_on_device = back == Space::device && !alone;
   if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) {
     // Of several hosts, a sum for each of what it owns at this place, made here and received.
     received = machine.hosts == 1 ? reduced
                                   : engine::bytes_of(2 * largest / layout.world() * machine.hosts,
                                                      kernels::Format::float32);
+  }
+  if (machine.groups > 1) {
+    const int64_t sums = comm::mesh_sums(largest / layout.world(), machine.groups);
+    received += engine::bytes_of((machine.shares_memory ? 2 : 3) * sums, kernels::Format::float32);
   }
   if (exchanges_on_device) {
     received_on_device = reduced;

@@ -22,10 +22,11 @@ enum class Home : uint8_t { copy, shared, replica, slices };
 
 // What a rank is made of.
 struct Machine {
-  int32_t rank = 0;
+  int32_t slice = 0;
   bool shares_memory = true;  // with the other ranks: the host's memory
   bool on_device = false;     // parameters and gradients are on a device
   int32_t hosts = 1;          // comm::Communicator::hosts
+  int32_t groups = 1;         // of a mesh: ranks that have the same slice
 };
 
 using kernels::bytes_of;

@@ -160,6 +160,7 @@ void read_parameters(Progress& p, const Node& node) {
 void read_circumstances(Progress& p, const Node& node) {
   Members m(node, "made_with");
   p.made_with.world = m.integer("world", 1, std::numeric_limits<int32_t>::max());
+  p.made_with.groups = m.integer("groups", 1, std::numeric_limits<int32_t>::max());
   const Node& order = m.take("reduction_order");
   p.made_with.reduction_order = text(order, "made_with.reduction_order");
   if (p.made_with.reduction_order != "boundary" && p.made_with.reduction_order != "micro_step") {
@@ -200,6 +201,7 @@ std::string to_json(const Progress& p) {
         {"other_updates", others}}},
       {"made_with",
        {{"world", p.made_with.world},
+        {"groups", p.made_with.groups},
         {"reduction_order", p.made_with.reduction_order},
         {"seed", p.made_with.seed},
         {"optimizer", p.made_with.optimizer}}}};

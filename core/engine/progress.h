@@ -38,6 +38,7 @@ struct Progress {
   // Where these are others, a run that goes on has other bits.
   struct Circumstances {
     int32_t world = 1;
+    int32_t groups = 1;  // of ranks, that are summed first: hosts, or of a mesh
     std::string reduction_order;
     uint64_t seed = 0;
     std::string optimizer;

@@ -13,7 +13,7 @@ Published::Published(comm::Communicator& comm, const layout::Layout& layout,
     : layout_(layout),
       format_(config.compute),
       home_(plan.home),
-      writes_frozen_(home_ != Home::shared || comm.rank() == 0),
+      writes_frozen_(home_ != Home::shared || comm.slice() == 0),
       comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {

@@ -33,7 +33,7 @@ struct Summed {
 
 // What all reducers work on.
 struct ReduceContext {
-  int32_t rank;
+  int32_t rank, slice;  // this rank's
   const layout::Model* model;
   const layout::Layout* layout;
   const config::EngineConfig* config;
@@ -143,7 +143,7 @@ class Reducer {
  private:
   // This rank's slice.
   [[nodiscard]] layout::Piece slice_of(const layout::Bucket& bucket) const {
-    return {-1, 0, bucket.slice, bucket.begin + context_.rank * bucket.slice, bucket.shard};
+    return {-1, 0, bucket.slice, bucket.begin + context_.slice * bucket.slice, bucket.shard};
   }
   void begin_gather();
   [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;

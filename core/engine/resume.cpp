@@ -18,12 +18,13 @@ namespace {
 constexpr const char* kSet = "otr_engine_set_progress";
 
 std::string text_of(const Progress::Circumstances& c) {
-  return format_text("{} ranks, reduction order \"{}\", seed {} and optimizer \"{}\"", c.world,
-                     c.reduction_order, c.seed, config::printable(c.optimizer));
+  return format_text("{} ranks{}, reduction order \"{}\", seed {} and optimizer \"{}\"", c.world,
+                     c.groups == 1 ? "" : format_text(" in {} groups", c.groups), c.reduction_order,
+                     c.seed, config::printable(c.optimizer));
 }
 
-Progress::Circumstances circumstances_of(const Declared& declared) {
-  return {declared.world,
+Progress::Circumstances circumstances_of(const Declared& declared, int32_t groups) {
+  return {declared.world, groups,
           declared.config.order == config::Order::boundary ? "boundary" : "micro_step",
           declared.config.optimizer.seed, declared.config.optimizer.type};
 }
@@ -79,7 +80,7 @@ std::vector<config::OptimizerConfig> groups_of(const Progress& p, const Declared
 
 }  // namespace
 
-Progress progress_of(const Declared& declared, const Run& run) {
+Progress progress_of(const Declared& declared, const Run& run, int32_t groups) {
   Progress p;
   p.micro_steps = run.micro_steps;
   p.applied_steps = run.applied_steps;
@@ -108,7 +109,7 @@ Progress progress_of(const Declared& declared, const Run& run) {
       p.other_updates.emplace_back(declared.model.at(root).name, updates);
   }
   p.model = model_hash(declared);
-  p.made_with = circumstances_of(declared);
+  p.made_with = circumstances_of(declared, groups);
   return p;
 }
 
@@ -143,9 +144,10 @@ Resumed read_progress(std::string_view json, const Declared& declared) {
   return r;
 }
 
-void resume(Resumed resumed, Declared& declared, Run& run) {
+void resume(Resumed resumed, Declared& declared, Run& run, int32_t groups) {
   const Progress& p = resumed.progress;
-  if (const Progress::Circumstances here = circumstances_of(declared); !(p.made_with == here)) {
+  if (const Progress::Circumstances here = circumstances_of(declared, groups);
+      !(p.made_with == here)) {
     declared.context->log(
         OTR_LOG_WARNING,
         format_text("this run goes on with {}, and was made with {}: it is as right, but its bits "

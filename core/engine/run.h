@@ -35,8 +35,8 @@ struct Run {
   return steps + 1 >= config.accumulation_steps;
 }
 
-// Of a training between two windows.
-[[nodiscard]] Progress progress_of(const Declared& declared, const Run& run);
+// Of a training between two windows; groups: of ranks that are summed first.
+[[nodiscard]] Progress progress_of(const Declared& declared, const Run& run, int32_t groups);
 
 // A progress that fits a training, and what of it the run would change.
 struct Resumed {
@@ -48,6 +48,6 @@ struct Resumed {
 // Throws OTR_E_CONFIG, OTR_E_NOT_FOUND; changes nothing.
 [[nodiscard]] Resumed read_progress(std::string_view json, const Declared& declared);
 // Warns where the run was made under circumstances that give other bits.
-void resume(Resumed resumed, Declared& declared, Run& run);
+void resume(Resumed resumed, Declared& declared, Run& run, int32_t groups);
 
 }  // namespace outrigger::engine

@@ -27,6 +27,7 @@ const std::byte* on_host(device::Device& device, const std::byte* data, int64_t 
 
 std::vector<Section> sections_of(const Committed& committed) {
   std::vector<Section> sections;
+  if (!committed.counts) return sections;
   const StateStore& store = *committed.states;
   for (const layout::Piece& piece : committed.pieces) {
     for (const Kept kept : {Kept::master, Kept::exp_avg, Kept::exp_avg_sq}) {
@@ -44,10 +45,10 @@ std::vector<Section> sections_of(const Committed& committed) {
   for (int64_t id = 0; id < committed.model.size(); ++id) {
     const layout::Parameter& p = committed.model.at(id);
     if (p.root != id || p.trainable || p.count == 0) continue;
-    if (owner == committed.control.rank()) {
+    if (owner == committed.control.slice()) {
       sections.push_back({id, 0, p.count, Kept::published, format, bytes_of(p.count, format)});
     }
-    owner = (owner + 1) % committed.control.size();
+    owner = (owner + 1) % committed.control.slices();
   }
   return sections;
 }

@@ -23,7 +23,8 @@ struct Section {
 };
 
 // In shard order; the same from commit to the end. Over all ranks of a training whose states are
-// sharded, each element of each state is in one section. Frozen parameters have published values
+// sharded, each element of each state is in one section: of ranks that keep the same ones, the
+// first has sections. Frozen parameters have published values
 // only, which every rank has: they are dealt over the ranks.
 [[nodiscard]] std::vector<Section> sections_of(const Committed& committed);
 

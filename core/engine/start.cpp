@@ -7,10 +7,10 @@
 namespace outrigger::engine {
 
 StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layout,
-                          const Plan& plan, int32_t rank, const Start& start) {
+                          const Plan& plan, int32_t slice, const Start& start) {
   int64_t held = std::accumulate(start.held.begin(), start.held.end(), int64_t{0});
   std::vector<int64_t> touched(static_cast<size_t>(model.size()), 0);  // by a root's first value
-  for (const layout::Piece& piece : plan.pieces(model, layout, rank)) {
+  for (const layout::Piece& piece : plan.pieces(model, layout, slice)) {
     touched[static_cast<size_t>(piece.parameter)] = plan.touched_by(model, piece.parameter, &piece);
   }
   int64_t there = plan.host_bytes() - plan.untouched;
@@ -20,7 +20,7 @@ StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layo
     const auto i = static_cast<size_t>(id);
     if (p.root != id) continue;
     if (!p.trainable) touched[i] = plan.touched_by(model, id, nullptr);
-    const bool passes_on = start.in_commit && (rank == 0 || layout.world() == 1);  // from its copy
+    const bool passes_on = start.in_commit && start.is_first;  // from its copy
     int64_t on_the_way = passes_on ? 0 : std::min(p.count, kInitialElements) * 4;
     if (!start.whole.empty()) on_the_way += start.whole[i] - start.held[i];
     there += touched[i];

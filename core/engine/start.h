@@ -22,6 +22,7 @@ struct Start {
   std::vector<int64_t> whole;  // bytes while it is taken, by id, where more than held; else empty
   // Taken by commit, which sends rank 0's copy to the others; else by otr_engine_set_initial.
   bool in_commit = false;
+  bool is_first = false;  // this rank is 0
 };
 
 struct StartPeaks {
@@ -30,8 +31,8 @@ struct StartPeaks {
   int64_t at_commit = 0;  // of this, when commit has made its blocks and nothing is taken yet
 };
 
-// Of a rank's host memory.
+// Of a rank's host memory; slice: the one it has.
 [[nodiscard]] StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layout,
-                                        const Plan& plan, int32_t rank, const Start& start);
+                                        const Plan& plan, int32_t slice, const Start& start);
 
 }  // namespace outrigger::engine

@@ -187,7 +187,7 @@ void Engine::require_between_windows(const char* call) const {
 
 Progress Engine::progress() const {
   require_between_windows("otr_engine_get_progress");
-  return progress_of(declared_, run_);
+  return progress_of(declared_, run_, committed_->groups());
 }
 
 // Whoever cannot set it tells the others instead of leaving them waiting.
@@ -229,7 +229,7 @@ void Engine::set_progress(std::string_view json) {
     trouble = error;
   }
   agree_on_progress(json, trouble);
-  resume(std::move(*read), declared_, run_);
+  resume(std::move(*read), declared_, run_, committed_->groups());
 }
 
 }  // namespace outrigger::engine

@@ -202,6 +202,7 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
     }
   });
   if (committed_.sharded()) {
+    if (!committed_.counts) std::ranges::fill(norms, Norms{});
     const auto merge = [](Norms& into, const Norms& from) {
       kernels::merge(into.weights, from.weights);
       kernels::merge(into.directions, from.directions);
@@ -277,7 +278,7 @@ kernels::UpdateCount Updater::update(const Decision& decision) {
 }
 
 kernels::UpdateCount Updater::publish(const kernels::UpdateCount& mine) {
-  kernels::UpdateCount sum = mine;
+  kernels::UpdateCount sum = committed_.counts ? mine : kernels::UpdateCount{};
   const auto add = [](kernels::UpdateCount& into, const kernels::UpdateCount& from) {
     kernels::add(into, from);
   };

@@ -12,10 +12,10 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
     : declared_(declared),
       committed_(committed),
       run_(run),
-      reducer_(
-          make_reducer({committed.control.rank(), &declared.model, &committed.layout,
-                        &declared.config, &committed.plan, &declared.ledger, committed.devices},
-                       std::move(gradients))) {}
+      reducer_(make_reducer(
+          {committed.control.rank(), committed.control.slice(), &declared.model, &committed.layout,
+           &declared.config, &committed.plan, &declared.ledger, committed.devices},
+          std::move(gradients))) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {
   std::unique_ptr<GradientSink> sink = reducer_->begin_pass();
@@ -114,7 +114,7 @@ const Decision& Window::reduce(bool updates) {
     reduced_->mine = reducer_->finish();
     reduced_->summed = true;
   } else if (reduced_->replaced) {
-    reduced_->mine.norm = reducer_->norm();
+    reduced_->mine.norm = committed_.counts ? reducer_->norm() : kernels::NormSum{};
     reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
     reduced_->replaced = false;
   }

@@ -147,7 +147,8 @@ struct otr_comm_table
     duplicate::Ptr{Cvoid}
     abort::Ptr{Cvoid}
     destroy::Ptr{Cvoid}
-    reserved::NTuple{6, UInt64}
+    split::Ptr{Cvoid}
+    reserved::NTuple{5, UInt64}
 end
 
 struct otr_param_options

@@ -366,6 +366,12 @@ typedef int32_t (*otr_all_to_all_callback)(void *user_data, const void *parts, s
                                            void *received);
 /* Creates a channel over the same ranks for another thread: its calls are ordered independently. */
 typedef int32_t (*otr_duplicate_callback)(void *user_data, void **out_user_data);
+/* Divides the channel's ranks into groups: rank r comes into group groups[r] (0 and up; -1: into
+ * none), as its rank places[r]. Every rank calls it with the same world_size numbers, which hold
+ * during the call, and gets a channel over the ranks of its own group, for the same functions. A
+ * rank in no group leaves *out_user_data alone. */
+typedef int32_t (*otr_split_callback)(void *user_data, const int32_t *groups, const int32_t *places,
+                                      void **out_user_data);
 /* Makes calls in progress on this channel return an error: on this rank, and if possible on the
  * others. Called from any thread. */
 typedef void (*otr_abort_callback)(void *user_data, const char *reason);
@@ -386,7 +392,8 @@ typedef struct otr_comm_table {
   otr_abort_callback abort;     /* called by otr_comm_abort and otr_engine_abort, and when an engine
                                    is destroyed during a call; NULL: these wait for the call */
   otr_destroy_callback destroy; /* NULL: there is nothing to free */
-  uint64_t reserved[6];
+  otr_split_callback split;     /* NULL: otr_comm_split and outrigger.mesh are OTR_E_UNSUPPORTED */
+  uint64_t reserved[5];
 } otr_comm_table;
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
@@ -418,7 +425,7 @@ OTR_API int32_t otr_comm_duplicate(otr_comm *comm, otr_comm **out_comm) OTR_NOEX
 
 /* Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
  * color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
- * communicator; make the smaller group with the caller's own library. Since: 0.1 */
+ * communicator whose table has no split. Since: 0.1 */
 OTR_API int32_t otr_comm_split(otr_comm *comm, int32_t color, int32_t key,
                                otr_comm **out_comm) OTR_NOEXCEPT;
 

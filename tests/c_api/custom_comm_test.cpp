@@ -16,7 +16,7 @@ using namespace otr_test;
 // One channel over a group of threads, and what all channels of a rank count.
 struct Counts {
   std::atomic<int> alive{0}, calls{0}, fail_at{-1};
-  bool destroy_calls_in = false;
+  bool destroy_calls_in = false, split_fails = false;
 };
 struct Channel {
   Owned<otr_comm> comm;
@@ -40,6 +40,16 @@ int32_t duplicate(void* user, void** out) {
   otr_comm* made = nullptr;
   const int32_t status = otr_comm_duplicate(channel.comm.get(), &made);
   if (status == OTR_OK) *out = open(made, *channel.counts);
+  return counted(channel, status);
+}
+int32_t split(void* user, const int32_t* groups, const int32_t* places, void** out) {
+  auto& channel = *static_cast<Channel*>(user);
+  if (channel.counts->split_fails) return 42;
+  int32_t rank = -1;
+  EXPECT_OK(otr_comm_rank(channel.comm.get(), &rank));
+  otr_comm* made = nullptr;
+  const int32_t status = otr_comm_split(channel.comm.get(), groups[rank], places[rank], &made);
+  if (made != nullptr) *out = open(made, *channel.counts);
   return counted(channel, status);
 }
 void stop(void* user, const char* reason) {
@@ -71,14 +81,17 @@ otr_comm_table table_for(otr_comm* base, Counts& counts, bool broadcasts = false
   table.all_gather = all_gather;
   if (broadcasts) table.broadcast = broadcast;
   table.duplicate = duplicate;
+  table.split = split;
   table.abort = stop;
   table.destroy = give_back;
   return table;
 }
 
 struct Group {
-  Group(otr_comm* base, Counts& counts, bool broadcasts = false) : context(make_context(1)) {
-    const otr_comm_table table = table_for(base, counts, broadcasts);
+  Group(otr_comm* base, Counts& counts, bool broadcasts = false, bool splits = true)
+      : context(make_context(1)) {
+    otr_comm_table table = table_for(base, counts, broadcasts);
+    if (!splits) table.split = nullptr;
     otr_comm* made = nullptr;
     EXPECT_OK(otr_comm_create_custom(context.get(), &table, &made));
     comm.reset(made);
@@ -362,8 +375,15 @@ TEST(CustomTable, IsChecked) {
 // ---- Duplicates and smaller groups
 // ----------------------------------------------------------------
 
-TEST(Split, TrainsInGroupsOfItsOwn) {
-  run_ranks(4, [](int32_t rank, otr_comm* comm) {
+class Split : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(CustomOrNot, Split, testing::Bool());
+
+TEST_P(Split, TrainsInGroupsOfItsOwn) {
+  run_ranks(4, [](int32_t rank, otr_comm* base) {
+    Counts counts;
+    std::optional<Group> group;
+    if (GetParam()) group.emplace(base, counts);
+    otr_comm* const comm = GetParam() ? group->comm.get() : base;
     otr_comm* made = nullptr;
     ASSERT_OK(otr_comm_split(comm, rank % 2, -rank, &made));
     Owned<otr_comm> part(made);
@@ -377,6 +397,7 @@ TEST(Split, TrainsInGroupsOfItsOwn) {
     engine.commit();
     engine.pass({{0, Values(4, rank)}});
     EXPECT_EQ(engine.step().grad_norm, 2 * (rank % 2 + 1)) << "the mean of its own two ranks";
+    engine.reset();
     ASSERT_OK(otr_comm_split(comm, rank == 0 ? -1 : 0, 0, &made));
     part.reset(made);
     EXPECT_EQ(made == nullptr, rank == 0);
@@ -384,16 +405,31 @@ TEST(Split, TrainsInGroupsOfItsOwn) {
     ASSERT_OK(otr_comm_duplicate(comm, &made));
     part.reset(made);
     EXPECT_OK(otr_comm_barrier(part.get()));
+    part.reset();
+    group.reset();
+    EXPECT_EQ(counts.alive, 0) << "every channel was given back";
   });
 }
 
-TEST(Split, OfACustomGroupIsTheCallersToMake) {
-  run_ranks(2, [](int32_t, otr_comm* base) {
+TEST(SplitOfACustomGroup, IsRefusedByAllWhereOneCannot) {
+  run_ranks(3, [](int32_t rank, otr_comm* base) {
+    Counts counts;
+    Group group(base, counts, false, rank != 1);
+    otr_comm* made = nullptr;
+    EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_comm_split(group.comm.get(), 0, 0, &made), "rank 1",
+                 "split");
+    EXPECT_OK(otr_comm_barrier(group.comm.get()));
+  });
+}
+
+TEST(SplitOfACustomGroup, ThatFailsEndsTheGroup) {
+  run_ranks(1, [](int32_t, otr_comm* base) {
     Counts counts;
     Group group(base, counts);
+    counts.split_fails = true;
     otr_comm* made = nullptr;
-    EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_comm_split(group.comm.get(), 0, 0, &made), "custom");
-    EXPECT_OK(otr_comm_barrier(group.comm.get()));
+    EXPECT_FAILS(OTR_E_HOST, otr_comm_split(group.comm.get(), 0, 0, &made), "split", "42");
+    EXPECT_FAILS(OTR_E_HOST, otr_comm_barrier(group.comm.get()), "split");
   });
 }
 

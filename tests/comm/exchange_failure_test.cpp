@@ -44,8 +44,7 @@ TEST_P(ExchangeFailure, MemoryIsFilledAgainWhenAllRanksHaveReadIt) {
       exchange->wait(first);
       pause(30);
       require(exchange->is_done(first) && !exchange->is_drained(first), "rank 1 reads");
-      const auto* mine = reinterpret_cast<const float*>(sums.window->block(c.rank()));
-      require(mine[0] == 1 + static_cast<float>(c.rank()), "overwritten while rank 1 reads");
+      require(sums.fills == 1, "filled while rank 1 reads");
       c.barrier("seen");
       if (c.rank() == 0) open_door(1);
     } else {

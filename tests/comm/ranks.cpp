@@ -194,6 +194,13 @@ int32_t duplicate(void* user, void** out) {
   return answered([&] { *out = base(user).duplicate("custom").release(); });
 }
 
+int32_t split_of(void* user, const int32_t* groups, const int32_t* places, void** out) {
+  return answered([&] {
+    const auto rank = static_cast<size_t>(base(user).rank());
+    *out = split(base(user), groups[rank], places[rank]).release();
+  });
+}
+
 std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provider provider) {
   otr_comm_table table{};
   table.struct_size = sizeof table;
@@ -206,6 +213,7 @@ std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provid
     table.all_to_all = all_to_all;
   }
   table.duplicate = duplicate;
+  table.split = split_of;
   table.abort = [](void* user, const char* reason) {
     base(user).abort(reason);
     base(user).cancel();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,6 +63,7 @@ struct Sums {
     return place * kBytes * static_cast<size_t>(world);
   }
   void fill(size_t place, float value) {
+    ++fills;
     auto* values = reinterpret_cast<float*>(window->block(rank) + offset(place));
     std::fill_n(values, kSlice * static_cast<size_t>(world), value + static_cast<float>(rank));
   }
@@ -86,6 +88,7 @@ struct Sums {
 
   Exchange& exchange;
   int32_t rank, world;
+  std::atomic<int> fills{0};
   SlowHost host;
   std::shared_ptr<Window> window;
   float sum[kSlice] = {};

@@ -178,7 +178,7 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "leave the section out"},
       {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
        "zero_quantized_weights = true"},
-      {"{\"zero_optimization\": {\"mics_shard_size\": 2}}", "mics_shard_size = 2"},
+      {"{\"zero_optimization\": {\"zero_hpz_partition_size\": 2}}", "zero_hpz_partition_size = 2"},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},
       {"{\"compile\": {\"deepcompile\": true}}", "compile = an object"},
       {"{\"flops_profiler\": {\"enabled\": true}, \"tensor_parallel\": {\"autotp_size\": 2}}",

@@ -52,8 +52,8 @@ TEST(SerialWorker, AWaitEndsWithItsJobOrItsTime) {
 
 // Jobs that nobody waits for wake nobody; each of those who wait is woken by its own.
 TEST(SerialWorker, EveryWaitEndsWithItsOwnJob) {
-  SerialWorker worker("a test");
   Door doors[4];
+  SerialWorker worker("a test");
   for (Door& door : doors) worker.add([&door] { door.pass(); });
   std::atomic<int> ended{0};
   std::vector<std::thread> waiting;
@@ -61,6 +61,7 @@ TEST(SerialWorker, EveryWaitEndsWithItsOwnJob) {
     waiting.emplace_back([&, number] {
       if (worker.wait_for(number, kLong)) ++ended;
     });
+    std::this_thread::sleep_for(kShort);
   }
   const auto ends = [&](int count) {
     const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
@@ -70,7 +71,6 @@ TEST(SerialWorker, EveryWaitEndsWithItsOwnJob) {
     std::this_thread::sleep_for(kShort);
     EXPECT_EQ(ended, count);
   };
-  std::this_thread::sleep_for(kShort);
   doors[0].open();
   ends(1);
   doors[1].open();

@@ -49,8 +49,14 @@ uint32_t thinned(int every) {
 
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
 // depend on is varied along the way, each value with each other.
-void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = On::cpu,
-           int every = 1, bool share = true, const std::string& rule = "AdamW", int32_t hosts = 0) {
+struct Over {
+  On on = On::cpu;
+  int every = 1;
+  bool share = true;
+  std::string rule = "AdamW";
+  int32_t hosts = 0, shard = 0;
+};
+void sweep(Provider provider, int32_t first_world, int32_t last_world, const Over& over = {}) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
@@ -66,13 +72,14 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, On on = O
               c.unused = variant % 5 == 0 ? "zero" : "skip";
               c.scramble = variant % 7 < 3;
               c.form = static_cast<Form>(variant % 11 % 3);
-              c.on = on;
-              c.share = share;
-              c.rule = rule;
-              c.hosts = hosts;
+              c.on = over.on;
+              c.share = over.share;
+              c.rule = over.rule;
+              c.hosts = over.hosts;
+              c.shard = over.shard;
               // Not each n-th: of what is varied above it would meet the same values.
               const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
-              if (legal(c) && mixed % thinned(every) == 0) expect_equal(c);
+              if (legal(c) && mixed % thinned(over.every) == 0) expect_equal(c);
               ++variant;
               if (testing::Test::HasFailure()) return;
             }
@@ -87,8 +94,8 @@ TEST(Matrix, Self) { sweep(Provider::self, 1, 1); }
 TEST(Matrix, Threads) { sweep(Provider::threads, 1, 4); }
 TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
-TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, On::cpu, 3, false); }
-TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, On::cpu, 3, false); }
+TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, {.every = 3, .share = false}); }
+TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, {.every = 3, .share = false}); }
 
 TEST(Matrix, Hosts) {
   struct Shape {
@@ -96,12 +103,34 @@ TEST(Matrix, Hosts) {
   };
   for (const Shape& s : {Shape{2, 2}, Shape{3, 2}, Shape{2, 3}, Shape{4, 1}, Shape{1, 4}}) {
     const int32_t world = s.hosts * s.each;
-    sweep(Provider::threads, world, world, On::cpu, 2, true, "AdamW", s.hosts);
+    sweep(Provider::threads, world, world, {.every = 2, .hosts = s.hosts});
   }
-  sweep(Provider::shm, 4, 4, On::cpu, 3, true, "AdamW", 2);
-  sweep(Provider::threads, 4, 4, On::offload, 5, true, "AdamW", 2);
+  sweep(Provider::shm, 4, 4, {.every = 3, .hosts = 2});
+  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .hosts = 2});
   for (const char* rule : {"Lamb", "Muon"}) {
-    sweep(Provider::threads, 4, 4, On::cpu, 5, true, rule, 2);
+    sweep(Provider::threads, 4, 4, {.every = 5, .rule = rule, .hosts = 2});
+  }
+}
+
+// Groups of ranks that each have the whole training; ranks with nobody to cut with; groups that are
+// hosts, and others.
+TEST(Matrix, Mesh) {
+  struct Shape {
+    int32_t world, shard;
+  };
+  for (const Shape& s : {Shape{4, 2}, Shape{6, 2}, Shape{6, 3}, Shape{3, 1}, Shape{3, 3}}) {
+    sweep(Provider::threads, s.world, s.world, {.every = 2, .shard = s.shard});
+  }
+  sweep(Provider::shm, 4, 4, {.every = 3, .shard = 2});
+  sweep(Provider::custom, 4, 4, {.every = 3, .shard = 2});
+  sweep(Provider::threads, 4, 4, {.every = 3, .share = false, .shard = 2});
+  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .shard = 2});
+  sweep(Provider::threads, 4, 4, {.every = 3, .hosts = 2, .shard = 2});
+  sweep(Provider::threads, 4, 4, {.every = 5, .hosts = 2, .shard = 4});
+  sweep(Provider::threads, 6, 6, {.every = 5, .hosts = 2, .shard = 2});
+  for (const std::string& rule : rules()) {
+    sweep(Provider::threads, 4, 4, {.every = 9, .rule = rule, .shard = 2});
+    sweep(Provider::custom, 6, 6, {.every = 19, .rule = rule, .shard = 3});
   }
 }
 
@@ -109,24 +138,28 @@ TEST(Matrix, Hosts) {
 TEST(Matrix, Rules) {
   for (const std::string& rule : rules()) {
     if (rule == "AdamW") continue;
-    sweep(Provider::self, 1, 1, On::cpu, 3, true, rule);
-    sweep(Provider::threads, 3, 3, On::cpu, 2, true, rule);
-    sweep(Provider::shm, 2, 2, On::cpu, 5, true, rule);
-    sweep(Provider::self, 1, 1, On::device, 5, true, rule);
-    sweep(Provider::threads, 2, 2, On::offload, 5, true, rule);
-    sweep(Provider::custom, 2, 2, On::cpu, 9, true, rule);
-    sweep(Provider::threads, 2, 2, On::cpu, 9, false, rule);
+    sweep(Provider::self, 1, 1, {.every = 3, .rule = rule});
+    sweep(Provider::threads, 3, 3, {.every = 2, .rule = rule});
+    sweep(Provider::shm, 2, 2, {.every = 5, .rule = rule});
+    sweep(Provider::self, 1, 1, {.on = On::device, .every = 5, .rule = rule});
+    sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 5, .rule = rule});
+    sweep(Provider::custom, 2, 2, {.every = 9, .rule = rule});
+    sweep(Provider::threads, 2, 2, {.every = 9, .share = false, .rule = rule});
   }
 }
 
-TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, On::device); }
-TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, On::offload); }
-TEST(DeviceMatrix, Threads) { sweep(Provider::threads, 2, 3, On::device); }
-TEST(DeviceMatrix, ThreadsOffloaded) { sweep(Provider::threads, 2, 3, On::offload); }
-TEST(DeviceMatrix, SharedMemory) { sweep(Provider::shm, 2, 2, On::device, 3); }
-TEST(DeviceMatrix, SharedMemoryOffloaded) { sweep(Provider::shm, 2, 2, On::offload, 3); }
-TEST(DeviceMatrix, Custom) { sweep(Provider::custom, 2, 2, On::device, 3); }
-TEST(DeviceMatrix, CustomOffloaded) { sweep(Provider::custom, 2, 2, On::offload, 3); }
+TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, {.on = On::device}); }
+TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, {.on = On::offload}); }
+TEST(DeviceMatrix, Threads) { sweep(Provider::threads, 2, 3, {.on = On::device}); }
+TEST(DeviceMatrix, ThreadsOffloaded) { sweep(Provider::threads, 2, 3, {.on = On::offload}); }
+TEST(DeviceMatrix, SharedMemory) { sweep(Provider::shm, 2, 2, {.on = On::device, .every = 3}); }
+TEST(DeviceMatrix, SharedMemoryOffloaded) {
+  sweep(Provider::shm, 2, 2, {.on = On::offload, .every = 3});
+}
+TEST(DeviceMatrix, Custom) { sweep(Provider::custom, 2, 2, {.on = On::device, .every = 3}); }
+TEST(DeviceMatrix, CustomOffloaded) {
+  sweep(Provider::custom, 2, 2, {.on = On::offload, .every = 3});
+}
 
 TEST(Matrix, BucketsBuffersAndWorkersInFull) {
   for (const char* precision : {"float32", "bf16 stochastic"}) {

@@ -166,17 +166,17 @@ std::string config_of(const Case& c) {
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
-                     "unused_parameters": "{}", "share_parameters": {}}}}})",
+                     "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}}}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, rule_of(c).type, c.lr, kDecay,
       rule_of(c).params, c.stage, c.bucket,
       c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states_of(c),
-      c.order, c.buffers, c.workers, kSeed, c.unused, c.share);
+      c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}",
+      "{}{}{}{} {} lr {}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -186,7 +186,8 @@ std::string text_of(const Case& c) {
       : c.on == On::offload ? " on a device, offloaded"
                             : "",
       c.share ? "" : " with copies", c.rule, c.lr,
-      c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts));
+      c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts),
+      c.shard == 0 ? "" : outrigger::format_text(" shard {}", c.shard));
 }
 
 const std::vector<ModelParameter>& model_parameters() {

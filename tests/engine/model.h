@@ -34,6 +34,7 @@ struct Case {
   std::string rule = "AdamW";  // see rules()
   double lr = 0.01;
   int32_t hosts = 0;  // over a hierarchical communicator of so many; 0: of one level
+  int32_t shard = 0;  // outrigger.mesh.shard
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

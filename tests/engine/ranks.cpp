@@ -43,6 +43,15 @@ int32_t custom_duplicate(void* user, void** out) {
   *out = made;
   return status;
 }
+int32_t custom_split(void* user, const int32_t* groups, const int32_t* places, void** out) {
+  auto* const channel = static_cast<otr_comm*>(user);
+  int32_t rank = 0;
+  otr_comm* made = nullptr;
+  int32_t status = otr_comm_rank(channel, &rank);
+  if (status == OTR_OK) status = otr_comm_split(channel, groups[rank], places[rank], &made);
+  *out = made;
+  return status;
+}
 void custom_abort(void* user, const char* reason) {
   otr_comm_abort(static_cast<otr_comm*>(user), reason);
 }
@@ -57,6 +66,7 @@ otr_comm* custom_over(otr_context* context, otr_comm* threads) {
   table.all_gather = custom_all_gather;
   table.broadcast = custom_broadcast;
   table.duplicate = custom_duplicate;
+  table.split = custom_split;
   table.abort = custom_abort;
   table.destroy = custom_destroy;
   otr_comm* made = nullptr;

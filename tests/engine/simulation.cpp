@@ -105,8 +105,10 @@ class Sum {
     return sum;
   }
   [[nodiscard]] std::vector<float> over_ranks(const std::vector<std::vector<float>>& local) const {
-    const auto hosts = static_cast<size_t>(std::max(1, case_.hosts));
-    const std::vector<std::vector<float>> all = add_groups(local, local.size() / hosts);
+    const bool mesh = case_.shard > 0 && case_.shard < case_.world;
+    const int32_t groups = mesh ? case_.world / case_.shard : std::max(1, case_.hosts);
+    const std::vector<std::vector<float>> all =
+        add_groups(local, local.size() / static_cast<size_t>(groups));
     return add_groups(all, all.size())[0];
   }
 

@@ -66,8 +66,10 @@ class Comm(Handle[lowlevel.Comm]):
     def custom(cls, context: Context, channel: Channel) -> Self:
         """A group over the methods of an object: rank and world_size (attributes); all_gather(mine, all),
         broadcast(data, root), all_to_all(parts, received) on memoryviews that hold during the call; duplicate(), which
-        returns another such object with an order of its own; abort(reason), close(). Several threads call, one at a time
-        for each object. What a method raises ends the group on this rank. Collective."""
+        returns another such object with an order of its own; abort(reason), close(). With a method split(groups, places) the
+        group can be divided, by split and by a configuration's outrigger.mesh: rank r comes into group groups[r] (-1: into none)
+        as its rank places[r], and the method returns an object for this rank's group, or None. Several threads call, one at a
+        time for each object. What a method raises ends the group on this rank. Collective."""
         made = cls(lowlevel.comm_create_custom(context.handle, channel))
         made.shares_memory = False
         return made
@@ -89,9 +91,13 @@ class Comm(Handle[lowlevel.Comm]):
 
     def split(self, color: int, key: int = 0) -> Self | None:
         """The group of the ranks with the same color, ordered by key; None for color -1. Collective. OutriggerError
-        E_UNSUPPORTED: a custom group."""
+        E_UNSUPPORTED: a custom group whose object has no split."""
         handle = lowlevel.comm_split(self.handle, color, key)
-        return None if handle is None else type(self)(handle)
+        if handle is None:
+            return None
+        made = type(self)(handle)
+        made.shares_memory = self.shares_memory
+        return made
 
     @property
     def rank(self) -> int:

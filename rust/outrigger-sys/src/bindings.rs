@@ -197,6 +197,12 @@ pub type otr_all_to_all_callback = unsafe extern "C" fn(user_data: *mut c_void, 
 /// Creates a channel over the same ranks for another thread: its calls are ordered independently.
 pub type otr_duplicate_callback = unsafe extern "C" fn(user_data: *mut c_void, out_user_data: *mut *mut c_void) -> i32;
 
+/// Divides the channel's ranks into groups: rank r comes into group groups[r] (0 and up; -1: into
+/// none), as its rank places[r]. Every rank calls it with the same world_size numbers, which hold
+/// during the call, and gets a channel over the ranks of its own group, for the same functions. A
+/// rank in no group leaves *out_user_data alone.
+pub type otr_split_callback = unsafe extern "C" fn(user_data: *mut c_void, groups: *const i32, places: *const i32, out_user_data: *mut *mut c_void) -> i32;
+
 /// Makes calls in progress on this channel return an error: on this rank, and if possible on the
 /// others. Called from any thread.
 pub type otr_abort_callback = unsafe extern "C" fn(user_data: *mut c_void, reason: *const c_char);
@@ -332,7 +338,9 @@ pub struct otr_comm_table {
     pub abort: Option<otr_abort_callback>,
     /// NULL: there is nothing to free
     pub destroy: Option<otr_destroy_callback>,
-    pub reserved: [u64; 6],
+    /// NULL: otr_comm_split and outrigger.mesh are OTR_E_UNSUPPORTED
+    pub split: Option<otr_split_callback>,
+    pub reserved: [u64; 5],
 }
 
 #[repr(C)]
@@ -569,7 +577,7 @@ extern "C" {
     pub fn otr_comm_duplicate(comm: *mut otr_comm, out_comm: *mut *mut otr_comm) -> i32;
     /// Creates a group for each color, of the ranks that give it, ordered by key and then by rank. With
     /// color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
-    /// communicator; make the smaller group with the caller's own library. Since: 0.1
+    /// communicator whose table has no split. Since: 0.1
     pub fn otr_comm_split(comm: *mut otr_comm, color: i32, key: i32, out_comm: *mut *mut otr_comm) -> i32;
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;

@@ -229,6 +229,7 @@ void layout_print(FILE *out) {
   OFFSET(otr_comm_table, duplicate);
   OFFSET(otr_comm_table, abort);
   OFFSET(otr_comm_table, destroy);
+  OFFSET(otr_comm_table, split);
   OFFSET(otr_comm_table, reserved);
   SIZE(otr_param_options);
   OFFSET(otr_param_options, struct_size);

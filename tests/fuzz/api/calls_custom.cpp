@@ -43,6 +43,22 @@ int32_t duplicate(void* user, void** out) {
   return status;
 }
 
+int32_t divide(void* user, const int32_t* groups, const int32_t* places, void** out) {
+  auto& channel = *static_cast<Channel*>(user);
+  int32_t rank = 0;
+  otr_comm* made = nullptr;
+  int32_t status = otr_comm_rank(channel.comm, &rank);
+  if (status == OTR_OK) {
+    status = answer(channel, otr_comm_split(channel.comm, groups[rank], places[rank], &made));
+  }
+  if (status == OTR_OK && made != nullptr) {
+    *out = open(made, channel);
+  } else {
+    otr_comm_destroy(made);
+  }
+  return status;
+}
+
 void stop(void* user, const char* reason) {
   otr_comm_abort(static_cast<Channel*>(user)->comm, reason);
 }
@@ -63,6 +79,7 @@ void create(Rank& rank, Bytes& bytes) {
   table.all_gather = gather;
   table.broadcast = bytes.one_in(2) ? broadcast : nullptr;
   table.duplicate = duplicate;
+  table.split = bytes.one_in(2) ? divide : nullptr;
   table.abort = stop;
   table.destroy = close;
   const uint32_t fault = bytes.below(64);

@@ -9,7 +9,7 @@
 #include "core/base/process.h"
 #include "core/base/text.h"
 #include "core/comm/gather_values.h"
-#include "core/comm/hierarchical_impl.h"
+#include "core/comm/two_levels.h"
 
 namespace outrigger::comm {
 namespace {
@@ -43,7 +43,7 @@ void keep_first_found(T& into, const T& from) {
 }
 
 void require_places(const Levels& levels) {
-  const Communicator &host = *levels.host, &across = *levels.across;
+  const Communicator &host = *levels.group, &across = *levels.across;
   const int32_t rank = levels.all->rank(), world = levels.all->size(), each = host.size();
   Place place{-1, host.rank(), each, across.rank(), across.size()};
   if (host.hosts() > 1 || across.hosts() > 1) place.levels = 2;
@@ -68,7 +68,7 @@ void require_places(const Levels& levels) {
 // Right numbers are not enough: sums of the wrong ranks would be sums, too.
 void require_members(const Levels& levels) {
   Communicator& all = *levels.all;
-  const int32_t rank = all.rank(), each = levels.host->size();
+  const int32_t rank = all.rank(), each = levels.group->size();
   Identity self{{current_process(), std::chrono::steady_clock::now().time_since_epoch().count(),
                  static_cast<int64_t>(reinterpret_cast<uintptr_t>(&all))}};
   all.broadcast(std::as_writable_bytes(std::span(self.job)), 0, kLabel);
@@ -84,7 +84,7 @@ void require_members(const Levels& levels) {
                   found.job == self.job ? static_cast<int32_t>(found.rank) : -1};
     }
   };
-  look(*levels.host, 1, rank / each * each, 1);
+  look(*levels.group, 1, rank / each * each, 1);
   look(*levels.across, 0, rank % each, each);
   combine_value(all, stranger, keep_first_found<Stranger>, kLabel);
   if (stranger.rank < 0) return;
@@ -114,7 +114,7 @@ void tell(const Levels& made, Communicator& host, Communicator& across, int32_t 
   constexpr int32_t kTold[] = {OTR_E_PEER_DEAD, OTR_E_TIMEOUT, OTR_E_MISMATCH, OTR_E_ABORTED};
   const bool told = std::ranges::find(kTold, status) != std::end(kTold);
   const Error named(told ? status : OTR_E_ABORTED, text, rank_outside(culprit));
-  for (Communicator* each : {made.all.get(), made.host.get(), made.across.get(), &host, &across}) {
+  for (Communicator* each : {made.all.get(), made.group.get(), made.across.get(), &host, &across}) {
     if (each != nullptr) each->post(named);
   }
   if (told && made.all) made.all->check();
@@ -122,23 +122,22 @@ void tell(const Levels& made, Communicator& host, Communicator& across, int32_t 
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_hierarchical(Communicator& all, Communicator& host,
-                                                Communicator& across) {
+Levels make_levels(Communicator& all, Communicator& group, Communicator& across) {
   constexpr const char* kName = "hierarchical";
   Levels made;
   try {
     made.all = all.duplicate(kName);
     OnAll on_all(all.rank());
-    on_all.attempt([&] { made.host = host.duplicate(kName); });
+    on_all.attempt([&] { made.group = group.duplicate(kName); });
     on_all.attempt([&] { made.across = across.duplicate(kName); });
     on_all.agree(*made.all, kLabel);
     require_places(made);
     require_members(made);
   } catch (const Error& error) {
-    tell(made, host, across, all.rank(), error);
+    tell(made, group, across, all.rank(), error);
     throw;
   }
-  return std::make_unique<Hierarchical>(std::move(made), std::make_shared<const int>(0));
+  return made;
 }
 
 }  // namespace outrigger::comm

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/mesh.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/comm/two_levels.h"
+
+namespace outrigger::comm {
+namespace {
+
+using kernels::Format;
+
+// A rank of each group has this slice.
+class Mesh final : public TwoLevels {
+ public:
+  using TwoLevels::TwoLevels;
+  std::string_view provider() const override { return "mesh"; }
+  bool shares_memory() const override { return group().shares_memory(); }
+  bool is_one_host() const override { return inner().is_one_host(); }
+  int32_t hosts() const override { return 1; }
+  int32_t slices() const override { return group().size(); }
+  int32_t slice() const override { return group().rank(); }
+
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
+    within(group(), true, [&] { group().all_gather_parts(parts, label); });
+  }
+  uint64_t reduce(const Reduce& reduce, std::string_view label) override;
+  void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                         std::string_view label) override {
+    within(group(), true,
+           [&] { group().all_gather_window(own(window, label), offset, slice_bytes, label); });
+  }
+
+ private:
+  std::unique_ptr<Communicator> remake(Levels levels,
+                                       std::shared_ptr<const int> family) const override {
+    return std::make_unique<Mesh>(std::move(levels), std::move(family));
+  }
+  const char* name_of_group() const override { return "in its group of the mesh"; }
+  const char* name_of_across() const override { return "across the groups of the mesh"; }
+  void make_sums(size_t bytes, std::string_view label);
+  // From sums of the groups to those of all, by parts of a slice.
+  void sum_across(const Reduce& reduce, std::string_view label);
+
+  // Of `across`, each in as many parts as there are groups: of this group; of all. A rank writes
+  // its group's again once all groups have got the last ones of all, which are made of them.
+  std::shared_ptr<Window> sums_, totals_;
+};
+
+void Mesh::make_sums(size_t bytes, std::string_view label) {
+  if (totals_ && totals_->bytes() >= bytes) return;
+  sums_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
+  totals_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
+}
+
+void Mesh::sum_across(const Reduce& reduce, std::string_view label) {
+  const int64_t part = mesh_sums(reduce.fold.count, across().size()) / across().size();
+  const size_t bytes = static_cast<size_t>(part) * sizeof(float);
+  const auto place = static_cast<size_t>(across().rank());
+  const int64_t first = part * across().rank();
+  const int64_t count = std::clamp<int64_t>(reduce.fold.count - first, 0, part);
+  const auto sources =
+      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
+  const device::SliceFold slice{sources,
+                                Format::float32,
+                                totals_->block(across().rank()) + place * bytes,
+                                Format::float32,
+                                false,
+                                count,
+                                reduce.fold.flat + first};
+  if (count > 0) fold(reduce.device, slice, label);
+  within(across(), false, [&] {
+    across().end_exchange();
+    across().all_gather_window(*totals_, 0, bytes, label);
+  });
+}
+
+uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
+  make_sums(static_cast<size_t>(mesh_sums(reduce.fold.count, across().size())) * sizeof(float),
+            label);
+  device::Nonfinite origin;
+  sum_in_group(reduce, reduce.offset, reduce.fold.flat, true, sums_->block(across().rank()), origin,
+               label);
+  const uint64_t ticket = end_exchange();
+  sum_across(reduce, label);
+  device::SliceFold slice = reduce.fold;
+  const void* const total = totals_->block(across().rank());
+  slice.sources = {&total, 1};
+  slice.source_format = Format::float32;
+  const Folded folded = fold(reduce.device, slice, label);
+  // Ranks of the other groups have the same slice.
+  if (reduce.norm != nullptr && across().rank() == 0) kernels::merge(*reduce.norm, folded.norm);
+  device::keep_first(origin, {folded.origin.flat, -1});
+  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
+  return ticket;
+}
+
+}  // namespace
+
+int64_t mesh_sums(int64_t slice, int32_t groups) {
+  const int64_t part = (slice + groups - 1) / groups;
+  return (part + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf * groups;
+}
+
+std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard) {
+  const auto consecutive = [&](int32_t first, int32_t stride, int32_t count) {
+    std::vector<int32_t> members;
+    for (int32_t i = 0; i < count; ++i) members.push_back(first + i * stride);
+    return members;
+  };
+  const int32_t rank = all.rank(), groups = all.size() / shard;
+  Levels levels;
+  try {
+    levels.all = all.duplicate("mesh");
+    levels.group = levels.all->subgroup(consecutive(rank / shard * shard, 1, shard));
+    levels.across = levels.all->subgroup(consecutive(rank % shard, shard, groups));
+  } catch (const Error& error) {  // half made: it cannot be called again
+    if (error.status() == OTR_E_INTERRUPTED) all.abort(error.what());
+    throw;
+  }
+  return std::make_unique<Mesh>(std::move(levels), std::make_shared<const int>(0));
+}
+
+}  // namespace outrigger::comm
