@@ -96,6 +96,7 @@ struct EngineConfig {
   bool average = true;  // gradient_allreduce_op: mean
   Order order = Order::boundary;
   int64_t bucket_elements = 0;  // reduce_bucket_size
+  bool bucket_was_set = false;  // … by the user
   int32_t bucket_buffers = 4;
   int32_t workers = 0;  // 0: the context's
   Unused unused = Unused::skip;

@@ -27,7 +27,9 @@ inline constexpr Key kZero[] = {
          "every stage uses reduce-scatter; the sum is the same"),
     count("zero_optimization.reduce_bucket_size", "8388608", 0, kAnyCount, Status::supported,
           "elements of a gradient bucket",
-          "rounded up to a multiple of 256, at least 256; DeepSpeed's default is 5e8"),
+          "rounded up to a multiple of 256, at least 256; not set, it grows from 257 ranks on, so "
+          "that what a rank sends each other one keeps 32768 elements, up to a sixteenth of the "
+          "model; DeepSpeed's default is 5e8"),
     count("zero_optimization.allgather_bucket_size", "500000000", 0, kAnyCount, Status::hint,
           "elements of an all-gather bucket"),
     flag("zero_optimization.allgather_partitions", "true", Status::hint,

@@ -141,6 +141,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.average = values.text("gradient_allreduce_op") == "mean";
   config.order =
       values.text("outrigger.reduction_order") == "boundary" ? Order::boundary : Order::micro_step;
+  config.bucket_was_set = values.from_user("zero_optimization.reduce_bucket_size");
   config.bucket_elements = bucket_elements(values);
   config.bucket_buffers = static_cast<int32_t>(values.count("outrigger.bucket_buffers"));
   config.workers = static_cast<int32_t>(values.count("outrigger.workers"));

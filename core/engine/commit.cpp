@@ -70,7 +70,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
       host(&workers),
       devices(devices_of(declared, host)),
-      layout(model, own.slices(), declared.config.bucket_elements),
+      layout(model, own.slices(), bucket_elements(model, declared.config, own.slices())),
       plan(model, layout, declared.config,
            {own.slice(), own.shares_memory(), declared.device != nullptr, own.hosts(),
             own.size() / own.slices()}),

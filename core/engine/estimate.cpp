@@ -44,7 +44,7 @@ Start start_of(const layout::Model& model, const Estimate& e) {
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
   const int32_t slices = config::slices_of(config, e.world), slice = e.rank % slices;
-  const layout::Layout layout(model, slices, config.bucket_elements);
+  const layout::Layout layout(model, slices, bucket_elements(model, config, slices));
   const Plan plan(
       model, layout, config,
       {slice, e.shares_memory, on_device, slices == e.world ? e.hosts : 1, e.world / slices});

@@ -19,6 +19,19 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
 
 }  // namespace
 
+int64_t bucket_elements(const layout::Model& model, const config::EngineConfig& config,
+                        int32_t slices) {
+  constexpr int64_t kMessage = 32768, kPart = 16;
+  if (config.bucket_was_set) return config.bucket_elements;
+  int64_t trainable = 0;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    const layout::Parameter& p = model.at(id);
+    if (p.root == id && p.trainable) trainable += p.count;
+  }
+  const int64_t most = trainable / kPart / kernels::kLeaf * kernels::kLeaf;
+  return std::max(config.bucket_elements, std::min(slices * kMessage, most));
+}
+
 Plan::Plan(const layout::Model& model, const layout::Layout& layout,
            const config::EngineConfig& config, const Machine& machine)
     : front(machine.on_device ? Space::device : Space::host),

@@ -31,6 +31,12 @@ struct Machine {
 
 using kernels::bytes_of;
 
+// Elements at which a bucket is closed. Where the user has set none, a rank's message to each other
+// one shall not get smaller however many slices there are, as long as buckets are a small part of
+// the model.
+[[nodiscard]] int64_t bucket_elements(const layout::Model& model,
+                                      const config::EngineConfig& config, int32_t slices);
+
 struct Plan {
   Plan(const layout::Model& model, const layout::Layout& layout, const config::EngineConfig& config,
        const Machine& machine);
