@@ -103,7 +103,7 @@ int64_t Declared::add(const std::string& name, const otr_tensor& value,
   const bool verify = config.initial == config::Initial::verify;
   if (options.alias_of < 0 && view.data != nullptr && (rank == 0 || verify)) {
     memory::Block values(ledger, memory::Purpose::initial, view.count * 4);
-    read_tensor(*this, view, reinterpret_cast<float*>(values.data()));
+    read_tensor(ledger, front(), view, reinterpret_cast<float*>(values.data()));
     round_initial(reinterpret_cast<float*>(values.data()), view.count);
     first.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
     if (rank == 0) first.values = std::move(values);

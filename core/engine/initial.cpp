@@ -201,7 +201,7 @@ const float* Values::initial_part(const tensor::View& view, int64_t first, int64
 }
 
 void Values::read_initial(const tensor::View& view, int64_t first, int64_t count, float* values) {
-  read_part(declared_, view, first, count, values);
+  read_part(declared_.ledger, declared_.front(), view, first, count, values);
   declared_.round_initial(values, count);
 }
 

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/comm/wait.h"
 #include "core/context/interrupt.h"
-#include "core/engine/engine.h"
 
 namespace outrigger::engine {
 
@@ -51,34 +51,6 @@ void PendingStep::stop() noexcept {
   while (!worker_.wait_for(number_, comm::kSlice)) {
   }
   worker_.stop();
-}
-
-void Engine::begin_step() {
-  require_step("otr_engine_step_begin");
-  if (!pending_)
-    pending_ = std::make_unique<PendingStep>([this](auto& report) { do_step(report); });
-  pending_->begin();
-  health_.is_pending = true;
-}
-
-bool Engine::report(double seconds, otr_step_report& report) {
-  if (!pending_) {
-    fail(OTR_E_STATE,
-         "otr_engine_report: no step was begun: call otr_engine_step_begin, or otr_engine_step, "
-         "which gives its report itself");
-  }
-  if (std::isnan(seconds)) fail(OTR_E_ARGUMENT, "timeout_seconds is not a number");
-  const auto waiting = [this] {
-    const std::string text = control_ ? control_->waiting() : "";
-    return text.empty() ? text : ", in which " + text;
-  };
-  if (!pending_->wait(seconds, waiting)) {
-    report.outcome = OTR_STEP_PENDING;
-    return false;
-  }
-  health_.is_pending = false;
-  report = pending_->result();
-  return true;
 }
 
 }  // namespace outrigger::engine

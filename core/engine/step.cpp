@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes and steps. A step is collective in two phases: phase 1 does everything that can fail and
 // changes nothing (window.h); phase 2 updates the owned pieces in place and publishes (update.h).
-#include <mutex>
+#include <cmath>
 #include <optional>
 
 #include <xxhash.h>
@@ -111,6 +111,34 @@ void Engine::do_step(otr_step_report& report) {
   Decision decision;
   health_.collective(kCall, Again::always, [&] { decision = window_->reduce(true); });
   health_.collective(kCall, Again::never, [&] { finish_step(report, decision); });
+}
+
+void Engine::begin_step() {
+  require_step("otr_engine_step_begin");
+  if (!pending_)
+    pending_ = std::make_unique<PendingStep>([this](auto& report) { do_step(report); });
+  pending_->begin();
+  health_.is_pending = true;
+}
+
+bool Engine::report(double seconds, otr_step_report& report) {
+  if (!pending_) {
+    fail(OTR_E_STATE,
+         "otr_engine_report: no step was begun: call otr_engine_step_begin, or otr_engine_step, "
+         "which gives its report itself");
+  }
+  if (std::isnan(seconds)) fail(OTR_E_ARGUMENT, "timeout_seconds is not a number");
+  const auto waiting = [this] {
+    const std::string text = control_ ? control_->waiting() : "";
+    return text.empty() ? text : ", in which " + text;
+  };
+  if (!pending_->wait(seconds, waiting)) {
+    report.outcome = OTR_STEP_PENDING;
+    return false;
+  }
+  health_.is_pending = false;
+  report = pending_->result();
+  return true;
 }
 
 // Phase 2, and the end of the window. decision: its own, or that of a joint step.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/transfer.h"
 
+#include "core/memory/block.h"
+
 namespace outrigger::engine {
 
 using kernels::bytes_of;
@@ -15,33 +17,33 @@ constexpr device::Stream kDefault = 0;
 
 }  // namespace
 
-void read_tensor(Declared& declared, const tensor::View& from, float* values) {
+void read_tensor(memory::Ledger& ledger, device::Device& device, const tensor::View& from,
+                 float* values) {
   if (from.on_host) {
     tensor::read(values, Format::float32, from);
     return;
   }
-  device::Device& device = *declared.device;
-  const Block wide(declared.ledger, Purpose::acquired, from.count * 4, &device);
+  const Block wide(ledger, Purpose::acquired, from.count * 4, &device);
   device.read(wide.data(), Format::float32, from, 1, kDefault);
   device.download(values, wide.data(), static_cast<size_t>(from.count) * 4, kDefault);
   device.synchronize(kDefault);
 }
 
-void read_part(Declared& declared, const tensor::View& from, int64_t first, int64_t count,
-               float* values) {
+void read_part(memory::Ledger& ledger, device::Device& device, const tensor::View& from,
+               int64_t first, int64_t count, float* values) {
   tensor::for_each_part(from, first, count, [&](const tensor::View& part, int64_t offset) {
-    read_tensor(declared, part, values + offset);
+    read_tensor(ledger, device, part, values + offset);
   });
 }
 
-void write_tensor(Declared& declared, const tensor::View& to, const void* values, Format format) {
+void write_tensor(memory::Ledger& ledger, device::Device& device, const tensor::View& to,
+                  const void* values, Format format) {
   if (to.on_host) {
     tensor::write(to, values, format);
     return;
   }
-  device::Device& device = *declared.device;
   const int64_t bytes = bytes_of(to.count, format);
-  const Block there(declared.ledger, Purpose::acquired, bytes, &device);
+  const Block there(ledger, Purpose::acquired, bytes, &device);
   device.upload(there.data(), values, static_cast<size_t>(bytes), kDefault);
   device.write(to, there.data(), format, kDefault);
   device.synchronize(kDefault);

@@ -37,7 +37,7 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
                           : committed_.sharded()       ? nullptr
                                                        : location.data;
   if (here != nullptr && location.factor == 1 && location.device->is_host()) {
-    write_tensor(declared_, view, here, location.format);
+    write_tensor(declared_.ledger, declared_.front(), view, here, location.format);
     return;
   }
   const int64_t bytes = bytes_of(root.count, location.format);
@@ -61,13 +61,13 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
     from = on_host.data();
   }
   if (location.factor == 1) {
-    write_tensor(declared_, view, from, location.format);
+    write_tensor(declared_.ledger, declared_.front(), view, from, location.format);
     return;
   }
   const Block scaled(declared_.ledger, Purpose::acquired, root.count * 4);
   kernels::scale(scaled.data(), Format::float32, from, location.format,
                  static_cast<float>(location.factor), root.count);
-  write_tensor(declared_, view, scaled.data(), Format::float32);
+  write_tensor(declared_.ledger, declared_.front(), view, scaled.data(), Format::float32);
 }
 
 void Values::require_writable(int32_t value, const char* call) const {
@@ -107,7 +107,8 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
     if (!weight) location = location_of(root, value, true);
     for (int64_t first = 0; first < root.count; first += kInitialElements) {
       const int64_t n = std::min(kInitialElements, root.count - first);
-      if (control.rank() == 0) read_part(declared_, view, first, n, values);
+      if (control.rank() == 0)
+        read_part(declared_.ledger, declared_.front(), view, first, n, values);
       control.broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
                         "write a parameter");
       if (weight) {
@@ -165,7 +166,7 @@ void Values::read_local(int64_t id, int32_t value, const otr_tensor& out) {
   const Block values(declared_.ledger, Purpose::acquired, view.count * 4);
   kernels::scale(values.data(), Format::float32, from, location.format,
                  static_cast<float>(location.factor), view.count);
-  write_tensor(declared_, view, values.data(), Format::float32);
+  write_tensor(declared_.ledger, declared_.front(), view, values.data(), Format::float32);
 }
 
 void Values::write_local(int64_t id, int32_t value, const otr_tensor& source) {
@@ -179,7 +180,7 @@ void Values::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   if (view.count == 0) return;
   const Block values(declared_.ledger, Purpose::acquired, view.count * 4);
   auto* const floats = reinterpret_cast<float*>(values.data());
-  read_tensor(declared_, view, floats);
+  read_tensor(declared_.ledger, declared_.front(), view, floats);
   if (value != OTR_VALUE_GRAD) touch(root.root, value);
   if (weight) {
     committed_.gather.settle();
