@@ -50,6 +50,8 @@ class Group {
   // unless groups of ranks have all slices each (mesh.h).
   [[nodiscard]] virtual int32_t slices() const { return size(); }
   [[nodiscard]] virtual int32_t slice() const { return rank(); }
+  // Of the ranks that have this slice, it is the first.
+  [[nodiscard]] bool slice_counts() const { return slice() == rank(); }
   // "self", "threads", "shm", "custom", "hierarchical", "mesh"
   [[nodiscard]] virtual std::string_view provider() const = 0;
 

@@ -92,7 +92,7 @@ uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
   slice.source_format = Format::float32;
   const Folded folded = fold(reduce.device, slice, label);
   // Ranks of the other groups have the same slice.
-  if (reduce.norm != nullptr && across().rank() == 0) kernels::merge(*reduce.norm, folded.norm);
+  if (reduce.norm != nullptr && slice_counts()) kernels::merge(*reduce.norm, folded.norm);
   device::keep_first(origin, {folded.origin.flat, -1});
   if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
   return ticket;

@@ -44,13 +44,14 @@ class DeviceWindow final : public Window {
 
 class Staged final : public Forwarding {
  public:
-  Staged(std::unique_ptr<Communicator> host, device::Device& device, size_t staging_bytes,
-         size_t received_bytes)
-      : Forwarding(std::move(host)), device_(device) {
+  Staged(std::unique_ptr<Communicator> host, device::Device& device, device::Device& cpu,
+         size_t staging_bytes, size_t received_bytes)
+      : Forwarding(std::move(host)), device_(device), cpu_(cpu) {
     if (size() == 1) return;
     staging_ = inner().create_window(WindowKind::per_rank, staging_bytes, "device staging");
     if (staging_bytes > 0) device_.pin(staging_->block(rank()), staging_bytes);
     received_ = allocate(received_bytes, "device staging");
+    if (has_levels()) sum_.resize(received_bytes / sizeof(float));
   }
   ~Staged() override {
     if (staging_ && staging_->bytes() > 0) device_.unpin(staging_->block(rank()));
@@ -69,6 +70,9 @@ class Staged final : public Forwarding {
     return allocate(bytes, label);
   }
 
+  uint64_t reduce(const Reduce& reduce, std::string_view label) override {
+    return has_levels() ? reduce_levels(reduce, label) : Communicator::reduce(reduce, label);
+  }
   // The slices are in the order of the device's own stream.
   std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,
                                         std::string_view label) override {
@@ -104,7 +108,7 @@ class Staged final : public Forwarding {
 
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override {
-    if (size() == 1) {
+    if (slices() == 1) {
       inner().barrier(label);
       return;
     }
@@ -120,6 +124,10 @@ class Staged final : public Forwarding {
   [[noreturn]] void refuse(const char* what) const {
     fail(OTR_E_UNSUPPORTED, "a staged communicator cannot be {}: use the one behind it", what);
   }
+
+  // What moves between the levels are sums: they are made on the host, and come back as one source.
+  [[nodiscard]] bool has_levels() const { return hosts() > 1 || slices() < size(); }
+  uint64_t reduce_levels(const Reduce& reduce, std::string_view label);
 
   // Everybody has read what was staged last.
   std::byte* next_staging(std::string_view label) {
@@ -143,17 +151,46 @@ class Staged final : public Forwarding {
   }
 
   device::Device& device_;
+  device::Device& cpu_;
   std::shared_ptr<Window> staging_, received_;
+  std::vector<float> sum_;
   std::vector<const void*> slices_;
   std::optional<uint64_t> ticket_;
 };
 
+uint64_t Staged::reduce_levels(const Reduce& reduce, std::string_view label) {
+  std::byte* staged = next_staging(label);
+  const size_t bytes = reduce.slice_bytes * static_cast<size_t>(slices());
+  device_.download_now(staged, reduce.window.block(rank()) + reduce.offset, bytes);
+  Reduce on_host{*staging_, 0, reduce.slice_bytes, cpu_, reduce.fold, nullptr, reduce.origin};
+  on_host.fold.accumulator = sum_.data();
+  on_host.fold.accumulator_format = device::Format::float32;
+  on_host.fold.add = false;
+  ticket_ = inner().reduce(on_host, label);
+  device::SliceFold slice = reduce.fold;
+  std::byte* const there = received_->block(rank());
+  try {
+    const size_t sum_bytes = static_cast<size_t>(slice.count) * sizeof(float);
+    device_.upload(there, sum_.data(), sum_bytes, device_.own_stream());
+  } catch (const std::exception& error) {
+    abort(format_text("its upload of '{}' threw: {}", label, error.what()));
+    throw;
+  }
+  const void* const source = there;
+  slice.sources = {&source, 1};
+  slice.source_format = device::Format::float32;
+  const Folded folded = fold(device_, slice, label);
+  if (reduce.norm != nullptr && slice_counts()) kernels::merge(*reduce.norm, folded.norm);
+  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, {folded.origin.flat, -1});
+  return 0;
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host,
-                                          device::Device& device, size_t staging_bytes,
-                                          size_t received_bytes) {
-  return std::make_unique<Staged>(std::move(host), device, staging_bytes, received_bytes);
+                                          device::Device& device, device::Device& cpu,
+                                          size_t staging_bytes, size_t received_bytes) {
+  return std::make_unique<Staged>(std::move(host), device, cpu, staging_bytes, received_bytes);
 }
 
 }  // namespace outrigger::comm

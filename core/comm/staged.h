@@ -10,10 +10,12 @@
 
 namespace outrigger::comm {
 
-// staging_bytes: the most that one reduce or all_gather_window spans; of them,
-// received_bytes are also kept on the device. Collective. The device outlives the result.
+// staging_bytes: the most that one reduce or all_gather_window spans; received_bytes: what of a
+// reduce comes to the device: the slices, or, where the host communicator has two levels, the sum
+// of one in float32, which is made on the host by `cpu`. Collective. The devices outlive the
+// result.
 [[nodiscard]] std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host,
-                                                        device::Device& device,
+                                                        device::Device& device, device::Device& cpu,
                                                         size_t staging_bytes,
                                                         size_t received_bytes);
 

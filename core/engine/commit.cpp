@@ -64,7 +64,7 @@ std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
 
 Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
                      MakeStore make_store)
-    : counts(own.rank() == own.slice()),
+    : counts(own.slice_counts()),
       model(declared.model),
       control(own),
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
@@ -75,7 +75,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
            {own.slice(), own.shares_memory(), declared.device != nullptr, own.hosts(),
             own.size() / own.slices()}),
       pieces(plan.pieces(model, layout, own.slice())),
-      published(own, layout, declared.config, plan, devices, declared.ledger),
+      published(own, layout, declared.config, plan, devices, host, declared.ledger),
       states(make_store(
           {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
       gather(model, layout, published, own,

@@ -70,19 +70,22 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;  // no other rank has another slice
-  const bool exchanges_on_device = back == Space::device && !alone;
+  const bool levels = machine.hosts > 1 || machine.groups > 1;
+  const int64_t slice = largest / layout.world();
+  const bool exchanges_on_device = back == Space::device && (!alone || levels);
   if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) {
     // Of several hosts, a sum for each of what it owns at this place, made here and received.
-    received = machine.hosts == 1 ? reduced
-                                  : engine::bytes_of(2 * largest / layout.world() * machine.hosts,
-                                                     kernels::Format::float32);
+    received = machine.hosts == 1
+                   ? reduced
+                   : engine::bytes_of(2 * slice * machine.hosts, kernels::Format::float32);
   }
   if (machine.groups > 1) {
-    const int64_t sums = comm::mesh_sums(largest / layout.world(), machine.groups);
+    const int64_t sums = comm::mesh_sums(slice, machine.groups);
     received += engine::bytes_of((machine.shares_memory ? 2 : 3) * sums, kernels::Format::float32);
   }
   if (exchanges_on_device) {
-    received_on_device = reduced;
+    received_on_device = levels ? engine::bytes_of(slice, kernels::Format::float32) : reduced;
+    if (levels) received += received_on_device;  // the sum, on the host
     gradient_staging = config.stage == 0
                            ? std::max(reduced, engine::bytes_of(largest, config.accumulator))
                            : reduced;

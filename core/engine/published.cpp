@@ -9,7 +9,7 @@ using memory::Purpose;
 
 Published::Published(comm::Communicator& comm, const layout::Layout& layout,
                      const config::EngineConfig& config, const Plan& plan, const Devices& devices,
-                     memory::Ledger& ledger)
+                     device::Device& host, memory::Ledger& ledger)
     : layout_(layout),
       format_(config.compute),
       home_(plan.home),
@@ -17,7 +17,7 @@ Published::Published(comm::Communicator& comm, const layout::Layout& layout,
       comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
-      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front,
+      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host,
                                   static_cast<size_t>(plan.publish_staging), 0);
       comm_ = staged_.get();
     }

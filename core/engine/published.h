@@ -19,7 +19,7 @@ class Published {
   // Collective.
   Published(comm::Communicator& comm, const layout::Layout& layout,
             const config::EngineConfig& config, const Plan& plan, const Devices& devices,
-            memory::Ledger& ledger);
+            device::Device& host, memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format format() const { return format_; }
   // True if this rank writes frozen parameters' values.

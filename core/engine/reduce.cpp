@@ -182,13 +182,7 @@ kernels::NormSum Reducer::norm() const {
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
   if (!context.devices.back->is_host()) {
-    if (comm->hosts() > 1 || comm->slices() < comm->size()) {
-      fail(OTR_E_UNSUPPORTED,
-           "gradients on a device cannot be summed over the two levels of a {} yet: offload the "
-           "optimizer (zero_optimization.offload_optimizer), or use one level",
-           comm->hosts() > 1 ? "hierarchical communicator" : "mesh");
-    }
-    comm = comm::make_staged(std::move(comm), *context.devices.back,
+    comm = comm::make_staged(std::move(comm), *context.devices.back, *context.host,
                              static_cast<size_t>(context.plan->gradient_staging),
                              static_cast<size_t>(context.plan->received_on_device));
   }

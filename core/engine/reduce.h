@@ -40,6 +40,7 @@ struct ReduceContext {
   const Plan* plan;
   memory::Ledger* ledger;
   Devices devices;
+  device::Device* host;  // which sums what comes from other ranks by way of it
 };
 
 // A gradient as the host gives it: a tensor in front, in the order of a stream, to be multiplied.

@@ -14,7 +14,7 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
       run_(run),
       reducer_(make_reducer(
           {committed.control.rank(), committed.control.slice(), &declared.model, &committed.layout,
-           &declared.config, &committed.plan, &declared.ledger, committed.devices},
+           &declared.config, &committed.plan, &declared.ledger, committed.devices, &committed.host},
           std::move(gradients))) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {

@@ -107,6 +107,7 @@ TEST(Matrix, Hosts) {
   }
   sweep(Provider::shm, 4, 4, {.every = 3, .hosts = 2});
   sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .hosts = 2});
+  sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .hosts = 2});
   for (const char* rule : {"Lamb", "Muon"}) {
     sweep(Provider::threads, 4, 4, {.every = 5, .rule = rule, .hosts = 2});
   }
@@ -125,6 +126,8 @@ TEST(Matrix, Mesh) {
   sweep(Provider::custom, 4, 4, {.every = 3, .shard = 2});
   sweep(Provider::threads, 4, 4, {.every = 3, .share = false, .shard = 2});
   sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .shard = 2});
+  sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .shard = 2});
+  sweep(Provider::threads, 3, 3, {.on = On::device, .every = 5, .shard = 1});
   sweep(Provider::threads, 4, 4, {.every = 3, .hosts = 2, .shard = 2});
   sweep(Provider::threads, 4, 4, {.every = 5, .hosts = 2, .shard = 4});
   sweep(Provider::threads, 6, 6, {.every = 5, .hosts = 2, .shard = 2});
