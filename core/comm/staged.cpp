@@ -78,7 +78,7 @@ class Staged final : public Forwarding {
                                         std::string_view label) override {
     std::byte* from = window.block(rank()) + offset;
     slices_.assign(static_cast<size_t>(slices()), from);
-    if (size() == 1) {
+    if (slices() == 1) {
       inner().barrier(label);
       return slices_;
     }
@@ -99,7 +99,7 @@ class Staged final : public Forwarding {
   }
   // After work that has waited for the device.
   uint64_t end_exchange() override {
-    if (size() > 1) ticket_ = inner().end_exchange();
+    if (slices() > 1) ticket_ = inner().end_exchange();
     return 0;
   }
   // The bytes were copied out before exchange returned.

@@ -41,7 +41,8 @@ using namespace otr_test;
 using outrigger::test::Bytes;
 using outrigger::test::Provider;
 
-constexpr uint64_t kSeeds = 240;
+constexpr uint64_t kSeeds = 312;
+constexpr uint64_t kPairs = 240;  // beyond: four ranks, in meshes, too
 
 struct Scene {
   Provider provider;
@@ -55,6 +56,7 @@ struct Scene {
 Scene scene_of(uint64_t seed) {
   constexpr std::array<Provider, 3> kProviders{Provider::threads, Provider::shm, Provider::custom};
   const bool on_device = seed / 9 % 2 == 1;
+  if (seed > kPairs) return {kProviders[seed % 3], 4, on_device};
   if (seed % 3 == 0) return {Provider::self, 1, on_device};
   return {kProviders[seed / 3 % 3], 2, on_device};
 }
