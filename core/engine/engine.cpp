@@ -72,7 +72,11 @@ void Engine::commit() {
 void Engine::join_mesh() {
   const int32_t slices = config::slices_of(config(), declared_.world);
   if (slices == declared_.world) return;
-  comm_ = comm::make_mesh(*comm_, slices);
+  std::shared_ptr<comm::Communicator> mesh = comm::make_mesh(*comm_, slices);
+  {
+    const std::unique_lock lock(declared_.mutex);  // an abort from another thread
+    comm_.swap(mesh);
+  }
   std::unique_ptr<comm::Communicator> control = comm_->duplicate("control");
   health_.watch(control.get());
   control_ = std::move(control);
