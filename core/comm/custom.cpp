@@ -264,8 +264,10 @@ class CustomCommunicator final : public Communicator {
     });
     for (size_t r = 1; r < calls.size(); ++r) {
       if (calls[r].number == calls[0].number && calls[r].same_call(calls[0])) continue;
-      fate_->fail_with(Error(OTR_E_MISMATCH, disagreement(current_.number, name_, calls[0],
-                                                          static_cast<int64_t>(r), calls[r])));
+      const auto other = static_cast<int32_t>(r);
+      fate_->fail_with(Error(OTR_E_MISMATCH,
+                             disagreement(current_.number, name_, calls[0], other, calls[r]),
+                             other));
     }
   }
 
@@ -396,7 +398,7 @@ std::unique_ptr<Communicator> CustomCommunicator::subgroup(const std::vector<int
     return table_.split(table_.user_data, groups.data(), places.data(), &table.user_data);
   });
   if (members.empty()) return nullptr;
-  auto made = std::make_unique<CustomCommunicator>(table, fate_, kLabel);
+  auto made = std::make_unique<CustomCommunicator>(table, std::make_shared<Fate>(), kLabel);
   made->own();
   return made;
 }

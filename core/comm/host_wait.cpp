@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/host.h"
+#include "core/comm/watching.h"
 #include "core/context/interrupt.h"
 
 namespace outrigger::comm {
@@ -64,6 +65,7 @@ std::string HostCommunicator::waiting() const {
 void HostCommunicator::look_around(Counter counter, uint64_t target, std::string_view drain_label,
                                    Clock::time_point now, bool overdue) {
   check_failures();
+  Watching::check();
   if (cancelled_) fail(OTR_E_ABORTED, "{} was cancelled on rank {}", current_.text(), rank_);
   const auto waited_in = [&] {
     return counter == &Slot::drained
@@ -109,6 +111,8 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
   }
   if (missing.empty()) return;
   if (overdue) {
+    // Who waits elsewhere is late because of another one.
+    std::ranges::stable_partition(missing, [&](int32_t r) { return !is_elsewhere(r); });
     fail_job(
         OTR_E_TIMEOUT, missing.front(),
         format_text(

@@ -6,12 +6,16 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/comm/two_levels.h"
+#include "core/comm/watching.h"
 
 namespace outrigger::comm {
 namespace {
 
 using kernels::Format;
+
+constexpr const char* kLabel = "mesh";
 
 // A rank of each group has this slice.
 class Mesh final : public TwoLevels {
@@ -105,6 +109,20 @@ int64_t mesh_sums(int64_t slice, int32_t groups) {
   return (part + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf * groups;
 }
 
+// What one rank met in one of the smaller groups. All throw the same, which names a rank by its
+// number among all; what all meet alike, they throw as it is.
+static void tell(Communicator& all, const Error& error) {
+  const int32_t status = error.status();
+  if (status == OTR_E_UNSUPPORTED || status == OTR_E_INTERRUPTED || status == OTR_E_HOST) return;
+  if (status == OTR_E_PEER_DEAD) all.barrier(kLabel);  // who waits for it here knows its number
+  const bool told = status == OTR_E_TIMEOUT || status == OTR_E_MISMATCH || status == OTR_E_ABORTED;
+  all.post(Error(told ? status : OTR_E_ABORTED,
+                 format_text("rank {} of all could not make its groups of the mesh: {}", all.rank(),
+                             error.what()),
+                 all.rank()));
+  if (told) all.check();
+}
+
 std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard) {
   const auto consecutive = [&](int32_t first, int32_t stride, int32_t count) {
     std::vector<int32_t> members;
@@ -114,11 +132,13 @@ std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard) {
   const int32_t rank = all.rank(), groups = all.size() / shard;
   Levels levels;
   try {
-    levels.all = all.duplicate("mesh");
+    levels.all = all.duplicate(kLabel);
+    const Watching whole(*levels.all);
     levels.group = levels.all->subgroup(consecutive(rank / shard * shard, 1, shard));
     levels.across = levels.all->subgroup(consecutive(rank % shard, shard, groups));
   } catch (const Error& error) {  // half made: it cannot be called again
     if (error.status() == OTR_E_INTERRUPTED) all.abort(error.what());
+    if (levels.all) tell(*levels.all, error);
     throw;
   }
   return std::make_unique<Mesh>(std::move(levels), std::make_shared<const int>(0));

@@ -15,6 +15,7 @@
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/interrupt.h"
+#include "core/comm/watching.h"
 
 namespace outrigger::comm {
 namespace {
@@ -38,6 +39,7 @@ class Door {
       watch_ranks();
       if (arrived_ == r_.world) break;
       if (seconds_until(deadline_) <= 0) refuse_late();
+      Watching::check();
       if (interrupted(Clock::now())) refuse_interrupted();
     }
     listener_.reset();
@@ -97,6 +99,7 @@ void Door::listen() {
            "the socket of job '{}' stayed in use for {} s: another job of this name runs", r_.job,
            r_.timeout);
     }
+    Watching::check();
     if (interrupted(Clock::now())) refuse_interrupted();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

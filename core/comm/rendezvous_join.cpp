@@ -18,6 +18,7 @@
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
 #include "core/context/interrupt.h"
+#include "core/comm/watching.h"
 
 namespace outrigger::comm {
 namespace {
@@ -40,6 +41,7 @@ UniqueFd connect_to_rank_0(const Rendezvous& r) {
            "start rank 0 with the same job text and user on this host, or raise the timeout",
            r.job, r.timeout, r.rank);
     }
+    Watching::check();
     if (interrupted(Clock::now())) fail_interrupted(r);
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(20));
@@ -129,6 +131,7 @@ Attachment receive_welcome(UniqueFd socket, const Rendezvous& r) {
              "it is stopped, or raise the timeout",
              r.job, identity_of(socket.get()).process, r.rank, r.timeout);
       }
+      Watching::check();
       if (interrupted(Clock::now())) fail_interrupted(r);
       wait_for_socket(socket.get(), POLLIN, std::min(left, 0.05));
     }

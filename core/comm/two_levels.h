@@ -13,6 +13,7 @@
 #include "core/comm/combine.h"
 #include "core/comm/forwarding.h"
 #include "core/comm/verdict.h"
+#include "core/comm/watching.h"
 
 namespace outrigger::comm {
 
@@ -155,6 +156,7 @@ auto TwoLevels::within(const Communicator& part, bool is_first, const Body& body
     ~Elsewhere() { all.set_elsewhere(false); }
   };
   const Elsewhere scope(inner());  // while it looks for whom to name, too
+  const Watching whole(inner());
   try {
     return body();
   } catch (const Error& error) {

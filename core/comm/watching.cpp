@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/watching.h"
+
+#include <utility>
+
+namespace outrigger::comm {
+
+static thread_local const Watching* current = nullptr;
+
+Watching::Watching(const Group& whole) : whole_(whole), outer_(std::exchange(current, this)) {}
+
+Watching::~Watching() { current = outer_; }
+
+void Watching::check() {
+  for (const Watching* each = current; each != nullptr; each = each->outer_) each->whole_.check();
+}
+
+}  // namespace outrigger::comm
