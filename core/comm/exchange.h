@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One sequence of operations, which all its ranks begin in the same order: each is given as data,
-// returns at once with a ticket, and runs beside the caller when the ones before it have. Two
-// sequences never wait for each other.
+// returns at once with a ticket, and runs when the ones before it have, on a thread of the sequence
+// or in the threads that wait for it. Two sequences with threads never wait for each other.
 //
 // Failure: what an operation throws ends the sequence here. Waits for it and for later operations
 // throw it, and so does check(); the channel's failures are a Group's, alike on all ranks.
 //
-// Code of the caller that has its place in the sequence is run by it, on a thread of its own, one
-// piece at a time: `prepare` after the `then` of the operation before, though perhaps while that
-// one still moves data; `then` when its operation has. What it throws counts as the operation's
-// failure. It waits for nothing that is begun later.
+// Code of the caller that has its place in the sequence is run by it, one piece at a time:
+// `prepare` after the `then` of the operation before, though perhaps while that one still moves
+// data; `then` when its operation has. What it throws counts as the operation's failure. It waits
+// for nothing that is begun later.
 #pragma once
 
 #include <cstddef>
@@ -86,8 +86,8 @@ class Exchange {
   [[nodiscard]] virtual bool is_done(Ticket ticket) const = 0;
   // … and every rank has read what this one gave: the memory is free. Never waits.
   [[nodiscard]] virtual bool is_drained(Ticket ticket) const = 0;
-  // Until is_done. Throws the sequence's failure; OTR_E_INTERRUPTED, which ends nothing: it can be
-  // called again; OTR_E_ABORTED after stop.
+  // Until is_done. Throws the sequence's failure; OTR_E_INTERRUPTED: it can be called again, and
+  // nothing is made twice; OTR_E_ABORTED after stop.
   virtual void wait(Ticket ticket) = 0;
   // … for all that has been begun.
   virtual void wait_all() = 0;
@@ -105,9 +105,18 @@ class Exchange {
   Exchange() = default;
 };
 
-// Over a communicator that blocks, whose only user it is: its operations run on one thread. what:
-// names the sequence in texts, as in "the wait for {what} was interrupted".
+// Over a communicator that blocks, whose only user it is. what: names the sequence in texts, as in
+// "the wait for {what} was interrupted".
+
+// Its operations run on one thread, beside the caller; an interrupt ends none of them.
 [[nodiscard]] std::unique_ptr<Exchange> make_blocking_exchange(
     std::unique_ptr<Communicator> channel, const char* what);
+
+// Its operations run in wait and wait_all, and it has no thread: for a caller that waits at once.
+// An interrupt is the channel's (group.h): the next wait makes the interrupted call again, but one
+// that comes while ranks move data ends the job. Code of the caller that is interrupted in
+// create_window is run again.
+[[nodiscard]] std::unique_ptr<Exchange> make_inline_exchange(std::unique_ptr<Communicator> channel,
+                                                             const char* what);
 
 }  // namespace outrigger::comm

@@ -1,47 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exchange when something is amiss: memory that is still read, ranks that go their own way, and
 // hosts that interrupt, cancel and stop.
-#include <gtest/gtest.h>
-
-#include "core/base/error.h"
-#include "core/context/interrupt.h"
 #include "tests/comm/sums.h"
 
 namespace outrigger::comm::test {
 namespace {
 
-// What the call throws.
-std::string text_of(const std::function<void()>& call, int32_t status,
-                    const std::vector<std::string>& says = {}) {
-  std::string text;
-  try {
-    call();
-    require(false, "nothing was thrown");
-  } catch (const Error& error) {
-    require(error.status() == status, error.what());
-    text = error.what();
-  }
-  for (const std::string& part : says) {
-    require(text.find(part) != std::string::npos, "'" + part + "' is not in: " + text);
-  }
-  return text;
-}
-
-class ExchangeFailure : public testing::TestWithParam<Ranks> {};
+class ExchangeFailure : public ExchangeTest {};
 INSTANTIATE_TEST_SUITE_P(Providers, ExchangeFailure,
-                         testing::Values(Ranks{Provider::threads, 3, 30},
-                                         Ranks{Provider::shm, 3, 30}),
-                         [](const auto& info) { return name_of(info.param); });
+                         testing::Combine(testing::Values(Ranks{Provider::threads, 3, 30},
+                                                          Ranks{Provider::shm, 3, 30}),
+                                          kRuns),
+                         name_of_case);
 
 TEST_P(ExchangeFailure, MemoryIsFilledAgainWhenAllRanksHaveReadIt) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     Sums sums(*exchange, c, 2);
     if (c.rank() == 1) sums.host.door = 1;
     const auto first = exchange->begin(sums.reduction(0, 1));
     exchange->begin(sums.reduction(0, 2));
+    WaitBeside all(*exchange);
     if (c.rank() != 1) {
-      exchange->wait(first);
+      while (!exchange->is_done(first)) pause(1);
       pause(30);
       require(exchange->is_done(first) && !exchange->is_drained(first), "rank 1 reads");
       require(sums.fills == 1, "filled while rank 1 reads");
@@ -50,16 +31,16 @@ TEST_P(ExchangeFailure, MemoryIsFilledAgainWhenAllRanksHaveReadIt) {
     } else {
       c.barrier("seen");
     }
-    exchange->wait_all();
+    all.join();
     sums.require_sum(3 + 2 * ranks_mean(c));
     while (!exchange->is_drained(first + 1)) pause(1);
   });
 }
 
 TEST_P(ExchangeFailure, AWaitForMemoryEndsWithTheDeadlineAndNamesIt) {
-  Ranks group = GetParam();
-  group.timeout = 1;
-  const auto outcomes = run(group, [](Communicator& c) {
+  Ranks impatient = group();
+  impatient.timeout = 1;
+  const auto outcomes = run(impatient, [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     Sums sums(*exchange, c, 1);
     if (c.rank() == 2) sums.host.door = 1;
@@ -77,7 +58,7 @@ TEST_P(ExchangeFailure, AWaitForMemoryEndsWithTheDeadlineAndNamesIt) {
 
 // One text for all, from the wait and from check; what comes later does not run any more.
 TEST_P(ExchangeFailure, ReachesWaitAndCheckOfAllRanks) {
-  const auto outcomes = run(GetParam(), [](Communicator& c) {
+  const auto outcomes = run(group(), [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     const auto good = exchange->begin(nothing("in step"));
     const auto bad = exchange->begin(nothing(c.rank() == 1 ? "step" : "save"));
@@ -99,7 +80,7 @@ TEST_P(ExchangeFailure, ReachesWaitAndCheckOfAllRanks) {
 }
 
 TEST_P(ExchangeFailure, ARankThatGivesUpIsToldToThoseWhoWait) {
-  const auto outcomes = run(GetParam(), [](Communicator& c) {
+  const auto outcomes = run(group(), [this](Communicator& c) {
     auto first = exchange_of(c), second = exchange_of(c);
     if (c.rank() == 2) {
       first->give_up(1);
@@ -120,7 +101,7 @@ TEST_P(ExchangeFailure, ARankThatGivesUpIsToldToThoseWhoWait) {
 
 // On this rank; others wait for it until it leaves.
 TEST_P(ExchangeFailure, WhatItsOwnCodeThrowsEndsTheSequence) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     for (const bool before : {true, false}) {
       auto exchange = exchange_of(c);
       Combination faulty = nothing("facts");
@@ -147,42 +128,36 @@ TEST_P(ExchangeFailure, WhatItsOwnCodeThrowsEndsTheSequence) {
 }
 
 TEST_P(ExchangeFailure, AnInterruptEndsAWaitAndNothingElse) {
-  run_all_well(GetParam(), [](Communicator& c) {
-    std::atomic<bool> stop{true};
-    otr_context_options options{};
-    options.struct_size = sizeof options;
-    options.log_level = OTR_LOG_ERROR;
-    options.interrupt_callback = [](void* wanted) -> int32_t {
-      return *static_cast<std::atomic<bool>*>(wanted) ? 1 : 0;
-    };
-    options.interrupt_user_data = &stop;
-    const Context context(options);
+  run_all_well(group(), [this](Communicator& c) {
+    ImpatientHost host;
     const auto exchange = exchange_of(c);
     Sums sums(*exchange, c, 1);
     if (c.rank() == 1) wait_for_door(0);
     exchange->begin(sums.reduction(0, 1));
     if (c.rank() == 0) {
-      const Interruptible scope(context);
+      const Interruptible scope(host.context);
       for (int i = 0; i < 2; ++i) {
         const double start = now();
-        text_of([&] { exchange->wait_all(); }, OTR_E_INTERRUPTED,
-                {"the wait for the test's sequence was interrupted by the host of rank 0", "rank 1",
-                 "again"});
+        text_of(
+            [&] { exchange->wait_all(); }, OTR_E_INTERRUPTED,
+            {runs_in_waits() ? "reduce 'sums'" : "the wait for the test's sequence was interrupted",
+             "interrupted by the host of rank 0", "rank 1", "again"});
         require(now() - start < kSoon, "took too long");
       }
       exchange->check();
-      stop = false;
+      host.stop = false;
       open_door(0);
       exchange->wait_all();
     }
     exchange->wait_all();
+    require(sums.fills == 1, "filled twice");
     sums.require_sum(1 + ranks_mean(c));
   });
 }
 
 // From another thread; `stops`: nothing runs any more, and what had not begun is dropped.
 TEST_P(ExchangeFailure, CancelAndStopEndEveryWait) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     for (const bool stops : {false, true}) {
       auto exchange = exchange_of(c);
       if (c.rank() == 0) {
@@ -209,6 +184,31 @@ TEST_P(ExchangeFailure, CancelAndStopEndEveryWait) {
     idle->wait(1);
     idle->begin(nothing("too late"));
     text_of([&] { idle->wait_all(); }, OTR_E_ABORTED, {"the test's sequence was stopped"});
+  });
+}
+
+TEST_P(ExchangeFailure, StopReturnsWhenNothingRunsAnyMore) {
+  run_all_well(group(), [this](Communicator& c) {
+    const auto exchange = exchange_of(c);
+    std::atomic<bool> runs{false}, ended{false}, later_ran{false};
+    Combination slow = nothing("slow"), later = nothing("later");
+    slow.then = [&]() -> std::vector<Reduction> {
+      runs = true;
+      pause(50);
+      ended = true;
+      return {};
+    };
+    later.prepare = [&] { later_ran = true; };
+    const auto ticket = exchange->begin(std::move(slow));
+    exchange->begin(std::move(later));
+    WaitBeside all(*exchange);
+    while (!runs) pause(1);
+    exchange->stop();
+    require(ended && exchange->is_done(ticket), "stopped while it ran");
+    text_of([&] { all.join(); }, OTR_E_ABORTED, {"the test's sequence was stopped"});
+    exchange->wait(ticket);
+    require(!later_ran, "what had not begun is dropped");
+    c.barrier("the job goes on");
   });
 }
 

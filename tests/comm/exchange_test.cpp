@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every provider as the channel of an exchange: order, tickets, and how it ends.
+// Both exchanges, over every provider as their channel: order, tickets, and how it ends.
 #include <algorithm>
 
 #include "core/comm/combine.h"
@@ -9,12 +9,12 @@
 namespace outrigger::comm::test {
 namespace {
 
-class ExchangeConformance : public testing::TestWithParam<Ranks> {};
-INSTANTIATE_TEST_SUITE_P(Providers, ExchangeConformance, kProviders,
-                         [](const auto& info) { return name_of(info.param); });
+class ExchangeConformance : public ExchangeTest {};
+INSTANTIATE_TEST_SUITE_P(Providers, ExchangeConformance, testing::Combine(kProviders, kRuns),
+                         name_of_case);
 
 TEST_P(ExchangeConformance, RunsOperationsInTheirOrder) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     Sums sums(*exchange, c, 2);
     const auto world = static_cast<size_t>(c.size()), me = static_cast<size_t>(c.rank());
@@ -84,7 +84,7 @@ TEST_P(ExchangeConformance, RunsOperationsInTheirOrder) {
 
 // What a merged value leads to is a part of its operation, windows made for it included.
 TEST_P(ExchangeConformance, WhatFollowsComesBeforeWhatIsBegunLater) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     std::unique_ptr<Sums> sums;
     float total = 0;
@@ -115,7 +115,7 @@ TEST_P(ExchangeConformance, WhatFollowsComesBeforeWhatIsBegunLater) {
 }
 
 TEST_P(ExchangeConformance, BeginsWithoutWaitingForAnybody) {
-  run_all_well(GetParam(), [](Communicator& c) {
+  run_all_well(group(), [this](Communicator& c) {
     const auto exchange = exchange_of(c);
     const bool first = c.rank() == 0;
     if (!first) wait_for_door(0);
@@ -133,8 +133,7 @@ TEST_P(ExchangeConformance, BeginsWithoutWaitingForAnybody) {
 
 // Whatever is under way when it goes. A custom group's calls end by an abort of it.
 TEST_P(ExchangeConformance, IsDestroyedWithOperationsUnderWay) {
-  const Ranks group = GetParam();
-  const auto outcomes = run(group, [&](Communicator& c) {
+  const auto outcomes = run(group(), [&](Communicator& c) {
     auto exchange = exchange_of(c);
     auto unused = exchange_of(c);
     unused.reset();
@@ -147,8 +146,9 @@ TEST_P(ExchangeConformance, IsDestroyedWithOperationsUnderWay) {
       open_door(0);
     }
     wait_for_door(0);
-    if (group.provider != Provider::custom && group.provider != Provider::gather_only &&
-        group.provider != Provider::hierarchical) {
+    const Provider provider = group().provider;
+    if (provider != Provider::custom && provider != Provider::gather_only &&
+        provider != Provider::hierarchical) {
       c.barrier("the job goes on");
     }
   });
