@@ -186,11 +186,13 @@ std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                              static_cast<size_t>(context.plan->gradient_staging),
                              static_cast<size_t>(context.plan->received_on_device));
   }
-  auto exchange = comm::make_blocking_exchange(std::move(comm), "the reduction of gradients");
+  constexpr const char* kName = "the reduction of gradients";
   if (context.config->order == config::Order::boundary) {
-    return std::make_unique<BoundaryReducer>(context, std::move(exchange));
+    return std::make_unique<BoundaryReducer>(context,
+                                             comm::make_inline_exchange(std::move(comm), kName));
   }
-  return std::make_unique<MicroStepReducer>(context, std::move(exchange));
+  return std::make_unique<MicroStepReducer>(context,
+                                            comm::make_blocking_exchange(std::move(comm), kName));
 }
 
 }  // namespace outrigger::engine

@@ -93,13 +93,13 @@ class Reducer {
   [[nodiscard]] kernels::NormSum norm() const;
   // Begins a new window; every rank has finished the last one.
   void clear();
-  // Throws the first failure of background work.
+  // Throws the first failure of the window's sums; never waits.
   void check() { exchange_->check(); }
-  // Waits until background work is done, or throws its failure.
+  // Waits until what has begun is done, or throws its failure.
   void wait_idle() { exchange_->wait_all(); }
   // Tells ranks that wait in a reduction that this one will not come. Any thread.
   void give_up(int32_t culprit) noexcept { exchange_->give_up(culprit); }
-  // Ends background work without waiting for other ranks.
+  // Ends what runs without waiting for other ranks.
   void stop() noexcept { exchange_->stop(); }
 
   // One byte for each parameter: whether this rank has a gradient for it in this window.

@@ -15,7 +15,6 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
   if (context.devices.offloaded()) {
     pinned_ = device::Pinned(front(), whole_->block(context.rank), static_cast<size_t>(bytes));
   }
-  exchange_->start();
 }
 
 std::byte* BoundaryReducer::at(int64_t flat) const {

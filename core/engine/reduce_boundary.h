@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The boundary order: acc = round(float32(acc) + g) locally for every contribution, one reduction a
-// window.
+// window, which runs in the thread that calls finish.
 #pragma once
 
 #include <atomic>
