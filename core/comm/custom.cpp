@@ -265,9 +265,8 @@ class CustomCommunicator final : public Communicator {
     for (size_t r = 1; r < calls.size(); ++r) {
       if (calls[r].number == calls[0].number && calls[r].same_call(calls[0])) continue;
       const auto other = static_cast<int32_t>(r);
-      fate_->fail_with(Error(OTR_E_MISMATCH,
-                             disagreement(current_.number, name_, calls[0], other, calls[r]),
-                             other));
+      fate_->fail_with(Error(
+          OTR_E_MISMATCH, disagreement(current_.number, name_, calls[0], other, calls[r]), other));
     }
   }
 

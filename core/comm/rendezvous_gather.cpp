@@ -14,8 +14,8 @@
 #include "core/comm/liveness.h"
 #include "core/comm/packet.h"
 #include "core/comm/rendezvous_impl.h"
-#include "core/context/interrupt.h"
 #include "core/comm/watching.h"
+#include "core/context/interrupt.h"
 
 namespace outrigger::comm {
 namespace {

@@ -29,19 +29,19 @@ class MeshFailure : public testing::TestWithParam<Place> {
     EXPECT_EQ(text.find(outrigger::format_text("rank {} of all, ", goes())), 0U) << text;
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Goes, MeshFailure,
-    testing::ValuesIn([] {
-      std::vector<Place> all;
-      for (const Provider provider : {Provider::threads, Provider::shm}) {
-        for (const int32_t rank : {0, 1, 4, 5}) all.emplace_back(provider, rank);
-      }
-      return all;
-    }()),
-    [](const auto& info) {
-      return outrigger::format_text("{}_{}", info.param.first == Provider::shm ? "shm" : "threads",
-                                    info.param.second);
-    });
+INSTANTIATE_TEST_SUITE_P(Goes, MeshFailure, testing::ValuesIn([] {
+                           std::vector<Place> all;
+                           for (const Provider provider : {Provider::threads, Provider::shm}) {
+                             for (const int32_t rank : {0, 1, 4, 5})
+                               all.emplace_back(provider, rank);
+                           }
+                           return all;
+                         }()),
+                         [](const auto& info) {
+                           return outrigger::format_text(
+                               "{}_{}", info.param.first == Provider::shm ? "shm" : "threads",
+                               info.param.second);
+                         });
 
 // What the ranks of a group have, in each of its slices.
 void gather(Communicator& mesh, const char* label = "acquire") {
