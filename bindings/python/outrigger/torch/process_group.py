@@ -27,15 +27,16 @@ class Channel:
         return Channel(dist.new_group(ranks, backend="gloo", use_local_synchronization=True), owned=True)
 
     def split(self, groups, places):
-        mine = groups[self.rank]
-        if mine < 0:
-            return None
         ranks = dist.get_process_group_ranks(self._group or dist.group.WORLD)
-        members = [rank for _, rank in sorted((places[r], ranks[r]) for r in range(self.world_size) if groups[r] == mine)]
-        if members != sorted(members):
-            raise ValueError(f"torch.distributed orders a group's ranks by their numbers, and the group asked for is {members}: "
-                             "give keys in the order of the ranks")
-        return Channel(dist.new_group(members, backend="gloo", use_local_synchronization=True), owned=True)
+        made = {}
+        for group in sorted(set(groups) - {-1}):
+            made[group] = [rank for _, rank in sorted((places[r], ranks[r]) for r in range(self.world_size) if groups[r] == group)]
+            if made[group] != sorted(made[group]):  # on all ranks alike, so that none waits for another
+                raise ValueError(f"torch.distributed orders a group's ranks by their numbers, and the group asked for is {made[group]}: "
+                                 "give keys in the order of the ranks")
+        if groups[self.rank] < 0:
+            return None
+        return Channel(dist.new_group(made[groups[self.rank]], backend="gloo", use_local_synchronization=True), owned=True)
 
     def abort(self, reason):
         """torch.distributed has no public way to end a group's calls from another thread; they end by its timeout."""
