@@ -15,6 +15,10 @@ namespace outrigger::kernels {
 // A parameter, a rank's slice and a bucket begin at multiples of a leaf in their flat space, so
 // norms and quantisation blocks never straddle a cut.
 inline constexpr int64_t kLeaf = 256;
+// Rounded up to whole leaves.
+[[nodiscard]] constexpr int64_t in_leaves(int64_t elements) {
+  return (elements + kLeaf - 1) / kLeaf * kLeaf;
+}
 
 // Storage formats. float64 is for conversion only; moments are never float16.
 //   split            of a master weight: 16 bits beside the bfloat16 that is published; together a

@@ -27,4 +27,14 @@ Communicator::Folded Communicator::fold(device::Device& device, const device::Sl
   }
 }
 
+void Communicator::fold_sums(const Reduce& reduce, std::span<const void* const> sums,
+                             std::string_view label) {
+  device::SliceFold slice = reduce.fold;
+  slice.sources = sums;
+  slice.source_format = device::Format::float32;
+  const Folded folded = fold(reduce.device, slice, label);
+  if (reduce.norm != nullptr && slice_counts()) kernels::merge(*reduce.norm, folded.norm);
+  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, {folded.origin.flat, -1});
+}
+
 }  // namespace outrigger::comm

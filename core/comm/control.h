@@ -4,9 +4,8 @@
 // block.
 //
 //   JobBlock      once a job:           whose failure ended it, and one record a rank
-//   ChannelBlock  once a communicator:  the bell, what ended it, one slot and one record a rank,
-//   the
-//                                       staging area
+//   ChannelBlock  once a communicator:  the bell, what ended it, a slot and a record a rank,
+//   staging
 //
 // A peer of the same user can write here, so what is read is copied, range-checked and only then
 // used.

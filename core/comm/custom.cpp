@@ -376,11 +376,11 @@ std::unique_ptr<Communicator> CustomCommunicator::subgroup(const std::vector<int
       *this, std::vector<Seat>{{members.empty() ? -1 : members[0], index, table_.split == nullptr}},
       kLabel);
   std::vector<int32_t> firsts, groups, places;  // firsts: of each group
-  for (const Seat& place : all) {
-    const auto known = std::ranges::find(firsts, place.first);
-    groups.push_back(place.first < 0 ? -1 : static_cast<int32_t>(known - firsts.begin()));
-    if (place.first >= 0 && known == firsts.end()) firsts.push_back(place.first);
-    places.push_back(place.first < 0 ? -1 : place.index);
+  for (const Seat& seat : all) {
+    const auto known = std::ranges::find(firsts, seat.first);
+    groups.push_back(seat.first < 0 ? -1 : static_cast<int32_t>(known - firsts.begin()));
+    if (seat.first >= 0 && known == firsts.end()) firsts.push_back(seat.first);
+    places.push_back(seat.first < 0 ? -1 : seat.index);
   }
   const auto cannot = std::ranges::find(all, 1, &Seat::cannot);
   if (cannot != all.end()) {

@@ -12,8 +12,6 @@
 namespace outrigger::comm {
 namespace {
 
-using kernels::Format;
-
 // Every rank of all has a slice. What moves no gradients goes through the group of all ranks.
 class Hierarchical final : public TwoLevels {
  public:
@@ -44,9 +42,7 @@ class Hierarchical final : public TwoLevels {
   const char* name_of_group() const override { return "among the ranks of its host"; }
   const char* name_of_across() const override { return "across hosts"; }
   // This host's sums of the slices that the ranks at this place own, one for each host.
-  uint64_t sum_on_host(const Reduce& reduce, std::byte* sums, device::Nonfinite& origin,
-                       std::string_view label);
-  uint64_t fold_across(const Reduce& reduce, device::Nonfinite& origin, std::string_view label);
+  uint64_t sum_on_host(const Reduce& reduce, std::byte* sums, std::string_view label);
   void make_sums(size_t bytes, std::string_view label);
 
   std::shared_ptr<Window> sums_;  // of `across`
@@ -93,8 +89,7 @@ void Hierarchical::make_sums(size_t bytes, std::string_view label) {
   sums_used_ = false;
 }
 
-uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, device::Nonfinite& origin,
-                                   std::string_view label) {
+uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, std::string_view label) {
   const auto each = static_cast<size_t>(group().size());
   uint64_t ticket = 0;
   for (int32_t h = 0; h < across().size(); ++h) {
@@ -102,34 +97,22 @@ uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, device
         int64_t{h - across().rank()} * group().size();  // from my slice, in slices
     sum_in_group(reduce, reduce.offset + static_cast<size_t>(h) * each * reduce.slice_bytes,
                  reduce.fold.flat + apart * reduce.fold.count, h == 0,
-                 sums + static_cast<size_t>(h * reduce.fold.count) * sizeof(float), origin, label);
+                 sums + static_cast<size_t>(h * reduce.fold.count) * sizeof(float), label);
     ticket = end_exchange();
   }
   return ticket;
 }
 
-uint64_t Hierarchical::fold_across(const Reduce& reduce, device::Nonfinite& origin,
-                                   std::string_view label) {
-  const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
-  device::SliceFold slice = reduce.fold;
-  slice.sources =
-      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
-  slice.source_format = Format::float32;
-  const Folded folded = fold(reduce.device, slice, label);
-  if (reduce.norm != nullptr) kernels::merge(*reduce.norm, folded.norm);
-  device::keep_first(origin, {folded.origin.flat, -1});  // of hosts, not of ranks
-  return across().end_exchange();
-}
-
 uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
   if (hosts() == 1) return Communicator::reduce(reduce, label);
-  make_sums(static_cast<size_t>(hosts()) * static_cast<size_t>(reduce.fold.count) * sizeof(float),
-            label);
-  device::Nonfinite origin;
-  const uint64_t ticket = sum_on_host(reduce, sums_->block(across().rank()), origin, label);
-  sums_ticket_ = fold_across(reduce, origin, label);
+  const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
+  make_sums(static_cast<size_t>(hosts()) * bytes, label);
+  const uint64_t ticket = sum_on_host(reduce, sums_->block(across().rank()), label);
+  const auto sums =
+      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
+  fold_sums(reduce, sums, label);
+  sums_ticket_ = across().end_exchange();
   sums_used_ = true;
-  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
   return ticket;
 }
 

@@ -85,20 +85,11 @@ void Mesh::sum_across(const Reduce& reduce, std::string_view label) {
 uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
   make_sums(static_cast<size_t>(mesh_sums(reduce.fold.count, across().size())) * sizeof(float),
             label);
-  device::Nonfinite origin;
-  sum_in_group(reduce, reduce.offset, reduce.fold.flat, true, sums_->block(across().rank()), origin,
-               label);
+  sum_in_group(reduce, reduce.offset, reduce.fold.flat, true, sums_->block(across().rank()), label);
   const uint64_t ticket = end_exchange();
   sum_across(reduce, label);
-  device::SliceFold slice = reduce.fold;
   const void* const total = totals_->block(across().rank());
-  slice.sources = {&total, 1};
-  slice.source_format = Format::float32;
-  const Folded folded = fold(reduce.device, slice, label);
-  // Ranks of the other groups have the same slice.
-  if (reduce.norm != nullptr && slice_counts()) kernels::merge(*reduce.norm, folded.norm);
-  device::keep_first(origin, {folded.origin.flat, -1});
-  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, origin);
+  fold_sums(reduce, {&total, 1}, label);
   return ticket;
 }
 
@@ -106,7 +97,7 @@ uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
 
 int64_t mesh_sums(int64_t slice, int32_t groups) {
   const int64_t part = (slice + groups - 1) / groups;
-  return (part + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf * groups;
+  return kernels::in_leaves(part) * groups;
 }
 
 // What one rank met in one of the smaller groups. All throw the same, which names a rank by its
@@ -115,7 +106,7 @@ static void tell(Communicator& all, const Error& error) {
   const int32_t status = error.status();
   if (status == OTR_E_UNSUPPORTED || status == OTR_E_INTERRUPTED || status == OTR_E_HOST) return;
   if (status == OTR_E_PEER_DEAD) all.barrier(kLabel);  // who waits for it here knows its number
-  const bool told = status == OTR_E_TIMEOUT || status == OTR_E_MISMATCH || status == OTR_E_ABORTED;
+  const bool told = status != OTR_E_PEER_DEAD && is_told(status);
   all.post(Error(told ? status : OTR_E_ABORTED,
                  format_text("rank {} of all could not make its groups of the mesh: {}", all.rank(),
                              error.what()),

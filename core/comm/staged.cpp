@@ -167,21 +167,16 @@ uint64_t Staged::reduce_levels(const Reduce& reduce, std::string_view label) {
   on_host.fold.accumulator_format = device::Format::float32;
   on_host.fold.add = false;
   ticket_ = inner().reduce(on_host, label);
-  device::SliceFold slice = reduce.fold;
   std::byte* const there = received_->block(rank());
   try {
-    const size_t sum_bytes = static_cast<size_t>(slice.count) * sizeof(float);
+    const size_t sum_bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
     device_.upload(there, sum_.data(), sum_bytes, device_.own_stream());
   } catch (const std::exception& error) {
     abort(format_text("its upload of '{}' threw: {}", label, error.what()));
     throw;
   }
   const void* const source = there;
-  slice.sources = {&source, 1};
-  slice.source_format = device::Format::float32;
-  const Folded folded = fold(device_, slice, label);
-  if (reduce.norm != nullptr && slice_counts()) kernels::merge(*reduce.norm, folded.norm);
-  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, {folded.origin.flat, -1});
+  fold_sums(reduce, {&source, 1}, label);
   return 0;
 }
 

@@ -35,8 +35,7 @@ int32_t TwoLevels::culprit_of(const Communicator& part, int32_t culprit) const {
 }
 
 void TwoLevels::failed(const Communicator& part, const Error& error) {
-  constexpr int32_t kTold[] = {OTR_E_PEER_DEAD, OTR_E_TIMEOUT, OTR_E_MISMATCH, OTR_E_ABORTED};
-  const bool told = std::ranges::find(kTold, error.status()) != std::end(kTold);
+  const bool told = is_told(error.status());
   const int32_t culprit = culprit_of(part, error.culprit());
   std::string text = format_text("rank {} of all, ", culprit);
   if (std::string_view(error.what()).starts_with(text)) {  // told by another rank
@@ -141,7 +140,7 @@ void TwoLevels::wait_drained(uint64_t ticket, std::string_view label) {
 }
 
 void TwoLevels::sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, bool is_first,
-                             void* sum, device::Nonfinite& origin, std::string_view label) {
+                             void* sum, std::string_view label) {
   const Window& window = own(reduce.window, label);
   const auto slices = within(*group_, is_first, [&] {
     return group_->exchange(window, offset, reduce.slice_bytes, label);
@@ -150,7 +149,7 @@ void TwoLevels::sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, 
                                 false,  reduce.fold.count,         flat};
   device::Nonfinite found = fold(reduce.device, slice, label).origin;
   if (found.rank >= 0) found.rank += first_here();
-  device::keep_first(origin, found);
+  if (reduce.origin != nullptr) device::keep_first(*reduce.origin, found);
 }
 
 }  // namespace outrigger::comm

@@ -17,6 +17,12 @@
 
 namespace outrigger::comm {
 
+// Of a failure that a group tells its ranks: all of them have it.
+[[nodiscard]] constexpr bool is_told(int32_t status) {
+  return status == OTR_E_PEER_DEAD || status == OTR_E_TIMEOUT || status == OTR_E_MISMATCH ||
+         status == OTR_E_ABORTED;
+}
+
 // A rank's groups.
 struct Levels {
   std::unique_ptr<Communicator> all, group, across;
@@ -125,10 +131,10 @@ class TwoLevels : public Forwarding {
   std::shared_ptr<Window> create_on_all(Communicator& part, WindowKind kind, size_t bytes,
                                         std::string_view label);
   [[nodiscard]] Window& own(const Window& window, std::string_view label) const;
-  // Sum of the group's slices at `offset` of the window, in float32, to `sum`; flat: of its first
-  // element.
+  // Sum of the group's slices at `offset` of the window, in float32, to `sum`, and to the reduce's
+  // origin; flat: of its first element.
   void sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, bool is_first, void* sum,
-                    device::Nonfinite& origin, std::string_view label);
+                    std::string_view label);
 
  private:
   [[nodiscard]] std::array<Communicator*, 3> parts() const {
@@ -168,7 +174,7 @@ auto TwoLevels::within(const Communicator& part, bool is_first, const Body& body
 }
 
 // Duplicates of the three, which fit each other: each rank of `group` and of `across` is where it
-// belongs. Throws on all ranks. what: "make a hierarchical communicator". Collective.
+// belongs. Throws on all ranks. Collective.
 [[nodiscard]] Levels make_levels(Communicator& all, Communicator& group, Communicator& across);
 
 }  // namespace outrigger::comm

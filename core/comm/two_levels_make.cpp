@@ -111,8 +111,7 @@ void tell(const Levels& made, Communicator& host, Communicator& across, int32_t 
     text = format_text("rank {} of all could not make a hierarchical communicator: {}", rank, text);
   }
   const int32_t culprit = !is_of_all || from == -1 ? rank : from < 0 ? rank_outside(from) : from;
-  constexpr int32_t kTold[] = {OTR_E_PEER_DEAD, OTR_E_TIMEOUT, OTR_E_MISMATCH, OTR_E_ABORTED};
-  const bool told = std::ranges::find(kTold, status) != std::end(kTold);
+  const bool told = is_told(status);
   const Error named(told ? status : OTR_E_ABORTED, text, rank_outside(culprit));
   for (Communicator* each : {made.all.get(), made.group.get(), made.across.get(), &host, &across}) {
     if (each != nullptr) each->post(named);

@@ -111,7 +111,7 @@ int64_t Plan::place_second_moments(const layout::Model& model, const layout::Lay
   for (const layout::Piece& piece : pieces(model, layout, rank)) {
     if (model.at(piece.parameter).matrix) continue;
     second_moments[static_cast<size_t>(piece.parameter)] = elements - piece.first;
-    elements += (piece.count + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
+    elements += kernels::in_leaves(piece.count);
   }
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);

@@ -155,8 +155,4 @@ class Reducer {
   device::Nonfinite origin_;             // … this, too
 };
 
-// Collective. The communicator is the reducer's own.
-[[nodiscard]] std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
-                                                    std::unique_ptr<comm::Communicator> comm);
-
 }  // namespace outrigger::engine

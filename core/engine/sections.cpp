@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/engine/transfer.h"
 #include "kernels/composed.h"
 
 namespace outrigger::engine {
@@ -13,15 +14,6 @@ using memory::Block;
 namespace {
 
 State state_of(Kept kept) { return static_cast<State>(kept); }
-
-// Host memory of the same bytes: that itself, or a copy.
-const std::byte* on_host(device::Device& device, const std::byte* data, int64_t bytes,
-                         memory::Ledger& ledger, Block& copy) {
-  if (device.is_host()) return data;
-  copy = Block(ledger, memory::Purpose::scratch, bytes);
-  device.download_now(copy.data(), data, static_cast<size_t>(bytes));
-  return copy.data();
-}
 
 }  // namespace
 
@@ -66,7 +58,7 @@ void read_section(Declared& declared, Committed& committed, const Section& secti
   Block copy, upper_copy;
   if (section.kept == Kept::published) {
     const std::byte* data =
-        on_host(front, committed.published.whole(section.parameter), bytes, ledger, copy);
+        on_host(ledger, front, committed.published.whole(section.parameter), bytes, copy);
     if (encoding == Encoding::stored) {
       std::copy_n(data, needed, out.data());
     } else {
@@ -76,11 +68,11 @@ void read_section(Declared& declared, Committed& committed, const Section& secti
   }
   const layout::Piece piece = *committed.local_piece(section.parameter);
   const Lease lease(*committed.states, piece, kAllStates, kNoStates);
-  const std::byte* data = on_host(*committed.devices.back,
-                                  lease.states().of(state_of(section.kept)), bytes, ledger, copy);
+  const std::byte* data = on_host(ledger, *committed.devices.back,
+                                  lease.states().of(state_of(section.kept)), bytes, copy);
   const int64_t upper_bytes = section.bytes - bytes;  // of a split master
   const std::byte* upper =
-      on_host(front, committed.published.at(piece), upper_bytes, ledger, upper_copy);
+      on_host(ledger, front, committed.published.at(piece), upper_bytes, upper_copy);
   if (encoding == Encoding::stored) {
     std::copy_n(upper, upper_bytes, out.data());
     std::copy_n(data, bytes, out.data() + upper_bytes);

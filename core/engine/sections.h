@@ -12,7 +12,13 @@
 
 namespace outrigger::engine {
 
-enum class Kept : uint8_t { master, exp_avg, exp_avg_sq, published };
+// The states, and what a frozen parameter has instead.
+enum class Kept : uint8_t {
+  master = static_cast<uint8_t>(State::master),
+  exp_avg = static_cast<uint8_t>(State::exp_avg),
+  exp_avg_sq = static_cast<uint8_t>(State::exp_avg_sq),
+  published
+};
 
 // Elements [first, first + count) of a parameter.
 struct Section {

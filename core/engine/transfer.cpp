@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/transfer.h"
 
-#include "core/memory/block.h"
-
 namespace outrigger::engine {
 
 using kernels::bytes_of;
@@ -47,6 +45,14 @@ void write_tensor(memory::Ledger& ledger, device::Device& device, const tensor::
   device.upload(there.data(), values, static_cast<size_t>(bytes), kDefault);
   device.write(to, there.data(), format, kDefault);
   device.synchronize(kDefault);
+}
+
+const std::byte* on_host(memory::Ledger& ledger, device::Device& device, const std::byte* data,
+                         int64_t bytes, Block& copy) {
+  if (device.is_host()) return data;
+  copy = Block(ledger, Purpose::acquired, bytes);
+  device.download_now(copy.data(), data, static_cast<size_t>(bytes));
+  return copy.data();
 }
 
 void put(memory::Ledger& ledger, device::Device& device, void* to, Format format,

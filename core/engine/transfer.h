@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/device/device.h"
+#include "core/memory/block.h"
 #include "core/memory/ledger.h"
 #include "core/tensor/tensor.h"
 
@@ -18,6 +19,9 @@ void read_part(memory::Ledger& ledger, device::Device& device, const tensor::Vie
 // And back, from host memory: into a tensor of the host or of the device.
 void write_tensor(memory::Ledger& ledger, device::Device& device, const tensor::View& to,
                   const void* values, kernels::Format format);
+// Memory of the device as the host can read it: itself, or a copy of so many bytes, which it keeps.
+[[nodiscard]] const std::byte* on_host(memory::Ledger& ledger, device::Device& device,
+                                       const std::byte* data, int64_t bytes, memory::Block& copy);
 // A device's memory = values / factor, by way of host memory of the same format.
 void put(memory::Ledger& ledger, device::Device& device, void* to, kernels::Format format,
          const float* values, int64_t count, double factor);

@@ -12,16 +12,12 @@
 namespace outrigger::engine {
 namespace {
 
-int64_t in_leaves(int64_t elements) {
-  return (elements + kernels::kLeaf - 1) / kernels::kLeaf * kernels::kLeaf;
-}
-
 // Pieces in order, in runs of at most `room` elements: where they are more, cut into parts.
 class Runs {
  public:
   Runs(std::span<const layout::Piece> pieces, int64_t room) {
     int64_t elements = 0;
-    for (const layout::Piece& piece : pieces) elements += in_leaves(piece.count);
+    for (const layout::Piece& piece : pieces) elements += kernels::in_leaves(piece.count);
     if (elements <= room) {
       runs_.push_back(pieces);
     } else {
@@ -44,7 +40,7 @@ class Runs {
         }
         const int64_t n = std::min(piece.count - first, room - filled);
         parts_.push_back(layout::part_of(piece, first, n));
-        filled += in_leaves(n);
+        filled += kernels::in_leaves(n);
         first += n;
       }
     }
@@ -175,7 +171,7 @@ kernels::UpdateCount Updater::run_offloaded(std::span<const kernels::Update> pie
           direct ? nullptr : kernels::advance(staging_.data(), filled, part.published_format);
       first += part.count;
       // Every part begins at a leaf, in the staging block and in its parameter.
-      filled += in_leaves(part.count);
+      filled += kernels::in_leaves(part.count);
       wave.push_back(part);
       if (!direct && filled >= plan.update_elements) flush();
     }

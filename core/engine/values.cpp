@@ -42,7 +42,7 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
   }
   const int64_t bytes = bytes_of(root.count, location.format);
   const std::byte* from = here;
-  Block whole, on_host;
+  Block whole, copy;
   if (here == nullptr) {
     health_.collective("otr_engine_parameter_read", Again::at_first, [&] {
       whole = Block(declared_.ledger, Purpose::acquired, bytes, location.device);
@@ -55,11 +55,7 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
     });
     from = whole.data();
   }
-  if (!location.device->is_host()) {
-    on_host = Block(declared_.ledger, Purpose::acquired, bytes);
-    location.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
-    from = on_host.data();
-  }
+  from = on_host(declared_.ledger, *location.device, from, bytes, copy);
   if (location.factor == 1) {
     write_tensor(declared_.ledger, declared_.front(), view, from, location.format);
     return;
@@ -155,14 +151,9 @@ void Values::read_local(int64_t id, int32_t value, const otr_tensor& out) {
   const Location location = opened(location_of(root, value, false), plain);
   const tensor::View view = local_view(declared_.model.at(id), root, out);
   if (view.count == 0) return;
-  const std::byte* from = location.data;
-  const bool direct = location.device->is_host();
-  const int64_t bytes = bytes_of(view.count, location.format);
-  const Block on_host(declared_.ledger, Purpose::acquired, direct ? 0 : bytes);
-  if (!direct) {
-    location.device->download_now(on_host.data(), from, static_cast<size_t>(bytes));
-    from = on_host.data();
-  }
+  Block copy;
+  const std::byte* from = on_host(declared_.ledger, *location.device, location.data,
+                                  bytes_of(view.count, location.format), copy);
   const Block values(declared_.ledger, Purpose::acquired, view.count * 4);
   kernels::scale(values.data(), Format::float32, from, location.format,
                  static_cast<float>(location.factor), view.count);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/comm/combine.h"
+#include "core/engine/reducers.h"
 
 namespace outrigger::engine {
 

@@ -40,7 +40,7 @@ Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
     : world_(world), positions_(static_cast<size_t>(model.size())) {
   for (int64_t id = 0; id < model.size(); ++id) {
     if (model.at(id).root == id)
-      positions_[static_cast<size_t>(id)].padded = round_up(model.at(id).count, kLeaf);
+      positions_[static_cast<size_t>(id)].padded = kernels::in_leaves(model.at(id).count);
   }
   const auto runs = cut(model, positions_, bucket_elements);
   buckets_.resize(runs.size());

@@ -2,39 +2,11 @@
 // The estimate against the ledger, to the byte, and against DeepSpeed's published figures.
 #include <random>
 
-#include "support.h"
+#include "memory.h"
 
 namespace {
 
 using namespace otr_test;
-
-std::vector<otr_memory_entry> entries_of(
-    const std::function<int32_t(otr_memory_entry*, size_t*)>& ask) {
-  size_t count = 0;
-  EXPECT_OK(ask(nullptr, &count));
-  std::vector<otr_memory_entry> entries(count);
-  entries[0].struct_size = sizeof entries[0];
-  EXPECT_OK(ask(entries.data(), &count));
-  return entries;
-}
-std::vector<otr_memory_entry> estimate(const otr_engine* engine,
-                                       const otr_estimate_options& options) {
-  return entries_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_estimate(engine, &options, entries, count);
-  });
-}
-std::vector<otr_memory_entry> ledger(const otr_engine* engine) {
-  return entries_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_memory(engine, entries, count);
-  });
-}
-otr_estimate_options options_for(int32_t world, int32_t rank) {
-  otr_estimate_options options;
-  EXPECT_OK(otr_estimate_options_init(&options, sizeof options));
-  options.world_size = world;
-  options.rank = rank;
-  return options;
-}
 
 struct Declared {
   Shape shape;
@@ -95,17 +67,6 @@ std::string with_formats(const Kind& kind, const Formats& f, const std::string& 
                    own + R"(, "states": {)" + format("master", f.master) + ", " +
                        format("exp_avg", f.exp_avg) + ", " + format("exp_avg_sq", f.exp_avg_sq) +
                        "}");
-}
-
-void expect_equal(const std::vector<otr_memory_entry>& expected,
-                  const std::vector<otr_memory_entry>& got, bool peaks, const std::string& what) {
-  ASSERT_EQ(expected.size(), got.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_STREQ(expected[i].purpose, got[i].purpose);
-    EXPECT_EQ(expected[i].resident_bytes, got[i].resident_bytes) << got[i].purpose << what;
-    if (!peaks) continue;
-    EXPECT_EQ(expected[i].peak_bytes, got[i].peak_bytes) << "peak of " << got[i].purpose << what;
-  }
 }
 
 // One rank's life up to its first step; the ways of the start in turn.

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "support.h"
+#include "memory.h"
 
 namespace {
 
@@ -252,37 +252,11 @@ TEST(Hierarchical, NamesWhoseGradientIsNotFinite) {
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-std::vector<otr_memory_entry> entries_of(
-    const std::function<int32_t(otr_memory_entry*, size_t*)>& call) {
-  size_t count = 0;
-  EXPECT_OK(call(nullptr, &count));
-  std::vector<otr_memory_entry> entries(count);
-  entries[0].struct_size = sizeof entries[0];
-  EXPECT_OK(call(entries.data(), &count));
-  return entries;
-}
-
-// Of a declared engine, which is committed.
-void expect_estimate(Engine& engine, int32_t rank, int32_t world, int32_t hosts) {
-  otr_estimate_options options;
-  ASSERT_OK(otr_estimate_options_init(&options, sizeof options));
-  options.world_size = world;
-  options.rank = rank;
+otr_estimate_options options_for_hosts(int32_t world, int32_t rank, int32_t hosts) {
+  otr_estimate_options options = options_for(world, rank);
   options.separate_memory = 1;
   options.hosts = hosts;
-  const auto estimated = entries_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_estimate(engine.get(), &options, entries, count);
-  });
-  engine.commit();
-  const auto held = entries_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_memory(engine.get(), entries, count);
-  });
-  ASSERT_EQ(estimated.size(), held.size());
-  for (size_t i = 0; i < held.size(); ++i) {
-    const std::string_view purpose = held[i].purpose;
-    if (purpose == "initial" || purpose == "total") continue;
-    EXPECT_EQ(estimated[i].resident_bytes, held[i].resident_bytes) << purpose;
-  }
+  return options;
 }
 
 TEST(Hierarchical, TheEstimateIsTheLedger) {
@@ -293,7 +267,7 @@ TEST(Hierarchical, TheEstimateIsTheLedger) {
       Engine engine(levels.both.get(), config_of(kind));
       engine.add("a", {kCount}, Values(kCount, 0));
       engine.add("b", {40, 30}, Values(1200, 0));
-      expect_estimate(engine, rank, 6, 3);
+      commit_as_estimated(engine, options_for_hosts(6, rank, 3));
     });
   }
 }
@@ -393,7 +367,7 @@ TEST(Hierarchical, OnADeviceTheEstimateIsTheLedger) {
             ASSERT_OK(otr_tensor_init(nullptr, "float32", 1, shape, &declared));
             declared.device = {OTR_DEVICE_EXTENSION, 0};
             ASSERT_OK(otr_engine_add_parameter(engine.get(), "a", &declared, nullptr, &id));
-            expect_estimate(engine, rank, 4, 2);
+            commit_as_estimated(engine, options_for_hosts(4, rank, 2));
           },
           20, "simulated");
     }

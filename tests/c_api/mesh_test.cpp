@@ -5,7 +5,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "support.h"
+#include "memory.h"
 
 namespace {
 
@@ -34,16 +34,6 @@ otr_step_report step(const Engine& engine, int32_t rank, int32_t number) {
   return engine.step();
 }
 
-std::vector<otr_memory_entry> entries_of(
-    const std::function<int32_t(otr_memory_entry*, size_t*)>& call) {
-  size_t count = 0;
-  EXPECT_OK(call(nullptr, &count));
-  std::vector<otr_memory_entry> entries(count);
-  entries[0].struct_size = sizeof entries[0];
-  EXPECT_OK(call(entries.data(), &count));
-  return entries;
-}
-
 TEST(Mesh, TheEstimateIsTheLedger) {
   const std::string more[] = {"", R"(, "bf16": {"enabled": true})",
                               R"(, "optimizer": {"type": "Muon"})"};
@@ -54,24 +44,7 @@ TEST(Mesh, TheEstimateIsTheLedger) {
           Engine engine(all, config(shard, stage, own));
           engine.add("a", {kCount}, Values(kCount, 0));
           engine.add("b", {40, 30}, Values(1200, 0));
-          otr_estimate_options options;
-          ASSERT_OK(otr_estimate_options_init(&options, sizeof options));
-          options.world_size = kWorld;
-          options.rank = rank;
-          const auto estimated = entries_of([&](otr_memory_entry* entries, size_t* count) {
-            return otr_engine_estimate(engine.get(), &options, entries, count);
-          });
-          engine.commit();
-          const auto held = entries_of([&](otr_memory_entry* entries, size_t* count) {
-            return otr_engine_memory(engine.get(), entries, count);
-          });
-          ASSERT_EQ(estimated.size(), held.size());
-          for (size_t i = 0; i < held.size(); ++i) {
-            const std::string_view purpose = held[i].purpose;
-            if (purpose == "initial" || purpose == "total") continue;
-            EXPECT_EQ(estimated[i].resident_bytes, held[i].resident_bytes)
-                << config(shard, stage, own) << ": " << purpose;
-          }
+          commit_as_estimated(engine, options_for(kWorld, rank), config(shard, stage, own));
         });
       }
     }
@@ -166,6 +139,23 @@ TEST(Mesh, NamesWhoseGradientIsNotFinite) {
       EXPECT_OK(otr_engine_finalize(engine.get()));
     });
   }
+}
+
+// Each group's sum is finite, and their sum is not: no rank is to blame.
+TEST(Mesh, AnOverflowBetweenGroupsNamesTheParameter) {
+  run_ranks(kWorld, [&](int32_t rank, otr_comm* all) {
+    Engine engine(all, config(3, 2));
+    declare(engine);
+    Values large = dyadic(1200, 1);
+    if (rank == 1 || rank == 5) large[777] = 3e38;
+    engine.pass({{0, dyadic(kCount, 1)}, {1, large}});
+    const otr_step_report report = engine.step();
+    EXPECT_EQ(report.outcome, OTR_STEP_SKIPPED);
+    EXPECT_EQ(report.nonfinite_param, 1);
+    EXPECT_EQ(report.nonfinite_rank, -1);
+    EXPECT_EQ(report.nonfinite_count, 1);
+    EXPECT_OK(otr_engine_finalize(engine.get()));
+  });
 }
 
 // One that goes ends the engine of all ranks, with its number among all of them.

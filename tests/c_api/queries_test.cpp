@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "support.h"
+#include "memory.h"
 
 namespace {
 
@@ -162,18 +162,8 @@ TEST(Configuration, CheckFindsFaults) {
 // ---- The ledger
 // -----------------------------------------------------------------------------------
 
-std::vector<otr_memory_entry> ledger(const Engine& engine) {
-  size_t count = 0;
-  EXPECT_OK(otr_engine_memory(engine.get(), nullptr, &count));
-  std::vector<otr_memory_entry> entries(count);
-  entries[0].struct_size = sizeof entries[0];
-  EXPECT_OK(otr_engine_memory(engine.get(), entries.data(), &count));
-  EXPECT_EQ(count, entries.size());
-  return entries;
-}
-
 otr_memory_entry entry(const Engine& engine, std::string_view purpose) {
-  for (const otr_memory_entry& e : ledger(engine)) {
+  for (const otr_memory_entry& e : ledger(engine.get())) {
     if (e.purpose == purpose) return e;
   }
   ADD_FAILURE() << "no entry " << purpose;
@@ -186,7 +176,7 @@ TEST(Memory, EndsWithTheTotal) {
     Solo solo(config_of(kind));
     solo.engine.add("w", {100, 100}, Values(10000, 1));
     solo.engine.commit();
-    const auto entries = ledger(solo.engine);
+    const auto entries = ledger(solo.engine.get());
     int64_t sum = 0;
     for (size_t i = 0; i + 1 < entries.size(); ++i) {
       EXPECT_EQ(entries[i].struct_size, sizeof(otr_memory_entry));
@@ -199,7 +189,7 @@ TEST(Memory, EndsWithTheTotal) {
     EXPECT_EQ(entries.back().resident_bytes, sum);
     EXPECT_GT(entries.back().peak_bytes, 0);
     Engine::end(solo.engine.begin());
-    EXPECT_GE(ledger(solo.engine).back().peak_bytes, sum) << "from the first pass on";
+    EXPECT_GE(ledger(solo.engine.get()).back().peak_bytes, sum) << "from the first pass on";
   }
 }
 
@@ -224,7 +214,7 @@ TEST(Memory, ChargesWhatTheFormatsNeed) {
       EXPECT_EQ(master, 0) << "the published weights are the master";
     }
     int64_t states = 0;
-    for (const otr_memory_entry& e : ledger(solo.engine)) {
+    for (const otr_memory_entry& e : ledger(solo.engine.get())) {
       if (std::string_view(e.purpose).find("exp_avg") != std::string_view::npos)
         states += e.resident_bytes;
     }

@@ -2,21 +2,12 @@
 // Two levels of processes that die, and of the caller's functions between hosts.
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <thread>
-
 #include "core/base/error.h"
 #include "core/comm/hierarchical.h"
 #include "tests/comm/levels.h"
 
 namespace outrigger::comm::test {
 namespace {
-
-[[noreturn]] void die() {
-  board().moment = now();
-  raise(SIGKILL);
-  std::abort();
-}
 
 std::unique_ptr<Communicator> two_levels(Communicator& c) {
   return make_hierarchical(c, *split(c, c.rank() / 2, c.rank()), *split(c, c.rank() % 2, c.rank()));
@@ -53,25 +44,13 @@ const Where kWhere[] = {
     {"amid_sums",
      [](Communicator& c, bool dies) {
        const auto both = two_levels(c);
-       std::thread killer;
-       if (dies) {
-         killer = std::thread([] {
-           std::this_thread::sleep_for(std::chrono::milliseconds(20));
-           die();
-         });
-       }
+       if (dies) die_in(std::chrono::milliseconds(20));
        sum_for_ever(*both);
      }},
     {"amid_duplicates",
      [](Communicator& c, bool dies) {
        const auto both = two_levels(c);
-       std::thread killer;
-       if (dies) {
-         killer = std::thread([] {
-           std::this_thread::sleep_for(std::chrono::milliseconds(20));
-           die();
-         });
-       }
+       if (dies) die_in(std::chrono::milliseconds(20));
        for (;;) static_cast<void>(both->duplicate("copy"));
      }},
     {"in_another_object",

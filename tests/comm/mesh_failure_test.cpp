@@ -183,11 +183,6 @@ TEST(MeshCustom, ADifferentCallNamesTheRankByItsNumber) {
   }
 }
 
-void die() {
-  board().moment = now();
-  raise(SIGKILL);
-}
-
 TEST(MeshDeath, IsNamedByAllSurvivorsAtOnce) {
   constexpr std::array<int, 4> kMoments{0, 2, 4, 8};  // of which some are while it is made
   for (const int32_t victim : {0, 2, 4, 5}) {
@@ -198,13 +193,7 @@ TEST(MeshDeath, IsNamedByAllSurvivorsAtOnce) {
       const auto outcomes = run({Provider::shm, kWorld, 20}, [&](Communicator& c) {
         const bool dies = c.rank() == victim;
         if (where == 0 && dies) die();
-        std::thread killer;
-        if (where == 3 && dies) {
-          killer = std::thread([at = kMoments.at(moment)] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(at));
-            die();
-          });
-        }
+        if (where == 3 && dies) die_in(std::chrono::milliseconds(kMoments.at(moment)));
         const auto mesh = make_mesh(c, kShard);
         Sums sums(*mesh);
         sums.reduce(*mesh);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "core/base/error.h"
@@ -115,6 +116,19 @@ Board& board() {
   static Board& shared = *static_cast<Board*>(
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   return shared;
+}
+
+void die() {
+  board().moment = now();
+  raise(SIGKILL);
+  std::abort();
+}
+
+void die_in(std::chrono::milliseconds time) {
+  std::thread([time] {
+    std::this_thread::sleep_for(time);
+    die();
+  }).detach();
 }
 
 void require(bool holds, const std::string& what) {

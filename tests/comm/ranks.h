@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <ostream>
 #include <string>
@@ -64,6 +65,10 @@ void run_all_well(const Ranks& group, const Body& body);
                                                  const std::function<void(int32_t)>& body);
 // What a shm rank of the group does first.
 [[nodiscard]] std::unique_ptr<Communicator> attach(const Ranks& group, int32_t rank);
+
+// Ends this process, and notes the moment on the board; now, or in the middle of what it does next.
+[[noreturn]] void die();
+void die_in(std::chrono::milliseconds time);
 
 // In a body, where GoogleTest's macros would speak to nobody.
 void require(bool holds, const std::string& what);

@@ -26,12 +26,6 @@
 namespace outrigger::comm::test {
 namespace {
 
-[[noreturn]] void die() {
-  board().moment = now();
-  raise(SIGKILL);
-  std::abort();
-}
-
 size_t entries_of(const char* folder) {
   size_t n = 0;
   DIR* dir = opendir(folder);
@@ -71,24 +65,12 @@ void others_asleep(Communicator& c, int32_t victim) {
 
 // At any instruction of a busy loop of collectives.
 void amid_barriers(Communicator& c, int32_t victim) {
-  std::thread killer;
-  if (c.rank() == victim) {
-    killer = std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      die();
-    });
-  }
+  if (c.rank() == victim) die_in(std::chrono::milliseconds(30));
   work_on(c);
 }
 
 void amid_large_gather(Communicator& c, int32_t victim) {
-  std::thread killer;
-  if (c.rank() == victim) {
-    killer = std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      die();
-    });
-  }
+  if (c.rank() == victim) die_in(std::chrono::milliseconds(50));
   std::vector<std::byte> mine(20 << 20), all(mine.size() * static_cast<size_t>(c.size()));
   for (int i = 0; i < 1000; i++) c.all_gather(mine, all, "large");
 }
@@ -101,25 +83,13 @@ void inside_exchange(Communicator& c, int32_t victim) {
 }
 
 void amid_windows(Communicator& c, int32_t victim) {
-  std::thread killer;
-  if (c.rank() == victim) {
-    killer = std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      die();
-    });
-  }
+  if (c.rank() == victim) die_in(std::chrono::milliseconds(40));
   for (int i = 0; i < 100000; i++)
     static_cast<void>(c.create_window(WindowKind::per_rank, 8 << 20, "window"));
 }
 
 void amid_duplicates(Communicator& c, int32_t victim) {
-  std::thread killer;
-  if (c.rank() == victim) {
-    killer = std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));
-      die();
-    });
-  }
+  if (c.rank() == victim) die_in(std::chrono::milliseconds(40));
   for (int i = 0; i < 100000; i++) static_cast<void>(c.duplicate("copy"));
 }
 
