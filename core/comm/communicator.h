@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/comm/group.h"
+#include "core/comm/shape.h"
 #include "core/device/device.h"
 
 namespace outrigger::comm {
@@ -51,9 +52,22 @@ class Communicator : public Group {
   [[nodiscard]] virtual bool shares_memory() const { return true; }
   // All ranks are known to be on one host.
   [[nodiscard]] virtual bool is_one_host() const { return shares_memory(); }
-  // Of as many ranks each, between which go sums instead of every rank's slices; 1: there is one
-  // level, and exchange() works.
-  [[nodiscard]] virtual int32_t hosts() const { return 1; }
+  // Groups of as many ranks each, between which go sums instead of every rank's slices; 1: there is
+  // one level, and exchange() works.
+  [[nodiscard]] virtual int32_t groups() const { return 1; }
+  [[nodiscard]] virtual Levels levels() const { return Levels::one; }
+  [[nodiscard]] Shape shape() const {
+    return {levels(), groups(), slices(), slice(), shares_memory()};
+  }
+
+  // What moves published parameters where they are in fewer slices than states (Levels::divided):
+  // between the ranks that together have all of them, and between those that have the same slice,
+  // each of which makes a part of it. Else two nulls. Collective.
+  struct Publishing {
+    std::unique_ptr<Communicator> group;
+    std::unique_ptr<Group> replicas;
+  };
+  [[nodiscard]] virtual Publishing publishing(std::string_view name);
 
   // A group of the same ranks with an order of its own, for another thread. Collective.
   [[nodiscard]] virtual std::unique_ptr<Communicator> duplicate(std::string_view name) = 0;

@@ -22,7 +22,9 @@ class Forwarding : public Communicator {
   bool is_one_host() const override { return inner_->is_one_host(); }
   int32_t slices() const override { return inner_->slices(); }
   int32_t slice() const override { return inner_->slice(); }
-  int32_t hosts() const override { return inner_->hosts(); }
+  int32_t rank_of_slice(int32_t slice) const override { return inner_->rank_of_slice(slice); }
+  int32_t groups() const override { return inner_->groups(); }
+  Levels levels() const override { return inner_->levels(); }
 
   // Without what the subclass adds.
   std::unique_ptr<Communicator> duplicate(std::string_view name) override {

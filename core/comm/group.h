@@ -50,8 +50,10 @@ class Group {
   // unless groups of ranks have all slices each (mesh.h).
   [[nodiscard]] virtual int32_t slices() const { return size(); }
   [[nodiscard]] virtual int32_t slice() const { return rank(); }
+  // Whose it is: the first such rank's number.
+  [[nodiscard]] virtual int32_t rank_of_slice(int32_t slice) const { return slice; }
   // Of the ranks that have this slice, it is the first.
-  [[nodiscard]] bool slice_counts() const { return slice() == rank(); }
+  [[nodiscard]] bool slice_counts() const { return rank_of_slice(slice()) == rank(); }
   // "self", "threads", "shm", "custom", "hierarchical", "mesh"
   [[nodiscard]] virtual std::string_view provider() const = 0;
 

@@ -18,7 +18,8 @@ class Hierarchical final : public TwoLevels {
   using TwoLevels::TwoLevels;
   std::string_view provider() const override { return "hierarchical"; }
   bool shares_memory() const override { return false; }
-  int32_t hosts() const override { return across().size(); }
+  int32_t groups() const override { return across().size(); }
+  Levels levels() const override { return groups() > 1 ? Levels::hosts : Levels::one; }
 
   // The groups of the two levels have them again; others have one level.
   std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override;
@@ -35,7 +36,7 @@ class Hierarchical final : public TwoLevels {
                          std::string_view label) override;
 
  private:
-  std::unique_ptr<Communicator> remake(Levels levels,
+  std::unique_ptr<Communicator> remake(RankGroups levels,
                                        std::shared_ptr<const int> family) const override {
     return std::make_unique<Hierarchical>(std::move(levels), std::move(family));
   }
@@ -43,11 +44,6 @@ class Hierarchical final : public TwoLevels {
   const char* name_of_across() const override { return "across hosts"; }
   // This host's sums of the slices that the ranks at this place own, one for each host.
   uint64_t sum_on_host(const Reduce& reduce, std::byte* sums, std::string_view label);
-  void make_sums(size_t bytes, std::string_view label);
-
-  std::shared_ptr<Window> sums_;  // of `across`
-  uint64_t sums_ticket_ = 0;
-  bool sums_used_ = false;
 };
 
 std::unique_ptr<Communicator> Hierarchical::subgroup(const std::vector<int32_t>& members) {
@@ -80,15 +76,6 @@ std::unique_ptr<Communicator> Hierarchical::subgroup(const std::vector<int32_t>&
   return inner().subgroup(members);
 }
 
-void Hierarchical::make_sums(size_t bytes, std::string_view label) {
-  if (sums_ && sums_->bytes() >= bytes) {
-    if (sums_used_) within(across(), true, [&] { across().wait_drained(sums_ticket_, label); });
-    return;
-  }
-  sums_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
-  sums_used_ = false;
-}
-
 uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, std::string_view label) {
   const auto each = static_cast<size_t>(group().size());
   uint64_t ticket = 0;
@@ -104,15 +91,9 @@ uint64_t Hierarchical::sum_on_host(const Reduce& reduce, std::byte* sums, std::s
 }
 
 uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
-  if (hosts() == 1) return Communicator::reduce(reduce, label);
-  const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
-  make_sums(static_cast<size_t>(hosts()) * bytes, label);
-  const uint64_t ticket = sum_on_host(reduce, sums_->block(across().rank()), label);
-  const auto sums =
-      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
-  fold_sums(reduce, sums, label);
-  sums_ticket_ = across().end_exchange();
-  sums_used_ = true;
+  if (groups() == 1) return Communicator::reduce(reduce, label);
+  const uint64_t ticket = sum_on_host(reduce, sums_for(reduce, label), label);
+  fold_across(reduce, label);
   return ticket;
 }
 

@@ -17,14 +17,25 @@ using kernels::Format;
 
 constexpr const char* kLabel = "mesh";
 
-// A rank of each group has this slice.
-class Mesh final : public TwoLevels {
+// What both kinds share.
+class Groups : public TwoLevels {
  public:
   using TwoLevels::TwoLevels;
   std::string_view provider() const override { return "mesh"; }
   bool shares_memory() const override { return group().shares_memory(); }
   bool is_one_host() const override { return inner().is_one_host(); }
-  int32_t hosts() const override { return 1; }
+  int32_t groups() const override { return across().size(); }
+
+ protected:
+  const char* name_of_group() const override { return "in its group of the mesh"; }
+  const char* name_of_across() const override { return "across the groups of the mesh"; }
+};
+
+// A rank of each group has this slice.
+class Mesh final : public Groups {
+ public:
+  using Groups::Groups;
+  Levels levels() const override { return Levels::mesh; }
   int32_t slices() const override { return group().size(); }
   int32_t slice() const override { return group().rank(); }
 
@@ -39,12 +50,10 @@ class Mesh final : public TwoLevels {
   }
 
  private:
-  std::unique_ptr<Communicator> remake(Levels levels,
+  std::unique_ptr<Communicator> remake(RankGroups levels,
                                        std::shared_ptr<const int> family) const override {
     return std::make_unique<Mesh>(std::move(levels), std::move(family));
   }
-  const char* name_of_group() const override { return "in its group of the mesh"; }
-  const char* name_of_across() const override { return "across the groups of the mesh"; }
   void make_sums(size_t bytes, std::string_view label);
   // From sums of the groups to those of all, by parts of a slice.
   void sum_across(const Reduce& reduce, std::string_view label);
@@ -52,6 +61,51 @@ class Mesh final : public TwoLevels {
   // Of `across`, each in as many parts as there are groups: of this group; of all. A rank writes
   // its group's again once all groups have got the last ones of all, which are made of them.
   std::shared_ptr<Window> sums_, totals_;
+};
+
+// The ranks at one place in their groups, each of which has a part of what they show.
+class Replicas final : public Groups {
+ public:
+  using Groups::Groups;
+  int32_t slices() const override { return across().size(); }
+  int32_t slice() const override { return across().rank(); }
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
+    within(across(), true, [&] { across().all_gather_parts(parts, label); });
+  }
+
+ private:
+  std::unique_ptr<Communicator> remake(RankGroups levels,
+                                       std::shared_ptr<const int> family) const override {
+    return std::make_unique<Replicas>(std::move(levels), std::move(family));
+  }
+};
+
+// Slices in the order of places in a group, and of groups at each.
+class Divided final : public Groups {
+ public:
+  using Groups::Groups;
+  Levels levels() const override { return Levels::divided; }
+  int32_t slice() const override { return group().rank() * groups() + across().rank(); }
+  int32_t rank_of_slice(int32_t slice) const override {
+    return slice % groups() * group().size() + slice / groups();
+  }
+  Publishing publishing(std::string_view name) override {
+    Publishing made;
+    made.group = std::make_unique<Mesh>(duplicate_levels(name), std::make_shared<const int>(0));
+    made.replicas =
+        std::make_unique<Replicas>(duplicate_levels(name), std::make_shared<const int>(0));
+    return made;
+  }
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override;
+  uint64_t reduce(const Reduce& reduce, std::string_view label) override;
+  void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                         std::string_view label) override;
+
+ private:
+  std::unique_ptr<Communicator> remake(RankGroups levels,
+                                       std::shared_ptr<const int> family) const override {
+    return std::make_unique<Divided>(std::move(levels), std::move(family));
+  }
 };
 
 void Mesh::make_sums(size_t bytes, std::string_view label) {
@@ -93,12 +147,39 @@ uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
   return ticket;
 }
 
-}  // namespace
-
-int64_t mesh_sums(int64_t slice, int32_t groups) {
-  const int64_t part = (slice + groups - 1) / groups;
-  return kernels::in_leaves(part) * groups;
+void Divided::all_gather_parts(std::span<const Part> parts, std::string_view label) {
+  std::vector<Part> of_ranks(parts.begin(), parts.end());
+  for (Part& part : of_ranks) part.rank = rank_of_slice(part.rank);
+  inner().all_gather_parts(of_ranks, label);
 }
+
+// In the group, of the slices of all groups at this rank's place; across groups, of its own.
+uint64_t Divided::reduce(const Reduce& reduce, std::string_view label) {
+  const int64_t first = reduce.fold.flat - int64_t{across().rank()} * reduce.fold.count;
+  Reduce of_place = reduce;
+  of_place.slice_bytes *= static_cast<size_t>(groups());
+  of_place.fold.count *= groups();
+  sum_in_group(of_place, reduce.offset, first, true, sums_for(reduce, label), label);
+  const uint64_t ticket = end_exchange();
+  fold_across(reduce, label);
+  return ticket;
+}
+
+void Divided::all_gather_window(Window& window, size_t offset, size_t slice_bytes,
+                                std::string_view label) {
+  Window& of_group = own(window, label);
+  const size_t place_bytes = slice_bytes * static_cast<size_t>(groups());
+  std::byte* const place =
+      of_group.block(group().rank()) + offset + static_cast<size_t>(group().rank()) * place_bytes;
+  std::vector<Part> slices;
+  for (int32_t g = 0; g < groups(); ++g) {
+    slices.push_back({g, {place + static_cast<size_t>(g) * slice_bytes, slice_bytes}});
+  }
+  within(across(), true, [&] { across().all_gather_parts(slices, label); });
+  within(group(), false, [&] { group().all_gather_window(of_group, offset, place_bytes, label); });
+}
+
+}  // namespace
 
 // What one rank met in one of the smaller groups. All throw the same, which names a rank by its
 // number among all; what all meet alike, they throw as it is.
@@ -114,14 +195,14 @@ static void tell(Communicator& all, const Error& error) {
   if (told) all.check();
 }
 
-std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard) {
+std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard, bool divided) {
   const auto consecutive = [&](int32_t first, int32_t stride, int32_t count) {
     std::vector<int32_t> members;
     for (int32_t i = 0; i < count; ++i) members.push_back(first + i * stride);
     return members;
   };
   const int32_t rank = all.rank(), groups = all.size() / shard;
-  Levels levels;
+  RankGroups levels;
   try {
     levels.all = all.duplicate(kLabel);
     const Watching whole(*levels.all);
@@ -132,7 +213,9 @@ std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard) {
     if (levels.all) tell(*levels.all, error);
     throw;
   }
-  return std::make_unique<Mesh>(std::move(levels), std::make_shared<const int>(0));
+  const auto family = std::make_shared<const int>(0);
+  if (divided) return std::make_unique<Divided>(std::move(levels), family);
+  return std::make_unique<Mesh>(std::move(levels), family);
 }
 
 }  // namespace outrigger::comm

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of groups of consecutive ranks, each of which has all slices of what is shared
-// out: sharded inside a group, replicated over the groups.
+// A communicator of groups of consecutive ranks.
 //
 //   sum(group) = float32(g_0); += float32(g_1); …   over its ranks, in order
 //   sum        = sum(group 0); += sum(group 1); …   in float32, rounded by the accumulator only
 //
-// What ranks agree on goes over all of them. Windows, gathers and the slices of an exchange are of
-// the ranks of a group; a slice's sums of all groups are added by the ranks that have it, each a
-// part, and then sent to all of them.
+// What ranks agree on goes over all of them. Windows are those of the ranks of a group. Either each
+// group has all slices of what is shared out: a slice's sums of all groups are added by the ranks
+// that have it, each a part, and then sent to all of them. Or slices are divided further: what a
+// rank adds is its own slice, and the ranks at its place in the groups have the others of that
+// place, one behind the other. Published parameters are then cut as in the first case.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,9 @@
 
 namespace outrigger::comm {
 
-// The ranks of `all` in groups of `shard`, which divides their number. Throws OTR_E_UNSUPPORTED
-// where `all` has no subgroups. Collective.
-[[nodiscard]] std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard);
-
-// Elements of a window with the sums of a slice of so many, in parts for so many groups.
-[[nodiscard]] int64_t mesh_sums(int64_t slice, int32_t groups);
+// The ranks of `all` in groups of `shard`, which divides their number; divided: a slice for each
+// rank. Throws OTR_E_UNSUPPORTED where `all` has no subgroups. Collective.
+[[nodiscard]] std::unique_ptr<Communicator> make_mesh(Communicator& all, int32_t shard,
+                                                      bool divided);
 
 }  // namespace outrigger::comm

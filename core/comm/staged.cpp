@@ -126,7 +126,7 @@ class Staged final : public Forwarding {
   }
 
   // What moves between the levels are sums: they are made on the host, and come back as one source.
-  [[nodiscard]] bool has_levels() const { return hosts() > 1 || slices() < size(); }
+  [[nodiscard]] bool has_levels() const { return groups() > 1; }
   uint64_t reduce_levels(const Reduce& reduce, std::string_view label);
 
   // Everybody has read what was staged last.

@@ -80,14 +80,18 @@ std::string TwoLevels::waiting() const {
 
 // ---- What is made -------------------------------------------------------------------------------
 
-std::unique_ptr<Communicator> TwoLevels::duplicate(std::string_view name) {
-  Levels made;
+RankGroups TwoLevels::duplicate_levels(std::string_view name) {
+  RankGroups made;
   made.all = inner().duplicate(name);
   OnAll on_all(rank());
   within(*group_, false, [&] { on_all.attempt([&] { made.group = group_->duplicate(name); }); });
   within(*across_, false, [&] { on_all.attempt([&] { made.across = across_->duplicate(name); }); });
   agree(on_all, name);
-  return remake(std::move(made), family_);
+  return made;
+}
+
+std::unique_ptr<Communicator> TwoLevels::duplicate(std::string_view name) {
+  return remake(duplicate_levels(name), family_);
 }
 
 std::shared_ptr<Window> TwoLevels::create_window(WindowKind kind, size_t bytes,
@@ -150,6 +154,26 @@ void TwoLevels::sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, 
   device::Nonfinite found = fold(reduce.device, slice, label).origin;
   if (found.rank >= 0) found.rank += first_here();
   if (reduce.origin != nullptr) device::keep_first(*reduce.origin, found);
+}
+
+std::byte* TwoLevels::sums_for(const Reduce& reduce, std::string_view label) {
+  const auto groups = static_cast<size_t>(across_->size());
+  const size_t bytes = groups * static_cast<size_t>(reduce.fold.count) * sizeof(float);
+  if (!sums_ || sums_->bytes() < bytes) {
+    sums_ = create_on_all(*across_, WindowKind::per_rank, bytes, label);
+  } else if (sums_used_) {
+    within(*across_, true, [&] { across_->wait_drained(sums_ticket_, label); });
+  }
+  return sums_->block(across_->rank());
+}
+
+void TwoLevels::fold_across(const Reduce& reduce, std::string_view label) {
+  const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
+  const auto sums =
+      within(*across_, false, [&] { return across_->exchange(*sums_, 0, bytes, label); });
+  fold_sums(reduce, sums, label);
+  sums_ticket_ = across_->end_exchange();
+  sums_used_ = true;
 }
 
 }  // namespace outrigger::comm

@@ -24,7 +24,7 @@ namespace outrigger::comm {
 }
 
 // A rank's groups.
-struct Levels {
+struct RankGroups {
   std::unique_ptr<Communicator> all, group, across;
 };
 
@@ -74,7 +74,7 @@ class GroupsWindow final : public Window {
 class TwoLevels : public Forwarding {
  public:
   // family: whose windows its duplicates take, too.
-  TwoLevels(Levels levels, std::shared_ptr<const int> family)
+  TwoLevels(RankGroups levels, std::shared_ptr<const int> family)
       : Forwarding(std::move(levels.all)),
         group_(std::move(levels.group)),
         across_(std::move(levels.across)),
@@ -114,7 +114,7 @@ class TwoLevels : public Forwarding {
  protected:
   // A duplicate of these levels.
   [[nodiscard]] virtual std::unique_ptr<Communicator> remake(
-      Levels levels, std::shared_ptr<const int> family) const = 0;
+      RankGroups levels, std::shared_ptr<const int> family) const = 0;
   // "among the ranks of its host", "across hosts"
   [[nodiscard]] virtual const char* name_of_group() const = 0;
   [[nodiscard]] virtual const char* name_of_across() const = 0;
@@ -131,6 +131,12 @@ class TwoLevels : public Forwarding {
   std::shared_ptr<Window> create_on_all(Communicator& part, WindowKind kind, size_t bytes,
                                         std::string_view label);
   [[nodiscard]] Window& own(const Window& window, std::string_view label) const;
+  // Room for this group's sums of a slice for each group, which all groups have read before; and
+  // from all groups' there to the reduce's accumulator.
+  [[nodiscard]] std::byte* sums_for(const Reduce& reduce, std::string_view label);
+  void fold_across(const Reduce& reduce, std::string_view label);
+  [[nodiscard]] RankGroups duplicate_levels(std::string_view name);
+  [[nodiscard]] const std::shared_ptr<const int>& family() const { return family_; }
   // Sum of the group's slices at `offset` of the window, in float32, to `sum`, and to the reduce's
   // origin; flat: of its first element.
   void sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, bool is_first, void* sum,
@@ -151,6 +157,9 @@ class TwoLevels : public Forwarding {
 
   const std::unique_ptr<Communicator> group_, across_;
   const std::shared_ptr<const int> family_;
+  std::shared_ptr<Window> sums_;  // of `across`
+  uint64_t sums_ticket_ = 0;
+  bool sums_used_ = false;
 };
 
 template <typename Body>
@@ -175,6 +184,6 @@ auto TwoLevels::within(const Communicator& part, bool is_first, const Body& body
 
 // Duplicates of the three, which fit each other: each rank of `group` and of `across` is where it
 // belongs. Throws on all ranks. Collective.
-[[nodiscard]] Levels make_levels(Communicator& all, Communicator& group, Communicator& across);
+[[nodiscard]] RankGroups make_levels(Communicator& all, Communicator& group, Communicator& across);
 
 }  // namespace outrigger::comm

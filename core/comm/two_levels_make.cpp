@@ -42,11 +42,11 @@ void keep_first_found(T& into, const T& from) {
   if (into.rank < 0 && from.rank >= 0) into = from;
 }
 
-void require_places(const Levels& levels) {
+void require_places(const RankGroups& levels) {
   const Communicator &host = *levels.group, &across = *levels.across;
   const int32_t rank = levels.all->rank(), world = levels.all->size(), each = host.size();
   Place place{-1, host.rank(), each, across.rank(), across.size()};
-  if (host.hosts() > 1 || across.hosts() > 1) place.levels = 2;
+  if (host.groups() > 1 || across.groups() > 1) place.levels = 2;
   const bool fits = int64_t{each} * across.size() == world && host.rank() == rank % each &&
                     across.rank() == rank / each && place.levels == 1;
   if (!fits) place.rank = rank;
@@ -66,7 +66,7 @@ void require_places(const Levels& levels) {
 }
 
 // Right numbers are not enough: sums of the wrong ranks would be sums, too.
-void require_members(const Levels& levels) {
+void require_members(const RankGroups& levels) {
   Communicator& all = *levels.all;
   const int32_t rank = all.rank(), each = levels.group->size();
   Identity self{{current_process(), std::chrono::steady_clock::now().time_since_epoch().count(),
@@ -97,7 +97,7 @@ void require_members(const Levels& levels) {
 
 // A failure on this rank is told to whoever is or will be in one of the groups, and all throw the
 // first; what all ranks throw alike, or can try again, is no such failure.
-void tell(const Levels& made, Communicator& host, Communicator& across, int32_t rank,
+void tell(const RankGroups& made, Communicator& host, Communicator& across, int32_t rank,
           const Error& error) {
   const int32_t status = error.status();
   constexpr int32_t kOnAll[] = {OTR_E_ARGUMENT, OTR_E_UNSUPPORTED, OTR_E_OUT_OF_MEMORY};
@@ -121,9 +121,9 @@ void tell(const Levels& made, Communicator& host, Communicator& across, int32_t 
 
 }  // namespace
 
-Levels make_levels(Communicator& all, Communicator& group, Communicator& across) {
+RankGroups make_levels(Communicator& all, Communicator& group, Communicator& across) {
   constexpr const char* kName = "hierarchical";
-  Levels made;
+  RankGroups made;
   try {
     made.all = all.duplicate(kName);
     OnAll on_all(all.rank());

@@ -105,14 +105,15 @@ struct EngineConfig {
   bool share_parameters = true;       // by ranks that share memory
   bool check_overflow = true;         // skip the step on Inf/NaN
   int32_t shard = 0;                  // outrigger.mesh.shard; 0: all ranks
+  bool divide_states = false;         // over all ranks, whatever the shard
   bool offload_optimizer = false;     // accumulators, master and moments in host memory
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each
 };
 
-// Into how many slices so many ranks cut what they share out. Throws OTR_E_CONFIG where their
-// number does not fit the mesh. One rank cuts nothing, whatever the mesh.
-[[nodiscard]] int32_t slices_of(const EngineConfig& config, int32_t world);
+// How many ranks a group has among so many: those that together have all parameters. Throws
+// OTR_E_CONFIG where their number does not fit the mesh. One rank cuts nothing, whatever the mesh.
+[[nodiscard]] int32_t shard_of(const EngineConfig& config, int32_t world);
 
 // Throws OTR_E_CONFIG (path, line, remedy) or OTR_E_UNSUPPORTED (legal, not built). Empty text:
 // defaults.

@@ -60,6 +60,9 @@ inline constexpr Key kOutrigger[] = {
           "consecutive ranks over which a group cuts what the stage cuts; 0: all ranks",
           "a divisor of the number of ranks; a group's ranks hold more, and gather from each other "
           "only; sums go over all groups"),
+    choice("outrigger.mesh.states", "\"group\"", "group|all", "", Status::supported,
+           "over which ranks the stage cuts gradients and states: those of a group, or all",
+           "\"all\": only parameters are cut over a group; a step gathers them across groups"),
     section("outrigger.muon", "optimizer.type Muon"),
     texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
           "a parameter whose name contains one of these, in any case, is no matrix",

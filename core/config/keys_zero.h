@@ -147,8 +147,10 @@ inline constexpr Key kZero[] = {
     any("zero_optimization.zenflow", "null", Status::not_built, "ZenFlow's asynchronous updates",
         "leave the section out"),
 
-    count("zero_optimization.zero_hpz_partition_size", "1", 0, kInt32, Status::not_built,
-          "ranks of a second partition", "leave it 1"),
+    count("zero_optimization.zero_hpz_partition_size", "1", 0, kInt32, Status::supported,
+          "ranks over which parameters are cut at stage 3, of which states are cut over all (hpZ); "
+          "1: all",
+          "DeepSpeed's name of outrigger.mesh.shard with outrigger.mesh.states \"all\""),
     flag("zero_optimization.zero_quantized_weights", "false", Status::not_built,
          "quantised all-gather", "leave it false"),
     flag("zero_optimization.zero_quantized_nontrainable_weights", "false", Status::not_built,

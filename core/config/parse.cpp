@@ -93,11 +93,12 @@ void report_accepted(Values& values) {
 
 }  // namespace
 
-int32_t slices_of(const EngineConfig& config, int32_t world) {
+int32_t shard_of(const EngineConfig& config, int32_t world) {
   if (config.shard == 0 || world == 1) return world;
   if (world % config.shard != 0) {
     fail(OTR_E_CONFIG,
-         "outrigger.mesh.shard (or zero_optimization.mics_shard_size) = {} does not divide {} "
+         "outrigger.mesh.shard (or mics_shard_size, zero_hpz_partition_size) = {} does not divide "
+         "{} "
          "ranks: each group has as many; ask for a multiple of it",
          config.shard, world);
   }
@@ -152,6 +153,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.round_initial = values.flag("outrigger.round_initial_values");
   config.share_parameters = values.flag("outrigger.share_parameters");
   config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));
+  config.divide_states = values.text("outrigger.mesh.states") == "all";
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);

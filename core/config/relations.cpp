@@ -90,24 +90,45 @@ void check_offload(const Values& values, int64_t stage) {
 
 void resolve_mesh(Values& values, int32_t world) {
   constexpr std::string_view kMics = "zero_optimization.mics_shard_size";
-  constexpr std::string_view kShard = "outrigger.mesh.shard";
-  const int64_t mics = values.count(kMics), own = values.count(kShard);
+  constexpr std::string_view kHpz = "zero_optimization.zero_hpz_partition_size";
+  constexpr std::string_view kShard = "outrigger.mesh.shard", kStates = "outrigger.mesh.states";
+  const int64_t mics = values.count(kMics), hpz = values.count(kHpz);
   if (mics == 0) {
     fail(OTR_E_CONFIG, "{}: a shard group has at least one rank; -1 means all", values.lead(kMics));
   }
-  if (mics > 0 && values.from_user(kShard) && own != mics) {
-    fail(OTR_E_CONFIG, "{} contradicts {}: they are names of one value; keep one of them",
-         values.lead(kMics), values.name(kShard));
+  std::string_view name = kShard;
+  const auto is_also = [&](std::string_view key, const char* states) {
+    for (const auto& [own, wanted] : {std::pair(kShard, config::Json(values.count(key))),
+                                      std::pair(kStates, config::Json(states))}) {
+      if (!values.from_user(own) || values.at(own).json == wanted) continue;
+      fail(OTR_E_CONFIG, "{} contradicts {}: they are names of one value; keep one of them",
+           values.lead(key), values.name(own));
+    }
+    name = key;
+  };
+  if (mics > 0) {
+    if (hpz > 1) {
+      fail(OTR_E_CONFIG, "{} contradicts {}: states are cut over a group, or over all; keep one",
+           values.lead(kHpz), values.name(kMics));
+    }
+    is_also(kMics, "group");
+    values.set(kShard, mics, Origin::derived);
+  } else if (hpz > 1 && values.count("zero_optimization.stage") < 3) {
+    values.warnings.push_back(format_text(
+        "{} has no effect below stage 3: every rank has all parameters", values.lead(kHpz)));
+  } else if (hpz > 1) {
+    is_also(kHpz, "all");
+    values.set(kShard, hpz, Origin::derived);
+    values.set(kStates, "all", Origin::derived);
   }
-  const int64_t shard = mics > 0 ? mics : own;
   // One rank cuts nothing, whatever the mesh: a job that is tried alone keeps its configuration.
+  const int64_t shard = values.count(kShard);
   if (shard > 0 && world > 1 && world % shard != 0) {
     fail(OTR_E_CONFIG,
          "{} does not divide the {} ranks: each group has as many; set a divisor of {}, or leave "
          "it out for one group of all",
-         values.lead(mics > 0 ? kMics : kShard), world, world);
+         values.lead(name), world, world);
   }
-  if (mics > 0) values.set(kShard, mics, Origin::derived);
 }
 
 void resolve_old_keys(Values& values) {

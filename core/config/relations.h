@@ -30,7 +30,7 @@ void resolve_states(Values& values, OptimizerConfig& optimizer);
 // Moments and rounding of an optimizer without an engine; the master may stay open.
 void resolve_shard_states(Values& values, OptimizerConfig& optimizer);
 
-// mics_shard_size is outrigger.mesh.shard, which divides the world.
+// mics_shard_size and zero_hpz_partition_size are outrigger.mesh.shard, which divides the world.
 void resolve_mesh(Values& values, int32_t world);
 
 // Everything else that two keys can disagree on: sums, dtypes, offload details.

@@ -55,6 +55,9 @@ Devices devices_of(const Declared& declared, device::Host& host) {
   return {front, declared.config.offload_optimizer ? &host : front};
 }
 
+// Where a rank, or the ranks that share its memory, have a part of what others make.
+bool is_cut(Home home) { return home == Home::shared || home == Home::slices; }
+
 std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
   constexpr const char* kName = "prefetched parameters";
   return comm::make_blocking_exchange(given.duplicate(kName), kName);
@@ -71,16 +74,18 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       host(&workers),
       devices(devices_of(declared, host)),
       layout(model, own.slices(), bucket_elements(model, declared.config, own.slices())),
-      plan(model, layout, declared.config,
-           {own.slice(), own.shares_memory(), declared.device != nullptr, own.hosts(),
-            own.size() / own.slices()}),
+      plan(model, layout, declared.config, {own.shape(), declared.device != nullptr}),
       pieces(plan.pieces(model, layout, own.slice())),
-      published(own, layout, declared.config, plan, devices, host, declared.ledger),
+      publishing(is_cut(plan.home) ? own.publishing("published parameters")
+                                   : comm::Communicator::Publishing()),
+      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices, host,
+                declared.ledger),
       states(make_store(
           {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
-      gather(model, layout, published, own,
-             plan.home == Home::slices ? prefetch_over(given) : nullptr, declared.ledger,
-             *devices.front) {}
+      gather(model, published, publishing.group ? *publishing.group : own,
+             plan.home == Home::slices ? prefetch_over(publishing.group ? *publishing.group : given)
+                                       : nullptr,
+             declared.ledger, *devices.front) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model.at(root);
@@ -88,6 +93,18 @@ std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   if (sharded()) return layout.piece(model, root, control.slice());
   const int64_t flat = layout.position(root).flat;
   return layout::Piece{root, 0, parameter.count, flat, flat};
+}
+
+void Committed::give_up(int32_t culprit) noexcept {
+  gather.give_up(culprit);
+  published.give_up(culprit);
+  if (publishing.group) publishing.group->give_up(culprit);
+}
+
+void Committed::cancel() noexcept {
+  gather.cancel();
+  published.cancel();
+  if (publishing.group) publishing.group->cancel();
 }
 
 void compare_declarations(const Declared& declared, comm::Group& group) {

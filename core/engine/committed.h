@@ -29,14 +29,16 @@ struct Committed {
   // Of ranks that keep the same states, the first counts them.
   const bool counts;
   // Of ranks, whose sums are made first.
-  [[nodiscard]] int32_t groups() const {
-    return control.hosts() > 1 ? control.hosts() : control.size() / control.slices();
-  }
+  [[nodiscard]] int32_t groups() const { return control.groups(); }
   // Not sharded: every rank updates everything.
   [[nodiscard]] bool sharded() const { return plan.home != Home::copy; }
   // This rank's part of a root's masters and states. A parameter lies in one bucket, of which each
   // rank has one slice: so one piece at most is here.
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;
+
+  // Of all that moves parameters: no other rank waits for this one any more; no wait here lasts.
+  void give_up(int32_t culprit) noexcept;
+  void cancel() noexcept;
 
   const layout::Model& model;
   comm::Communicator& control;
@@ -45,7 +47,8 @@ struct Committed {
   Devices devices;
   layout::Layout layout;
   Plan plan;
-  const std::vector<layout::Piece> pieces;  // what this rank updates
+  const std::vector<layout::Piece> pieces;    // what this rank updates
+  comm::Communicator::Publishing publishing;  // its replicas go to `published`
   Published published;
   std::unique_ptr<StateStore> states;
   Gather gather;

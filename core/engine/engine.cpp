@@ -70,9 +70,9 @@ void Engine::commit() {
 
 // The ranks are as declared: from here on what they share out is cut over a group of them.
 void Engine::join_mesh() {
-  const int32_t slices = config::slices_of(config(), declared_.world);
-  if (slices == declared_.world) return;
-  std::shared_ptr<comm::Communicator> mesh = comm::make_mesh(*comm_, slices);
+  const int32_t shard = config::shard_of(config(), declared_.world);
+  if (shard == declared_.world) return;
+  std::shared_ptr<comm::Communicator> mesh = comm::make_mesh(*comm_, shard, config().divide_states);
   {
     const std::unique_lock lock(declared_.mutex);  // an abort from another thread
     comm_.swap(mesh);
@@ -127,8 +127,7 @@ void Engine::leave() noexcept {
   // First, so that nobody is told of another rank that has seen this one go.
   if (control_) control_->give_up(control_->rank());
   if (health_.is_pending) control_->cancel();
-  if (committed_) committed_->gather.cancel();
-  if (committed_) committed_->published.cancel();
+  if (committed_) committed_->cancel();
   if (window_) window_->reducer().stop();
   pending_.reset();
   const std::unique_lock lock(declared_.mutex);
@@ -147,8 +146,7 @@ void Engine::tell(const Error& error, bool first) noexcept {
   if (control_) {
     const int32_t culprit = error.culprit() < 0 ? control_->rank() : error.culprit();
     if (window_) window_->reducer().give_up(culprit);
-    if (committed_) committed_->gather.give_up(culprit);
-    if (committed_) committed_->published.give_up(culprit);
+    if (committed_) committed_->give_up(culprit);
     control_->give_up(culprit);
   }
   if (first) log_failure(declared_, error);

@@ -41,13 +41,20 @@ Start start_of(const layout::Model& model, const Estimate& e) {
   return start;
 }
 
+comm::Shape shape_of(const config::EngineConfig& config, const Estimate& e) {
+  const int32_t shard = config::shard_of(config, e.world);
+  comm::Shape shape{e.hosts > 1 ? comm::Levels::hosts : comm::Levels::one, e.hosts, e.world,
+                    e.rank};
+  if (shard < e.world) shape = comm::mesh_shape(e.rank, e.world, shard, config.divide_states);
+  shape.shares_memory = e.shares_memory;
+  return shape;
+}
+
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
-  const int32_t slices = config::slices_of(config, e.world), slice = e.rank % slices;
-  const layout::Layout layout(model, slices, bucket_elements(model, config, slices));
-  const Plan plan(
-      model, layout, config,
-      {slice, e.shares_memory, on_device, slices == e.world ? e.hosts : 1, e.world / slices});
+  const comm::Shape shape = shape_of(config, e);
+  const layout::Layout layout(model, shape.slices, bucket_elements(model, config, shape.slices));
+  const Plan plan(model, layout, config, {shape, on_device});
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
@@ -56,7 +63,7 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     }
   }
   if (e.start != Estimate::Start::none) {
-    const StartPeaks peaks = peaks_of_start(model, layout, plan, slice, start_of(model, e));
+    const StartPeaks peaks = peaks_of_start(model, layout, plan, shape.slice, start_of(model, e));
     entries.host.at(static_cast<size_t>(Purpose::initial)).peak = peaks.initial;
     entries.host.back().peak = peaks.total;
     return entries;

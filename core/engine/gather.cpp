@@ -23,11 +23,10 @@ constexpr size_t kTogether = size_t{1} << 17;
 
 }  // namespace
 
-Gather::Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
-               comm::Group& group, std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
+Gather::Gather(const layout::Model& model, const Published& published, comm::Group& group,
+               std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
                device::Device& device)
     : model_(&model),
-      layout_(&layout),
       published_(&published),
       group_(&group),
       ledger_(&ledger),
@@ -109,8 +108,8 @@ void Gather::Entry::clear() noexcept {
 std::vector<Whole> Gather::wholes_of(std::span<const int64_t> roots) const {
   std::vector<Whole> wholes;
   for (const int64_t root : roots) {
-    wholes.push_back(
-        {layout_->owners(*model_, root), entries_[static_cast<size_t>(root)].gathered.data()});
+    wholes.push_back({published_->layout().owners(*model_, root),
+                      entries_[static_cast<size_t>(root)].gathered.data()});
   }
   return wholes;
 }

@@ -21,10 +21,10 @@ namespace outrigger::engine {
 
 class Gather {
  public:
-  // ahead: the sequence of what is prefetched; null where nothing is gathered.
-  Gather(const layout::Model& model, const layout::Layout& layout, const Published& published,
-         comm::Group& group, std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
-         device::Device& device);
+  // group: of the ranks that have the published slices. ahead: the sequence of what is prefetched;
+  // null where nothing is gathered.
+  Gather(const layout::Model& model, const Published& published, comm::Group& group,
+         std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger, device::Device& device);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes. An interrupted acquire is
   // called again with the same ids; with others it throws OTR_E_STATE.
@@ -69,7 +69,6 @@ class Gather {
   [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
 
   const layout::Model* model_;
-  const layout::Layout* layout_;
   const Published* published_;
   comm::Group* group_;
   memory::Ledger* ledger_;

@@ -38,10 +38,10 @@ void Matrices::gather(int64_t root, const WithPiece& with_piece) {
     host_->muon_direction(piece, whole + piece.random.first_element);
   });
   if (!sharded_) return;
-  for (const auto& [rank, piece] : layout_->owners(*model_, root)) {
+  for (const auto& [owner, piece] : layout_->owners(*model_, root)) {
     comm_->broadcast(
         std::as_writable_bytes(std::span(whole + piece.first, static_cast<size_t>(piece.count))),
-        rank, "direction of a matrix");
+        comm_->rank_of_slice(owner), "direction of a matrix");
   }
 }
 

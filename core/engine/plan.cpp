@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "core/comm/mesh.h"
-
 namespace outrigger::engine {
 namespace {
 
@@ -12,7 +10,7 @@ constexpr int64_t kUpdateElements = int64_t{1} << 20;  // of an offloaded update
 
 Home home_of(const config::EngineConfig& config, const Machine& machine) {
   if (config.stage == 0) return Home::copy;
-  const bool one_memory = machine.shares_memory && !machine.on_device;
+  const bool one_memory = machine.shape.shares_memory && !machine.on_device;
   if (one_memory && config.share_parameters) return Home::shared;
   return config.stage == 3 ? Home::slices : Home::replica;
 }
@@ -45,8 +43,11 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       master_format_(config.optimizer.master.format) {
   const int64_t all = layout.flat_elements(), trainable = layout.trainable_elements();
   const int64_t shard = layout.shard_elements(), frozen = all - trainable;
-  const int64_t elements = home == Home::shared   ? shard + (machine.slice == 0 ? frozen : 0)
-                           : home == Home::slices ? shard + frozen
+  const comm::Shape& shape = machine.shape;
+  const int64_t shown = trainable / shape.published_slices();
+  const int64_t elements = home == Home::shared
+                               ? shown + (shape.published_slice() == 0 ? frozen : 0)
+                           : home == Home::slices ? shown + frozen
                                                   : all;
   published = engine::bytes_of(elements, config.compute);
   shared_published = engine::bytes_of(all, config.compute);
@@ -58,7 +59,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   if (states.keeps_exp_avg_sq()) {
     const bool muon = states.rule == kernels::Rule::muon;
-    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, machine.slice) : owned,
+    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, shape.slice) : owned,
                                   states.exp_avg_sq.format);
   }
   const bool boundary = config.order == config::Order::boundary;
@@ -70,18 +71,11 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;  // no other rank has another slice
-  const bool levels = machine.hosts > 1 || machine.groups > 1;
+  const bool levels = shape.groups > 1;
   const int64_t slice = largest / layout.world();
   const bool exchanges_on_device = back == Space::device && (!alone || levels);
-  if (!machine.shares_memory && (back == Space::host || exchanges_on_device)) {
-    // Of several hosts, a sum for each of what it owns at this place, made here and received.
-    received = machine.hosts == 1
-                   ? reduced
-                   : engine::bytes_of(2 * slice * machine.hosts, kernels::Format::float32);
-  }
-  if (machine.groups > 1) {
-    const int64_t sums = comm::mesh_sums(slice, machine.groups);
-    received += engine::bytes_of((machine.shares_memory ? 2 : 3) * sums, kernels::Format::float32);
+  if (back == Space::host || exchanges_on_device) {
+    received = comm::footprint_of(shape, {slice, reduced});
   }
   if (exchanges_on_device) {
     received_on_device = levels ? engine::bytes_of(slice, kernels::Format::float32) : reduced;
@@ -98,7 +92,8 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     update_staging = engine::bytes_of(update_elements, config.compute);
   }
   // Windows are touched when they are made, private blocks later.
-  if (front == Space::host && !windowed()) untouched += published;
+  published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
+  if (front == Space::host && !published_at_commit) untouched += published;
   if (back == Space::host) untouched += master + exp_avg + exp_avg_sq;
   if (back == Space::host && !boundary && config.stage > 0) untouched += accumulators;
   untouched += received + update_staging + matrices.bytes();
@@ -130,7 +125,7 @@ int64_t Plan::host_bytes() const {
 
 int64_t Plan::touched_by(const layout::Model& model, int64_t root,
                          const layout::Piece* piece) const {
-  const bool publishes = front == Space::host && !windowed();
+  const bool publishes = front == Space::host && !published_at_commit;
   const layout::Parameter& p = model.at(root);
   if (!p.trainable) return publishes ? engine::bytes_of(p.count, compute_) : 0;
   if (piece == nullptr) return 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/comm/shape.h"
 #include "core/config/config.h"
 #include "core/layout/layout.h"
 #include "core/memory/ledger.h"
@@ -22,11 +23,8 @@ enum class Home : uint8_t { copy, shared, replica, slices };
 
 // What a rank is made of.
 struct Machine {
-  int32_t slice = 0;
-  bool shares_memory = true;  // with the other ranks: the host's memory
-  bool on_device = false;     // parameters and gradients are on a device
-  int32_t hosts = 1;          // comm::Communicator::hosts
-  int32_t groups = 1;         // of a mesh: ranks that have the same slice
+  comm::Shape shape;
+  bool on_device = false;  // parameters and gradients are on a device
 };
 
 using kernels::bytes_of;
@@ -51,6 +49,8 @@ struct Plan {
   Home home;
   // The published parameters lie in a window, not in a private block.
   [[nodiscard]] bool windowed() const { return home == Home::shared || home == Home::replica; }
+  // The rank has more of the published parameters than of states, and commit touches all of it.
+  bool published_at_commit;
   uint64_t bucket_buffers;  // of the ring of the micro-step order
   // Charged to this rank. Windows that ranks share are larger: `shared_published`.
   int64_t published = 0, shared_published = 0;

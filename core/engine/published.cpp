@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/published.h"
 
+#include <utility>
+#include <vector>
+
 #include "core/comm/staged.h"
 
 namespace outrigger::engine {
 
 using memory::Purpose;
 
-Published::Published(comm::Communicator& comm, const layout::Layout& layout,
-                     const config::EngineConfig& config, const Plan& plan, const Devices& devices,
-                     device::Device& host, memory::Ledger& ledger)
-    : layout_(layout),
+Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
+                     const layout::Layout& states, const config::EngineConfig& config,
+                     const Plan& plan, const Devices& devices, device::Device& host,
+                     memory::Ledger& ledger)
+    : states_(states),
+      layout_(states.in_slices(comm.shape().published_slices())),
+      slice_(comm.shape().published_slice()),
+      front_(devices.front),
+      replicas_(std::move(replicas)),
       format_(config.compute),
       home_(plan.home),
-      writes_frozen_(home_ != Home::shared || comm.slice() == 0),
+      writes_frozen_(home_ != Home::shared || slice_ == 0),
       comm_(&comm) {
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
@@ -36,8 +44,14 @@ Published::Published(comm::Communicator& comm, const layout::Layout& layout,
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
 }
 
+int64_t Published::place_of(const layout::Piece& piece) const {
+  if (home_ != Home::slices) return piece.flat;
+  const layout::Bucket& bucket = layout_.bucket(layout_.position(piece.parameter).bucket);
+  return bucket.shard + piece.flat - bucket.begin - slice_ * bucket.slice;
+}
+
 std::byte* Published::at(const layout::Piece& piece) const {
-  return data_ + bytes_of(home_ == Home::slices ? piece.shard : piece.flat, format_);
+  return data_ + bytes_of(place_of(piece), format_);
 }
 
 std::byte* Published::whole(int64_t root) const {
@@ -50,20 +64,60 @@ std::byte* Published::whole(int64_t root) const {
 }
 
 void Published::publish() const {
-  if (home_ != Home::replica) return;
   const size_t size = kernels::size_of(format_);
-  for (const layout::Bucket& bucket : layout_.buckets()) {
-    comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
-                             static_cast<size_t>(bucket.slice) * size, "publish parameters");
+  if (home_ == Home::replica) {
+    for (const layout::Bucket& bucket : states_.buckets()) {
+      comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
+                               static_cast<size_t>(bucket.slice) * size, "publish parameters");
+    }
   }
+  if (!replicas_) return;
+  std::vector<Whole> wholes;
+  for (const layout::Bucket& bucket : layout_.buckets()) {
+    const int64_t begin =
+        home_ == Home::slices ? bucket.shard : bucket.begin + slice_ * bucket.slice;
+    const int64_t part = bucket.slice / replicas_->slices();
+    Whole& whole = wholes.emplace_back(Whole{{}, data_ + bytes_of(begin, format_)});
+    for (int32_t i = 0; i < replicas_->slices(); ++i) {
+      whole.owners.push_back({i, {-1, i * part, part, -1, begin + i * part}});
+    }
+  }
+  gather_parts(wholes);
+  if (home_ == Home::shared) comm_->barrier("publish parameters");  // others have filled it, too
+}
+
+void Published::publish(const layout::Model& model, std::span<const int64_t> roots) const {
+  if (!replicas_) return;
+  std::vector<Whole> wholes;
+  for (const int64_t root : roots) {
+    Whole whole{};
+    for (auto [owner, piece] : states_.owners(model, root)) {
+      if (owner / replicas_->slices() != slice_) continue;
+      piece.shard = place_of(piece);
+      whole.data = data_ + bytes_of(piece.shard - piece.first, format_);
+      whole.owners.push_back({owner % replicas_->slices(), piece});
+    }
+    if (!whole.owners.empty()) wholes.push_back(std::move(whole));
+  }
+  gather_parts(wholes);
+}
+
+void Published::gather_parts(std::span<const Whole> wholes) const {
+  size_t done = 0;
+  gather_pieces(
+      *replicas_, *front_, wholes, kernels::size_of(format_),
+      [this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); },
+      "publish parameters", done);
 }
 
 void Published::give_up(int32_t culprit) const noexcept {
   if (staged_) staged_->give_up(culprit);
+  if (replicas_) replicas_->give_up(culprit);
 }
 
 void Published::cancel() const noexcept {
   if (staged_) staged_->cancel();
+  if (replicas_) replicas_->cancel();
 }
 
 }  // namespace outrigger::engine

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
 #include "core/engine/devices.h"
+#include "core/engine/gather_pieces.h"
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
@@ -16,30 +18,46 @@ namespace outrigger::engine {
 
 class Published {
  public:
+  // replicas: of the ranks that have the same slice of these and make a part of it each, or null.
   // Collective.
-  Published(comm::Communicator& comm, const layout::Layout& layout,
-            const config::EngineConfig& config, const Plan& plan, const Devices& devices,
-            device::Device& host, memory::Ledger& ledger);
+  Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
+            const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
+            const Devices& devices, device::Device& host, memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format format() const { return format_; }
+  // Which rank has what of them, where their home is slices.
+  [[nodiscard]] const layout::Layout& layout() const { return layout_; }
   // True if this rank writes frozen parameters' values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
   // True if it has a copy of what other ranks update, too, to which their slices are gathered.
   [[nodiscard]] bool replicates() const { return home_ == Home::replica; }
+
+  // True if what it shows of others' updates comes by publishing.
+  [[nodiscard]] bool is_made_elsewhere() const { return replicates() || replicas_ != nullptr; }
 
   // These two are in front. A piece of this rank's:
   [[nodiscard]] std::byte* at(const layout::Piece& piece) const;
   // The parameter as a whole; null where this rank has a part of it only.
   [[nodiscard]] std::byte* whole(int64_t root) const;
 
-  // Makes what this rank wrote into its pieces everybody's. Collective.
+  // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
   void publish() const;
+  // The same of these roots, where that takes more than writing them; after a barrier all have it.
+  void publish(const layout::Model& model, std::span<const int64_t> roots) const;
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
   void give_up(int32_t culprit) const noexcept;
   void cancel() const noexcept;
 
  private:
-  const layout::Layout& layout_;
+  // Gathers parts of this rank's slices, whose pieces have their place in the memory as `shard`.
+  void gather_parts(std::span<const Whole> wholes) const;
+  [[nodiscard]] int64_t place_of(const layout::Piece& piece) const;
+
+  const layout::Layout& states_;
+  const layout::Layout layout_;
+  const int32_t slice_;  // of that layout
+  device::Device* front_;
+  std::unique_ptr<comm::Group> replicas_;
   kernels::Format format_;
   Home home_;
   bool writes_frozen_;

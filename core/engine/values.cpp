@@ -114,7 +114,7 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
       }
     }
     if (value == OTR_VALUE_GRAD) window_.note_replaced(root.root);
-    if (weight) publish_local_writes();
+    if (weight) publish(root.root);
     control.barrier("write a parameter");
     if (weight) committed_.gather.refresh(root.root);
   };
@@ -124,10 +124,13 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
 }
 
 // With the weight that was written, others get what ranks wrote into their own parts before.
-void Values::publish_local_writes() {
-  if (!committed_.published.replicates()) return;
+void Values::publish(int64_t root) {
+  const Published& published = committed_.published;
+  if (!published.is_made_elsewhere()) return;
   if (comm::any(committed_.control, wrote_locally_, "write a parameter")) {
-    committed_.published.publish();
+    published.publish();
+  } else {
+    published.publish(declared_.model, std::span(&root, 1));
   }
   wrote_locally_ = false;
 }

@@ -69,6 +69,16 @@ Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
   }
 }
 
+Layout Layout::in_slices(int32_t slices) const {
+  Layout coarser = *this;
+  coarser.world_ = slices;
+  for (Bucket& bucket : coarser.buckets_) {
+    bucket.slice = bucket.elements / slices;
+    bucket.shard = bucket.begin / slices;
+  }
+  return coarser;
+}
+
 Piece Layout::intersect(const Model& model, const Bucket& bucket, int64_t id, int32_t rank) const {
   const int64_t begin = bucket.begin + rank * bucket.slice;
   const int64_t flat = position(id).flat;

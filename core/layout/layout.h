@@ -49,6 +49,9 @@ class Layout {
   // bucket_elements: a bucket is closed before it would exceed this; a larger parameter goes alone.
   Layout(const Model& model, int32_t world, int64_t bucket_elements);
 
+  // The same buckets in fewer slices, of which so many divide the world.
+  [[nodiscard]] Layout in_slices(int32_t slices) const;
+
   [[nodiscard]] int32_t world() const { return world_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const Bucket& bucket(int64_t index) const {

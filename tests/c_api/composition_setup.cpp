@@ -123,7 +123,8 @@ Setup draw_setup(Random& random, int32_t world, double clip, bool on_device) {
       R"("outrigger": {"reduction_order": ")" + (random.one_in(2) ? "micro_step" : "boundary") +
       R"(", "accumulation_divisor": ")" + (s.counted ? "counted" : "configured") +
       R"(", "share_parameters": )" + (world == 4 && random.one_in(2) ? "false" : "true") +
-      R"(, "mesh": {"shard": )" + std::to_string(shard) + "}}}";
+      R"(, "mesh": {"shard": )" + std::to_string(shard) + R"(, "states": ")" +
+      (random.one_in(2) ? "all" : "group") + "\"}}}";
   return s;
 }
 

@@ -80,7 +80,7 @@ TEST_P(Conformance, WindowOutlivesItsCommunicator) {
 // Fills, reads, and fills again as soon as the ticket is drained: nobody may read the next round.
 TEST_P(Conformance, ExchangedSlicesAreDrainedBeforeReuse) {
   run_all_well(GetParam(), [](Communicator& c) {
-    if (c.hosts() > 1) return;  // only sums are exchanged
+    if (c.groups() > 1) return;  // only sums are exchanged
     const auto world = static_cast<size_t>(c.size());
     constexpr size_t kSlice = 1000, kOffset = 512;
     const auto window =
@@ -149,9 +149,9 @@ TEST_P(Conformance, ReducesInRankOrder) {
                "gradients");
       for (size_t i = 0; i < kSlice; i++) {
         if (first + i == bad) continue;
-        const int32_t each = c.size() / c.hosts();
+        const int32_t each = c.size() / c.groups();
         float sum = 0;
-        for (int32_t h = 0; h < c.hosts(); h++) {
+        for (int32_t h = 0; h < c.groups(); h++) {
           float on_host = value(h * each, first + i);
           for (int32_t r = 1; r < each; r++) on_host += value(h * each + r, first + i);
           sum = h == 0 ? on_host : sum + on_host;
@@ -223,7 +223,7 @@ TEST_P(Conformance, DuplicatesWorkSideBySide) {
     std::thread background([&] {
       try {
         work(*other, 100000);
-        if (other->hosts() > 1) return;
+        if (other->groups() > 1) return;
         static_cast<void>(other->exchange(*shared, 0, 4, "shared"));
         const auto ticket = other->end_exchange();
         other->wait_drained(ticket, "shared");
@@ -256,7 +256,7 @@ TEST_P(Conformance, RefusesBadArgumentsAndGoesOn) {
     refused("root below", [&] { c.broadcast(data, -1, "x"); });
     refused("root above", [&] { c.broadcast(data, c.size(), "x"); });
     refused("gather size", [&] { c.all_gather(data, std::span(data).first(7), "x"); });
-    if (c.hosts() > 1) {
+    if (c.groups() > 1) {
       refused("a window of another job", [&] {
         const auto foreign = make_self()->create_window(WindowKind::per_rank, 64, "w");
         c.all_gather_window(*foreign, 0, 1, "x");

@@ -93,7 +93,7 @@ TEST(LevelsMade, TheGroupsCanGo) {
       sums_well(*both);
     }
     const Comm half = split(*both, both->rank() % 2, -both->rank());
-    require(half->size() == 2 && half->hosts() == 1, "a part has one level");
+    require(half->size() == 2 && half->groups() == 1, "a part has one level");
     sums_well(*half);
   });
 }

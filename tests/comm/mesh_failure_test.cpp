@@ -19,12 +19,21 @@ namespace outrigger::comm::test {
 namespace {
 
 constexpr int32_t kWorld = 6, kShard = 3;
-using Place = std::pair<Provider, int32_t>;  // and the rank that goes
+struct Place {
+  Provider provider;
+  int32_t goes;  // this rank
+  bool divided;
+};
 
 class MeshFailure : public testing::TestWithParam<Place> {
  protected:
-  [[nodiscard]] static int32_t goes() { return GetParam().second; }
-  [[nodiscard]] static Ranks ranks(double timeout) { return {GetParam().first, kWorld, timeout}; }
+  [[nodiscard]] static int32_t goes() { return GetParam().goes; }
+  [[nodiscard]] static std::unique_ptr<Communicator> make(Communicator& c) {
+    return make_mesh(c, kShard, GetParam().divided);
+  }
+  [[nodiscard]] static Ranks ranks(double timeout) {
+    return {GetParam().provider, kWorld, timeout};
+  }
   static void expect_named(const std::string& text) {
     EXPECT_EQ(text.find(outrigger::format_text("rank {} of all, ", goes())), 0U) << text;
   }
@@ -33,33 +42,34 @@ INSTANTIATE_TEST_SUITE_P(Goes, MeshFailure, testing::ValuesIn([] {
                            std::vector<Place> all;
                            for (const Provider provider : {Provider::threads, Provider::shm}) {
                              for (const int32_t rank : {0, 1, 4, 5})
-                               all.emplace_back(provider, rank);
+                               for (const bool divided : {false, true})
+                                 all.push_back({provider, rank, divided});
                            }
                            return all;
                          }()),
                          [](const auto& info) {
                            return outrigger::format_text(
-                               "{}_{}", info.param.first == Provider::shm ? "shm" : "threads",
-                               info.param.second);
+                               "{}_{}{}", info.param.provider == Provider::shm ? "shm" : "threads",
+                               info.param.goes, info.param.divided ? "_divided" : "");
                          });
 
-// What the ranks of a group have, in each of its slices.
-void gather(Communicator& mesh, const char* label = "acquire") {
-  std::array<int32_t, kShard> values{};
-  values.at(static_cast<size_t>(mesh.slice())) = mesh.rank() + 1;
+// What its ranks have, in each slice.
+void gather(Group& group, const char* label = "acquire") {
+  std::array<int32_t, kWorld> values{};
+  values.at(static_cast<size_t>(group.slice())) = group.slice() + 1;
   std::vector<Part> parts;
-  for (int32_t s = 0; s < mesh.slices(); ++s) {
+  for (int32_t s = 0; s < group.slices(); ++s) {
     parts.push_back({s, std::as_writable_bytes(std::span(&values.at(static_cast<size_t>(s)), 1))});
   }
-  mesh.all_gather_parts(parts, label);
-  for (int32_t s = 0; s < mesh.slices(); ++s) {
-    require(values.at(static_cast<size_t>(s)) == mesh.rank() / kShard * kShard + s + 1, "gathered");
+  group.all_gather_parts(parts, label);
+  for (int32_t s = 0; s < group.slices(); ++s) {
+    require(values.at(static_cast<size_t>(s)) == s + 1, "gathered");
   }
 }
 
 TEST_P(MeshFailure, ARankThatLeavesEndsEverySum) {
   const auto outcomes = run(ranks(20), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     Sums sums(*mesh);
     for (int i = 0; i < 3; i++) sums.reduce(*mesh);
     if (c.rank() != goes()) {
@@ -71,7 +81,7 @@ TEST_P(MeshFailure, ARankThatLeavesEndsEverySum) {
 
 TEST_P(MeshFailure, ARankThatLeavesEndsEveryGather) {
   const auto outcomes = run(ranks(20), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     gather(*mesh);
     mesh->barrier("in step");
     if (c.rank() == goes()) return;
@@ -84,7 +94,7 @@ TEST_P(MeshFailure, ARankThatLeavesEndsEveryGather) {
 
 TEST_P(MeshFailure, OneThatSilentlyStaysAwayFromASum) {
   const auto outcomes = run(ranks(0.5), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     Sums sums(*mesh);
     sums.reduce(*mesh);
     if (c.rank() == goes()) std::this_thread::sleep_for(std::chrono::milliseconds(1900));
@@ -97,7 +107,7 @@ TEST_P(MeshFailure, OneThatSilentlyStaysAwayFromASum) {
 // a little later than they themselves.
 TEST_P(MeshFailure, OneThatSilentlyStaysAwayFromAGather) {
   const auto outcomes = run(ranks(0.5), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     gather(*mesh);
     mesh->barrier("in step");
     const bool near = c.rank() / kShard == goes() / kShard;
@@ -116,20 +126,25 @@ TEST_P(MeshFailure, OneThatSilentlyStaysAwayFromAGather) {
 
 TEST_P(MeshFailure, ADifferentCallInAGather) {
   const auto outcomes = run(ranks(20), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     gather(*mesh);
     mesh->barrier("in step");
-    gather(*mesh, c.rank() == goes() ? "other" : "acquire");
-    mesh->barrier("in step");
+    auto [group, replicas] = mesh->publishing("publish");  // of divided ones
+    Group& gathers = replicas ? *replicas : *mesh;
+    gather(gathers, c.rank() == goes() ? "other" : "acquire");
+    gathers.barrier("in step");
   });
   const std::string text = one_text(outcomes, OTR_E_MISMATCH);
-  const int32_t other = goes() % kShard == 0 ? goes() + 1 : goes();
+  // The first of those that gather is not named.
+  const int32_t next = GetParam().divided ? kShard : 1;
+  const bool is_first = GetParam().divided ? goes() < kShard : goes() % kShard == 0;
+  const int32_t other = is_first ? goes() + next : goes();
   EXPECT_EQ(text.find(outrigger::format_text("rank {} of all, ", other)), 0U) << text;
 }
 
 TEST_P(MeshFailure, AnAbortOfTheMesh) {
   const auto outcomes = run(ranks(20), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     gather(*mesh);
     mesh->barrier("in step");
     if (c.rank() == goes()) {
@@ -146,7 +161,7 @@ TEST_P(MeshFailure, AnAbortOfTheMesh) {
 // What the mesh was made of is aborted, by the host: nobody waits for the deadline.
 TEST_P(MeshFailure, AnAbortOfTheWhole) {
   const auto outcomes = run(ranks(20), [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make(c);
     gather(*mesh);
     mesh->barrier("in step");
     if (c.rank() == goes()) {
@@ -171,7 +186,7 @@ TEST_P(MeshFailure, AnAbortOfTheWhole) {
 // Of the caller's functions: the group's own ranks know of it by themselves.
 TEST(MeshCustom, ADifferentCallNamesTheRankByItsNumber) {
   const auto outcomes = run({Provider::custom, kWorld, 20}, [](Communicator& c) {
-    const auto mesh = make_mesh(c, kShard);
+    const auto mesh = make_mesh(c, kShard, false);
     gather(*mesh);
     mesh->barrier("in step");
     gather(*mesh, c.rank() == 4 ? "other" : "acquire");
@@ -183,7 +198,10 @@ TEST(MeshCustom, ADifferentCallNamesTheRankByItsNumber) {
   }
 }
 
-TEST(MeshDeath, IsNamedByAllSurvivorsAtOnce) {
+class MeshDeath : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Divided, MeshDeath, testing::Bool());
+
+TEST_P(MeshDeath, IsNamedByAllSurvivorsAtOnce) {
   constexpr std::array<int, 4> kMoments{0, 2, 4, 8};  // of which some are while it is made
   for (const int32_t victim : {0, 2, 4, 5}) {
     for (const int place : {0, 1, 2, 3, 4, 5, 6}) {
@@ -194,7 +212,7 @@ TEST(MeshDeath, IsNamedByAllSurvivorsAtOnce) {
         const bool dies = c.rank() == victim;
         if (where == 0 && dies) die();
         if (where == 3 && dies) die_in(std::chrono::milliseconds(kMoments.at(moment)));
-        const auto mesh = make_mesh(c, kShard);
+        const auto mesh = make_mesh(c, kShard, GetParam());
         Sums sums(*mesh);
         sums.reduce(*mesh);
         mesh->barrier("in step");

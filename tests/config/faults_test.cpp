@@ -178,7 +178,6 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "leave the section out"},
       {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
        "zero_quantized_weights = true"},
-      {"{\"zero_optimization\": {\"zero_hpz_partition_size\": 2}}", "zero_hpz_partition_size = 2"},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},
       {"{\"compile\": {\"deepcompile\": true}}", "compile = an object"},
       {"{\"flops_profiler\": {\"enabled\": true}, \"tensor_parallel\": {\"autotp_size\": 2}}",
@@ -196,7 +195,7 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
       "{\"zero_optimization\": {\"offload_param\": null, \"offload_optimizer\": {\"device\": "
       "\"none\"}}}",
       "{\"zero_optimization\": {\"zenflow\": null, \"zero_quantized_weights\": false, "
-      "\"mics_shard_size\": -1}}",
+      "\"mics_shard_size\": -1, \"zero_hpz_partition_size\": 1}}",
       "{\"wall_clock_breakdown\": false, \"compile\": {\"enabled\": false}, \"amp\": {\"enabled\": "
       "false}}",
       "{\"autotuning\": {}, \"pipeline\": null, \"elasticity\": {\"enabled\": false, "

@@ -55,6 +55,7 @@ struct Over {
   bool share = true;
   std::string rule = "AdamW";
   int32_t hosts = 0, shard = 0;
+  bool divided = false;
 };
 void sweep(Provider provider, int32_t first_world, int32_t last_world, const Over& over = {}) {
   int variant = 0;
@@ -77,6 +78,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.rule = over.rule;
               c.hosts = over.hosts;
               c.shard = over.shard;
+              c.divided = over.divided;
               // Not each n-th: of what is varied above it would meet the same values.
               const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
               if (legal(c) && mixed % thinned(over.every) == 0) expect_equal(c);
@@ -113,29 +115,33 @@ TEST(Matrix, Hosts) {
   }
 }
 
-// Groups of ranks that each have the whole training; ranks with nobody to cut with; groups that are
-// hosts, and others.
-TEST(Matrix, Mesh) {
+// Ranks with nobody to cut with; groups that are hosts, and others.
+void sweep_meshes(bool divided) {
   struct Shape {
     int32_t world, shard;
   };
   for (const Shape& s : {Shape{4, 2}, Shape{6, 2}, Shape{6, 3}, Shape{3, 1}, Shape{3, 3}}) {
-    sweep(Provider::threads, s.world, s.world, {.every = 2, .shard = s.shard});
+    sweep(Provider::threads, s.world, s.world, {.every = 2, .shard = s.shard, .divided = divided});
   }
-  sweep(Provider::shm, 4, 4, {.every = 3, .shard = 2});
-  sweep(Provider::custom, 4, 4, {.every = 3, .shard = 2});
-  sweep(Provider::threads, 4, 4, {.every = 3, .share = false, .shard = 2});
-  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .shard = 2});
-  sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .shard = 2});
-  sweep(Provider::threads, 3, 3, {.on = On::device, .every = 5, .shard = 1});
-  sweep(Provider::threads, 4, 4, {.every = 3, .hosts = 2, .shard = 2});
-  sweep(Provider::threads, 4, 4, {.every = 5, .hosts = 2, .shard = 4});
-  sweep(Provider::threads, 6, 6, {.every = 5, .hosts = 2, .shard = 2});
+  sweep(Provider::shm, 4, 4, {.every = 3, .shard = 2, .divided = divided});
+  sweep(Provider::custom, 4, 4, {.every = 3, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 4, 4, {.every = 3, .share = false, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 3, 3, {.on = On::device, .every = 5, .shard = 1, .divided = divided});
+  sweep(Provider::threads, 4, 4, {.every = 3, .hosts = 2, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 4, 4, {.every = 5, .hosts = 2, .shard = 4, .divided = divided});
+  sweep(Provider::threads, 6, 6, {.every = 5, .hosts = 2, .shard = 2, .divided = divided});
   for (const std::string& rule : rules()) {
-    sweep(Provider::threads, 4, 4, {.every = 9, .rule = rule, .shard = 2});
-    sweep(Provider::custom, 6, 6, {.every = 19, .rule = rule, .shard = 3});
+    sweep(Provider::threads, 4, 4, {.every = 9, .rule = rule, .shard = 2, .divided = divided});
+    sweep(Provider::custom, 6, 6, {.every = 19, .rule = rule, .shard = 3, .divided = divided});
   }
 }
+
+// Groups of ranks that each have the whole training.
+TEST(Matrix, Mesh) { sweep_meshes(false); }
+// Groups that each have the parameters; states are cut over all ranks.
+TEST(Matrix, MeshOfParameters) { sweep_meshes(true); }
 
 // Every other rule, on every stage and precision that has its states.
 TEST(Matrix, Rules) {

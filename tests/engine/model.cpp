@@ -166,11 +166,12 @@ std::string config_of(const Case& c) {
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
-                     "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}}}}}}})",
+                     "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, rule_of(c).type, c.lr, kDecay,
       rule_of(c).params, c.stage, c.bucket,
       c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states_of(c),
-      c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard);
+      c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
+      c.divided ? "all" : "group");
 }
 
 std::string text_of(const Case& c) {
@@ -187,7 +188,8 @@ std::string text_of(const Case& c) {
                             : "",
       c.share ? "" : " with copies", c.rule, c.lr,
       c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts),
-      c.shard == 0 ? "" : outrigger::format_text(" shard {}", c.shard));
+      c.shard == 0 ? ""
+                   : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""));
 }
 
 const std::vector<ModelParameter>& model_parameters() {

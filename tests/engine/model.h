@@ -33,8 +33,9 @@ struct Case {
   bool share = true;           // "share_parameters"
   std::string rule = "AdamW";  // see rules()
   double lr = 0.01;
-  int32_t hosts = 0;  // over a hierarchical communicator of so many; 0: of one level
-  int32_t shard = 0;  // outrigger.mesh.shard
+  int32_t hosts = 0;     // over a hierarchical communicator of so many; 0: of one level
+  int32_t shard = 0;     // outrigger.mesh.shard
+  bool divided = false;  // "states": "all"
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

@@ -95,7 +95,7 @@ TEST(Scale, PlansOfManyRanksShareOutTheStates) {
   const Layout layout(model, 1024, bucket_elements(model, config, 1024));
   int64_t master = 0, published = 0;
   for (int32_t rank = 0; rank < 1024; ++rank) {
-    const Plan plan(model, layout, config, {rank, false, false, 128});
+    const Plan plan(model, layout, config, {{comm::Levels::hosts, 128, 1024, rank, false}, false});
     master += plan.master;
     published += plan.published;
     // Of 94 GB in all; most of it is the ring, whose buckets are as large as the embedding.
@@ -103,6 +103,26 @@ TEST(Scale, PlansOfManyRanksShareOutTheStates) {
   }
   EXPECT_EQ(master, layout.trainable_elements() * 4);
   EXPECT_EQ(published, layout.trainable_elements() * 2);
+}
+
+// Parameters over the 8 ranks of a host, states over all.
+TEST(Scale, PlansOfManyHostsHaveTheParametersOnEach) {
+  const Model model = seven_billion();
+  const config::EngineConfig config = config_for(1024);
+  const Layout layout(model, 1024, bucket_elements(model, config, 1024));
+  int64_t master = 0, published = 0;
+  std::vector<bool> slices(1024, false);
+  for (int32_t rank = 0; rank < 1024; ++rank) {
+    comm::Shape shape = comm::mesh_shape(rank, 1024, 8, true);
+    shape.shares_memory = false;
+    ASSERT_FALSE(slices[static_cast<size_t>(shape.slice)]) << rank;
+    slices[static_cast<size_t>(shape.slice)] = true;
+    const Plan plan(model, layout, config, {shape, false});
+    master += plan.master;
+    published += plan.published;
+  }
+  EXPECT_EQ(master, layout.trainable_elements() * 4);
+  EXPECT_EQ(published, layout.trainable_elements() * 2 * 128);
 }
 
 // ---- What ranks tell each other ---------------------------------------------------------------

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole steps of two builds of Outrigger, interleaved. Called by versions.sh."""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import sys
+import time
+
+import bench_case
+import measure
+from cases import engine_step, torch_overhead, torch_training
+
+ROUNDS = 25
+# A row is slower where even the upper end of the median's confidence interval is below this.
+NOISE = 0.99
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("old", "new", "output"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--minutes", type=float, default=12, help="no round is begun later")
+    return parser.parse_args()
+
+
+def steps(bench, build, config, job):
+    """The engine_step case without PyTorch."""
+    ranks = engine_step.RANKS
+    return {"commands": [[build / "tests" / "bench" / "bench_engine_step", rank, ranks, job, config, engine_step.MATRICES, engine_step.SIDE]
+                         for rank in range(ranks)],
+            "cores": [{core} for core in bench.cores[:ranks]]}
+
+
+def torch_steps(bench, build, config, ranks, sizes):
+    """Training steps under PyTorch with that build's package."""
+    port, threads = bench_case.free_port(), bench_case.CORES // ranks
+    return {"commands": [bench.peer_command("torch_training.py", "outrigger", rank, ranks, port, config, *sizes) for rank in range(ranks)],
+            "cores": [set(bench.cores[rank * threads:(rank + 1) * threads]) for rank in range(ranks)],
+            "environment": {**bench.peer_environment(threads), "PYTHONPATH": str(build / "python")}}
+
+
+def cases(bench):
+    """Names and a side of each by its build."""
+    def written(name, configuration):
+        path = bench.scratch("versions") / f"{name}.json"
+        path.write_text(json.dumps(configuration))
+        return path
+
+    for stage in (2, 3):
+        config = written(f"engine-{stage}", engine_step.configuration(stage))
+        yield (f"engine step, stage {stage}, 2 ranks",
+               lambda build, name, config=config: steps(bench, build, config, f"versions-{os.getpid()}-{name}"))
+    sizes = (torch_training.LAYERS, torch_training.WIDTH, torch_training.BATCH, torch_training.CONTEXT)
+    for stage in torch_training.TARGETS:
+        config = written(f"torch-{stage}", torch_training.configuration(stage))
+        yield (f"PyTorch, GPT of 27 M, stage {stage}, 2 ranks",
+               lambda build, name, config=config: torch_steps(bench, build, config, torch_training.RANKS, sizes))
+    config = written("torch-one", torch_overhead.configuration())
+    small = (torch_overhead.LAYERS, torch_overhead.WIDTH, torch_overhead.BATCH, torch_overhead.CONTEXT)
+    yield "PyTorch, GPT of 10 M, stage 0, 1 rank", lambda build, name: torch_steps(bench, build, config, 1, small)
+
+
+def upper_median(values):
+    """The upper end of the 95 % confidence interval of the median, by order statistics."""
+    return measure.quantile(values, min(1.0, 0.5 + 0.98 / math.sqrt(len(values))))
+
+
+def main():
+    options = arguments()
+    seed = random.SystemRandom().randrange(2**32)
+    bench = bench_case.Bench(
+        programs=options.new.absolute() / "tests" / "bench", package=options.new.absolute() / "python",
+        peer_python=pathlib.Path(sys.executable), peer_missing="", mpi_missing="", output=options.output.absolute(),
+        cores=sorted(os.sched_getaffinity(0)), deadline=time.monotonic() + 60 * options.minutes, seed=seed)
+    slower = []
+    for case, side in cases(bench):
+        both = [{"name": name, **side(build.absolute(), name)} for name, build in (("old", options.old), ("new", options.new))]
+        with bench.sides(both) as sides:
+            rounds = measure.interleave(sides[:2], ROUNDS, 3, bench.deadline, seed)
+        ratio = rounds.ratio("old", "new")
+        upper = upper_median([old / new for old, new in zip(rounds.seconds["old"], rounds.seconds["new"], strict=True)])
+        own = {name: measure.summary(rounds.seconds[name])["median"] * 1e3 for name in ("old", "new")}
+        print(f"{case}: old / new {ratio['median']:.3f} (at most {upper:.3f}; {ratio['p10']:.3f} – {ratio['p90']:.3f}), {own['old']:.2f} / {own['new']:.2f} ms, "
+              f"{len(rounds)} rounds", flush=True)
+        if upper < NOISE:
+            slower.append(case)
+    for case in slower:
+        print(f"slower than before: {case}")
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
