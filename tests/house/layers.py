@@ -4,6 +4,8 @@
 import posixpath
 import re
 
+from circles import circles
+
 # Top to bottom. Folders of one line are one layer.
 LAYERS = [
     ["bindings", "rust", "julia"],
@@ -92,26 +94,14 @@ def violations(sources):
         reason = fault(including, included)
         if reason:
             found.append(f"{including} includes {included}: {reason}")
-    return found + [f"folders include each other in a circle: {' -> '.join(c)}" for c in circles(sources)]
+    return found + [f"folders include each other in a circle: {' -> '.join(c)}" for c in folder_circles(sources)]
 
 
-def circles(sources):
+def folder_circles(sources):
     """Circles among the folders of core; each once."""
     edges = {}
     for including, included in includes(sources):
         a, b = folder_of(including), folder_of(included)
         if a != b and within(including, "core") and within(included, "core"):
             edges.setdefault(a, set()).add(b)
-    found, done = [], set()
-
-    def walk(folder, trail):
-        if folder in trail:
-            found.append(trail[trail.index(folder):] + [folder])
-        elif folder not in done:
-            for following in sorted(edges.get(folder, ())):
-                walk(following, trail + [folder])
-            done.add(folder)
-
-    for folder in sorted(edges):
-        walk(folder, [])
-    return found
+    return circles(edges)

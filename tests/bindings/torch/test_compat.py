@@ -178,7 +178,7 @@ class Installed(unittest.TestCase):
 
     def test_every_name_of_deepspeed_is_here_or_in_the_list(self):
         from outrigger.torch import Engine
-        from outrigger.torch.compat import missing
+        from outrigger.torch import missing
         for place, names in json.loads(SURFACE.read_text())["names"].items():
             for name in names:
                 with self.subTest(f"{place}.{name}"):
@@ -198,16 +198,16 @@ class Installed(unittest.TestCase):
         return name in vars(sys.modules[place])
 
     def test_the_list_names_nothing_that_deepspeed_has_not(self):
-        from outrigger.torch.compat import missing
+        from outrigger.torch import missing
         names = json.loads(SURFACE.read_text())["names"]
         for row in missing.TABLE:
             for pattern in row.names.split() if row.place in names else ():
                 self.assertTrue(any(missing._matches(pattern, each) for each in (*names[row.place], *INSIDE)), f"{row.place}.{pattern}")
 
     def test_the_documentation_shows_it(self):
-        from outrigger.torch.compat import missing
+        from outrigger.torch import missing
         text = PAGE.read_text(encoding="utf-8")
-        self.assertEqual(missing.shown_in(text), text, f"run: python -m outrigger.torch.compat.missing {PAGE}")
+        self.assertEqual(missing.shown_in(text), text, f"run: python -m outrigger.torch.missing {PAGE}")
 
 
 # Modules, not functions or classes; and what is made when an engine is.

@@ -11,7 +11,7 @@ import test_grad_attribute
 import torch
 from test_gradients import FP16_KINDS, Differs, each_alone
 
-from outrigger.torch import backward, calls, direct, gradients, outer, trees
+from outrigger.torch import backward, calls, direct, factors, gradients, inside, outer, trees
 from outrigger.torch.attributes import Attributes
 from outrigger.torch.config import Settings
 from outrigger.torch.forward_hooks import ForwardHooks
@@ -95,8 +95,8 @@ MUTATIONS = {f"{name}, {how}": (lambda make=make, power=power: make(power))
                  "outputs": lambda power: border(backward._Outputs, power),
                  "inputs": lambda power: border(backward._Inputs, -power),
                  "a parameter outside": lambda power: border(backward._Inner, power),
-                 "second order": lambda power: derivative(backward._Scale, power),
-                 "third order": lambda power: derivative(backward._Same, power),
+                 "second order": lambda power: derivative(factors._Scale, power),
+                 "third order": lambda power: derivative(factors._Same, power),
                  "what leaves a parameter": lambda power: times(backward, "leaves", -power),
                  "what comes back to it": lambda power: times(backward, "enters", power),
                  "the way to the library": handed_over,
@@ -105,18 +105,18 @@ MUTATIONS = {f"{name}, {how}": (lambda make=make, power=power: make(power))
 MUTATIONS |= {
     "an attribute of the module": lambda: mock.patch.object(Attributes, "hand_out", lambda self, is_of_call: None),
     "a tensor that a hook caught": lambda: mock.patch.object(ForwardHooks, "wrap", lambda self, module: None),
-    "a tensor that a closure caught": lambda: mock.patch.object(outer.calls, "engine_of_node", lambda node: None),
+    "a tensor that a closure caught": lambda: mock.patch.object(inside, "engine_of_node", lambda node: None),
     "float16 outside without a scale": lambda: mock.patch.object(outer, "_MOST", 1),
     "float16 outside, scaled and left so": lambda: mock.patch.object(
         outer._Outer, "_correct", lambda self, node, carried, original=outer._Outer._correct: original(self, node, 1)),
     "scale_wrt_gas": no_extra,
     "a hook on a parameter as it was": lambda: mock.patch.object(gradients.Scaling, "register_hook", torch.Tensor.register_hook),
-    "inside taken for outside": lambda: mock.patch.object(calls, "is_inside", lambda engine: False),
-    "outside taken for inside": lambda: mock.patch.object(calls, "is_inside", lambda engine: True),
+    "inside taken for outside": lambda: mock.patch.object(inside, "is_inside", lambda engine: False),
+    "outside taken for inside": lambda: mock.patch.object(inside, "is_inside", lambda engine: True),
     "divided twice": divided_twice,
 }
 BORDERS = {  # seen by test_borders.py
-    "a call in another engine's call": lambda: mock.patch.object(calls, "around", lambda engine: None),
+    "a call in another engine's call": lambda: mock.patch.object(inside, "around", lambda engine: None),
     "a tensor given in an attribute": lambda: mock.patch.object(Attributes, "take_in", lambda self, modules, is_of_call: []),
     "a tensor given there and kept elsewhere": lambda: mock.patch.object(Attributes, "give_back", lambda self: [
         place.set(own) for place, own, _ in self._in]),

@@ -5,93 +5,25 @@ Gradients inside an engine that scales its loss carry its factor: loss scale / a
 true ones. One autograd node over the outputs of a call multiplies what comes in by the factor, one over its inputs divides
 what goes out by it, and a parameter that is used outside of a call is an output, too (direct.py). So each form of backward
 gives the same gradients, each factor applied once. An engine that scales nothing (float32, bfloat16) has no border: its
-accumulation steps divide at the step. It needs one in the module of an engine that scales.
-
-Second order: of two quantities that belong together in a derivative, one carries the factor and the other does not. A value
-carries none and its gradient carries it; so the gradient of that gradient carries none, on either side of a border, and
-crosses it unchanged. The next derivative is multiplied again, and so on in turn (_Scale, _Same).
+accumulation steps divide at the step. It needs one in the module of an engine that scales. factors.py has the factors' own
+derivatives.
 
 No hook marks the end of a backward: a pass is closed by engine.backward() or by the next engine.step().
 
 torch.compile does not trace what is here, nor the engine's backward and step: they call the library.
 """
-import sys
 import warnings
 import weakref
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import CheckpointFunction
 
-from . import calls
-from .pytorch import untraced
+from . import inside
+from .factors import times
+from .pytorch import in_reentrant_checkpoint, untraced
 from .trees import map_tensors, tensors
 
 _VIEWS = {f"{each}Backward0" for each in ("View", "Select", "Slice", "T", "Transpose", "Split", "AsStrided", "Unsqueeze", "Squeeze", "Permute")}
-_FRAMES = 30  # between a use and the checkpoint that it is in
-
-
-def in_backward():
-    """Whether this thread runs a backward."""
-    return torch._C._current_graph_task_id() != -1
-
-
-def in_reentrant_checkpoint():
-    """A checkpoint of this kind runs without gradients first, and computes again in the backward."""
-    if torch.is_grad_enabled():
-        return False
-    frame: Any = sys._getframe()
-    for _ in range(_FRAMES):
-        frame = frame.f_back
-        if frame is None:
-            return False
-        if frame.f_code is CheckpointFunction.forward.__code__ and any(frame.f_locals["ctx"].needs_input_grad):
-            return True
-    return False
-
-
-class _Scale(torch.autograd.Function):
-    """A gradient times factor, in another dtype."""
-
-    @staticmethod
-    def forward(ctx, grad, factor, dtype):
-        ctx.factor, ctx.dtype, ctx.into = factor, grad.dtype, dtype
-        return _product(grad, factor, dtype)
-
-    @staticmethod
-    def backward(ctx, cotangent):
-        return _Same.apply(cotangent, ctx.factor, ctx.dtype, ctx.into), None, None
-
-
-class _Same(torch.autograd.Function):
-    """The derivative of _Scale: the same value. Its own derivative is _Scale again."""
-
-    @staticmethod
-    def forward(ctx, cotangent, factor, dtype, into):
-        ctx.factor, ctx.into = factor, into
-        return cotangent.to(dtype)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _Scale.apply(grad, ctx.factor, ctx.into), None, None, None
-
-
-def _product(grad, factor, dtype):
-    """In float32 where that is wider: a float16 product would round twice, or overflow."""
-    if factor == 1:
-        return grad.to(dtype)
-    wide = grad.float() if grad.dtype in (torch.float16, torch.bfloat16) else grad
-    return (wide * factor).to(dtype)
-
-
-def times(grad, factor, dtype=None):
-    """A gradient that crosses a border; differentiable."""
-    dtype = dtype or grad.dtype
-    if factor == 1 and dtype == grad.dtype:
-        return grad
-    if torch.is_grad_enabled() and grad.requires_grad:
-        return _Scale.apply(grad, factor, dtype)
-    return _product(grad, factor, dtype)
 
 
 def _factor_in(around):
@@ -105,7 +37,7 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, engine, *outputs):
-        ctx.engine, ctx.around, ctx.entered = engine, calls.around(engine), ()
+        ctx.engine, ctx.around, ctx.entered = engine, inside.around(engine), ()
         ctx.dtypes = [each.dtype for each in outputs]
         ctx.set_materialize_grads(False)
         return tuple(each.float() if each.dtype == torch.float16 else each.detach() for each in outputs)
@@ -119,7 +51,7 @@ class _Outputs(torch.autograd.Function):
 class _Inputs(torch.autograd.Function):
     @staticmethod
     def forward(ctx, engine, *inputs):
-        ctx.engine, ctx.around = engine, calls.around(engine)
+        ctx.engine, ctx.around = engine, inside.around(engine)
         ctx.dtypes = [each.dtype for each in inputs]
         ctx.set_materialize_grads(False)
         return tuple(each.to(engine.compute_dtype) if engine.casts(each) else each.detach() for each in inputs)
@@ -136,7 +68,7 @@ class _Inner(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, engine, inner):
-        ctx.engine, ctx.around, ctx.entered, ctx.carries = engine, calls.around(engine), (), 1
+        ctx.engine, ctx.around, ctx.entered, ctx.carries = engine, inside.around(engine), (), 1
         return inner.detach()
 
     @staticmethod
@@ -182,7 +114,7 @@ def _border(node, engine, value):
 
 def _retain(engine, inner, outer):
     """The module called inner.retain_grad(): outer.grad is that gradient, the true one."""
-    weak, around = weakref.ref(outer), calls.around(engine)
+    weak, around = weakref.ref(outer), inside.around(engine)
 
     @torch.no_grad()
     def came(grad):
@@ -227,7 +159,7 @@ def _is_dense(tensor):
 
 def outputs(engine, value, entered=()):
     """What a call returns, as the outside has it. entered: a list of the nodes of inputs() in the call."""
-    if not engine.scales and calls.around(engine) is None:
+    if not engine.scales and inside.around(engine) is None:
         _note_backwards(engine, value)
         return value
     if engine.scales and in_reentrant_checkpoint():  # in the dtypes that they have when it is computed again
@@ -257,7 +189,7 @@ def _note_backwards(engine, value):
 
 def inputs(engine, value):
     """What a call takes, as the inside has it, and a list of the border's node, or of none."""
-    if not engine.scales and calls.around(engine) is None:
+    if not engine.scales and inside.around(engine) is None:
         return value, []
     value, node = _border(_Inputs, engine, value)
     return value, [] if node is None else [node]
@@ -316,11 +248,6 @@ def enters(engine, grad, dtype):
 
 def is_output(node):
     return isinstance(node, _Outputs._backward_cls)
-
-
-def is_derivative(node):
-    """Of a border: behind it is the inside of the gradients of gradients."""
-    return isinstance(node, (_Scale._backward_cls, _Same._backward_cls))
 
 
 def is_inner(node):

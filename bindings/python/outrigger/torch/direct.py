@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from . import backward, calls
+from . import backward, inside
 from .owned import engine_of
-from .pytorch import ALIASES, METADATA, untraced
+from .pytorch import ALIASES, METADATA, in_reentrant_checkpoint, untraced
 from .trees import among
 
 _Tensor: Any = torch.Tensor
@@ -55,7 +55,7 @@ def _plain(function, args, kwargs):
 
 
 # While it traces the module torch.compile calls this and keeps the answer.
-_traced_inside = torch.compiler.assume_constant_result(calls.any_is_open)
+_traced_inside = torch.compiler.assume_constant_result(inside.any_is_open)
 
 
 def _call_now(function, args, kwargs):
@@ -67,7 +67,7 @@ def _call_now(function, args, kwargs):
     if torch.is_grad_enabled():
         kept = args[:1] if _writes(function) else ()  # PyTorch says what may not be written into
         args, kwargs = (*kept, *_outside(args[len(kept):])), _outside(kwargs)
-    elif any(_is_outside(each) for each in among(Scaling, (args, kwargs))) and backward.in_reentrant_checkpoint():
+    elif any(_is_outside(each) for each in among(Scaling, (args, kwargs))) and in_reentrant_checkpoint():
         raise RuntimeError("a parameter of an engine with a loss scale is used in a reentrant checkpoint outside of the engine's call, where "
                            "its gradient cannot be scaled; checkpoint with use_reentrant=False")
     return _plain(function, args, kwargs)
@@ -93,7 +93,7 @@ def _outside(value: Any) -> Any:
 
 def _is_outside(parameter):
     engine = engine_of(parameter)
-    return engine is not None and not calls.is_inside(engine)
+    return engine is not None and not inside.is_inside(engine)
 
 
 def _grad(outputs, inputs, *more, **options):

@@ -69,8 +69,9 @@ class Engine(Names, Passes, Values, torch.nn.Module):
             if not isinstance(each, Held):
                 each.__class__ = mixed(type(each), Held)
         self.gradients = Gradients(self)
-        kind = HostOptimizer if self.optimizer_name() == "Host" else ZeroOptimizer
-        self.optimizer = kind(self, groups, defaults, client)
+        is_hosts = self.optimizer_name() == "Host"
+        self.optimizer: ZeroOptimizer = (HostOptimizer(self, groups, defaults, client) if is_hosts else
+                                         ZeroOptimizer(self, groups, defaults, client))
         self.lr_scheduler: Any = None
         self.training_dataloader: torch.utils.data.DataLoader[Any] | None = None
         self.report: lowlevel.StepReport | None = None

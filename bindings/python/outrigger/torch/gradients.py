@@ -14,6 +14,7 @@ from .. import lowlevel
 from . import backward
 from .direct import Scaling, true
 from .owned import engine_of, mixed
+from .pytorch import in_backward
 
 _Tensor: Any = torch.Tensor
 _raw: Any = torch.Tensor.grad  # a property
@@ -88,7 +89,7 @@ class Gradients:
     def read(self, parameter):
         if parameter in self._coming:
             return self._coming[parameter]
-        if backward.in_backward() or parameter in self._removed:
+        if in_backward() or parameter in self._removed:
             return None
         if parameter in self._assigned:
             return self._assigned[parameter]
@@ -112,7 +113,7 @@ class Gradients:
             raise RuntimeError(f"assigned grad has shape {tuple(value.shape)}, the parameter {tuple(parameter.shape)}")
         if parameter in self._coming:
             self._coming[parameter] = value
-        elif backward.in_backward():
+        elif in_backward():
             raise RuntimeError(f"{self._name(parameter)!r}.grad was assigned while a backward runs; assign it after the backward, or in a hook of "
                                "register_post_accumulate_grad_hook")
         elif self._engine.is_window_empty():

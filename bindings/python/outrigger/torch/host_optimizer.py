@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from .. import lowlevel
-from .optimizer import ZeroOptimizer
+from .optimizer import Owner, ZeroOptimizer
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .. import Comm
+    from .. import Engine as LibraryEngine
+    from .parameters import Parameters
 
 # Which want what no engine gives, and which look at a whole matrix.
 _REFUSED: dict[str, str] = {"LBFGS": "it calls the model several times in a step", "SparseAdam": "it takes sparse gradients"}
@@ -63,13 +65,26 @@ def hand_over(config: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
     config["optimizer"] = {"type": "Host", "params": {"lr": float(optimizer.param_groups[0]["lr"])}}
 
 
+class HostOwner(Owner, Protocol):
+    """An engine whose weights its optimizer updates."""
+
+    parameters_of: Parameters
+    _library: LibraryEngine
+    _comm: Comm
+    _reduced: bool
+
+    def id_of(self, parameter: torch.Tensor) -> int: ...
+    def zero_optimization_stage(self) -> int: ...
+
+
 class HostOptimizer(ZeroOptimizer):
     """What initialize returns for an optimizer that is not Adam. param_groups are its own; during its step they hold float32
     tensors, 1-D slices at stages 1 to 3, whole ones at stage 0. Its states are shaped alike; state_dict is this rank's."""
 
+    _engine: HostOwner
     _client: torch.optim.Optimizer
 
-    def __init__(self, engine: Engine, groups: list[dict[str, Any]], defaults: dict[str, Any], client: torch.optim.Optimizer | None) -> None:
+    def __init__(self, engine: HostOwner, groups: list[dict[str, Any]], defaults: dict[str, Any], client: torch.optim.Optimizer | None) -> None:
         if client is None:
             raise ValueError("optimizer.type \"Host\" needs an optimizer of PyTorch: give it as optimizer=")
         super().__init__(engine, groups, defaults, client)

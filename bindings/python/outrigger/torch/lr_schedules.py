@@ -4,86 +4,19 @@ steps them after each applied step; a schedule of PyTorch does as well."""
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
-# One value, or one for each parameter group.
-Rates: TypeAlias = float | list[float]
+from .schedule import Rates, Schedule, positive, rates_of, share_of
 
 
-class _Schedule:
-    """Sets "lr" of the optimizer's groups for a number of applied steps. Its first step() is number 0."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, last_batch_iteration: int) -> None:
-        self.optimizer = optimizer
-        self.last_batch_iteration = last_batch_iteration
-        self._last_lr: list[float] | None = None
-
-    def _start(self, rates: list[float] | None = None) -> None:
-        if self.last_batch_iteration == -1:
-            self._set(self.get_lr() if rates is None else rates)
-
-    def _set(self, rates: list[float]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(rate)  # others hold it
-            else:
-                group["lr"] = rate
-        self._last_lr = list(rates)
-
-    def _each(self, value: Rates, name: str) -> list[float]:
-        """One value for each group."""
-        groups = len(self.optimizer.param_groups)
-        if not isinstance(value, (list, tuple)):
-            return [value] * groups
-        if len(value) != groups:
-            raise ValueError(f"{name} has {len(value)} values for {groups} parameter groups; give one value, or one for each")
-        return list(value)
-
-    def get_last_lr(self) -> list[float]:
-        """One for each group. RuntimeError before the first step."""
-        if self._last_lr is None:
-            raise RuntimeError("the schedule has not set a learning rate yet: call step() first")
-        return self._last_lr
-
-    def get_lr(self) -> list[float]:
-        raise NotImplementedError
-
-    def step(self, last_batch_iteration: int | None = None) -> None:
-        self.last_batch_iteration = self.last_batch_iteration + 1 if last_batch_iteration is None else last_batch_iteration
-        self._set(self.get_lr())
-
-    def state_dict(self) -> dict[str, int]:
-        return {"last_batch_iteration": self.last_batch_iteration}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.last_batch_iteration = state["last_batch_iteration"]
-
-
-def _rates_of(optimizer: torch.optim.Optimizer) -> list[float]:
-    """Numbers: a tensor changes with each step."""
-    return [float(group["lr"]) for group in optimizer.param_groups]
-
-
-def _share(value: float, name: str) -> float:
-    if isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError(f"{name} = {value!r} is not legal; legal: a number from 0 to 1")
-    return value
-
-
-def _positive(value: int, name: str, least: int = 1) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} = {value!r} is not legal; legal: an integer of at least {least}")
-    return value
-
-
-class _Warmup(_Schedule):
+class _Warmup(Schedule):
     def __init__(self, optimizer: torch.optim.Optimizer, warmup_num_steps: int, warmup_type: str, last_batch_iteration: int) -> None:
         super().__init__(optimizer, last_batch_iteration)
         if warmup_type not in ("log", "linear"):
             raise ValueError(f"warmup_type = {warmup_type!r} is not legal; legal: \"log\", \"linear\"")
-        self.warmup_num_steps, self.warmup_type = max(2, _positive(warmup_num_steps, "warmup_num_steps")), warmup_type
+        self.warmup_num_steps, self.warmup_type = max(2, positive(warmup_num_steps, "warmup_num_steps")), warmup_type
 
     def _warmed(self) -> float | None:
         """From 0 to 1 over the warm-up; None after it."""
@@ -101,7 +34,7 @@ class WarmupLR(_Warmup):
                  warmup_num_steps: int = 1000, warmup_type: str = "log", last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
         if warmup_max_lr is None:
-            warmup_max_lr = _rates_of(optimizer)
+            warmup_max_lr = rates_of(optimizer)
         self.min_lrs, self.max_lrs = self._each(warmup_min_lr, "warmup_min_lr"), self._each(warmup_max_lr, "warmup_max_lr")
         self._start()
 
@@ -122,7 +55,7 @@ class WarmupDecayLR(WarmupLR):
     def __init__(self, optimizer: torch.optim.Optimizer, total_num_steps: int, warmup_min_lr: Rates = 0.0,
                  warmup_max_lr: Rates | None = 0.001, warmup_num_steps: int = 1000, warmup_type: str = "log",
                  last_batch_iteration: int = -1) -> None:
-        self.total_num_steps = _positive(total_num_steps, "total_num_steps")
+        self.total_num_steps = positive(total_num_steps, "total_num_steps")
         super().__init__(optimizer, warmup_min_lr, warmup_max_lr, warmup_num_steps, warmup_type, last_batch_iteration)
 
     def _after(self) -> float:
@@ -136,9 +69,9 @@ class WarmupCosineLR(_Warmup):
                  warmup_num_steps: int = 1000, cos_min_ratio: float = 0.0001, warmup_type: str = "log",
                  last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, warmup_num_steps, warmup_type, last_batch_iteration)
-        self.total_num_steps = _positive(total_num_steps, "total_num_steps")
+        self.total_num_steps = positive(total_num_steps, "total_num_steps")
         self.warmup_min_ratio, self.cos_min_ratio = warmup_min_ratio, cos_min_ratio
-        self.org_lrs = _rates_of(optimizer)
+        self.org_lrs = rates_of(optimizer)
         self._start()
 
     def get_lr_ratio(self) -> float:
@@ -155,14 +88,14 @@ class WarmupCosineLR(_Warmup):
         return [rate * ratio for rate in self.org_lrs]
 
 
-class LRRangeTest(_Schedule):
+class LRRangeTest(Schedule):
     """A rate that grows by lr_range_test_step_rate × the first one every lr_range_test_step_size steps."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, lr_range_test_min_lr: Rates = 1e-3, lr_range_test_step_size: int = 2000,
                  lr_range_test_step_rate: float = 1.0, lr_range_test_staircase: bool = False, last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, last_batch_iteration)
         self.min_lr = self._each(lr_range_test_min_lr, "lr_range_test_min_lr")
-        self.step_size = _positive(lr_range_test_step_size, "lr_range_test_step_size")
+        self.step_size = positive(lr_range_test_step_size, "lr_range_test_step_size")
         self.step_rate, self.staircase = lr_range_test_step_rate, lr_range_test_staircase
         self._start(self.min_lr)
 
@@ -172,7 +105,7 @@ class LRRangeTest(_Schedule):
         return [rate * growth for rate in self.min_lr]
 
 
-class OneCycle(_Schedule):
+class OneCycle(Schedule):
     """cycle_min_lr up to cycle_max_lr and back, then decaying; beta1, where the rule has one, the other way round."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, cycle_min_lr: Rates, cycle_max_lr: Rates, decay_lr_rate: float = 0.0,
@@ -181,9 +114,8 @@ class OneCycle(_Schedule):
                  cycle_min_mom: Rates = 0.8, cycle_max_mom: Rates = 0.9, decay_mom_rate: float = 0.0,
                  last_batch_iteration: int = -1) -> None:
         super().__init__(optimizer, last_batch_iteration)
-        self.first = float(_positive(cycle_first_step_size, "cycle_first_step_size"))
-        self.second = self.first if cycle_second_step_size is None else float(_positive(cycle_second_step_size,
-                                                                                       "cycle_second_step_size", 0))
+        self.first = float(positive(cycle_first_step_size, "cycle_first_step_size"))
+        self.second = self.first if cycle_second_step_size is None else float(positive(cycle_second_step_size, "cycle_second_step_size", 0))
         self.stairs = (cycle_first_stair_count,
                        cycle_first_stair_count if cycle_second_stair_count is None else cycle_second_stair_count)
         self.decay_step_size, self.decay_lr_rate, self.decay_mom_rate = decay_step_size, decay_lr_rate, decay_mom_rate
@@ -234,22 +166,22 @@ class OneCycle(_Schedule):
             self._set_moms(moms)
 
 
-class _Own(_Schedule):
+class _Own(Schedule):
     """Of the library, not of DeepSpeed: shares of the groups' own rates, up, along, down to min_ratio at total_num_steps, and
     constant after that."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, total: int, warmup: int, warmup_min_ratio: float, min_ratio: float,
                  decay: int | None, decay_type: str, last_batch_iteration: int) -> None:
         super().__init__(optimizer, last_batch_iteration)
-        self.total_num_steps = _positive(total, "total_num_steps")
-        self.warmup_num_steps = _positive(warmup, "warmup_num_steps", 0)
-        self.warmup_min_ratio, self.min_ratio = _share(warmup_min_ratio, "warmup_min_ratio"), _share(min_ratio, "min_ratio")
-        self.decay_num_steps = max(0, total - warmup) if decay is None else _positive(decay, "decay_num_steps", 0)
+        self.total_num_steps = positive(total, "total_num_steps")
+        self.warmup_num_steps = positive(warmup, "warmup_num_steps", 0)
+        self.warmup_min_ratio, self.min_ratio = share_of(warmup_min_ratio, "warmup_min_ratio"), share_of(min_ratio, "min_ratio")
+        self.decay_num_steps = max(0, total - warmup) if decay is None else positive(decay, "decay_num_steps", 0)
         self.decay_type = decay_type
         if warmup + self.decay_num_steps > total:
             raise ValueError(f"total_num_steps = {total} is less than warmup_num_steps = {warmup} and the {self.decay_num_steps} steps of the "
                              "decay together; lower one of these, or raise total_num_steps")
-        self.org_lrs = _rates_of(optimizer)
+        self.org_lrs = rates_of(optimizer)
         self._start()
 
     def _falling(self, done: float) -> float:
@@ -293,13 +225,13 @@ class WSD(_Own):
                          last_batch_iteration)
 
 
-_DEEPSPEED: tuple[type[_Schedule], ...] = (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)
+_DEEPSPEED: tuple[type[Schedule], ...] = (LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR)
 VALID_LR_SCHEDULES = [each.__name__ for each in _DEEPSPEED]
-_KINDS: tuple[type[_Schedule], ...] = (*_DEEPSPEED, Cosine, WSD)
-SCHEDULES: dict[str, type[_Schedule]] = {each.__name__: each for each in _KINDS}
+_KINDS: tuple[type[Schedule], ...] = (*_DEEPSPEED, Cosine, WSD)
+SCHEDULES: dict[str, type[Schedule]] = {each.__name__: each for each in _KINDS}
 
 
-def from_config(section: dict[str, Any], optimizer: torch.optim.Optimizer) -> _Schedule | None:
+def from_config(section: dict[str, Any], optimizer: torch.optim.Optimizer) -> Schedule | None:
     """The schedule of a configuration's "scheduler"; None without one."""
     name = section.get("type")
     if name is None:

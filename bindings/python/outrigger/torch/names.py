@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 import torch.utils.data
 
+from .missing import ENGINE, reason
 from .questions import Questions
 
 if TYPE_CHECKING:
@@ -191,7 +192,6 @@ class Names(Questions):
     @staticmethod
     def lacks(name: str) -> str:
         """What the list of what DeepSpeed has says of a name that is not here."""
-        from .compat.missing import ENGINE, reason
         return reason(f"{ENGINE}.{name}") or "docs/pytorch.md says which of DeepSpeed's names it has"
 
     save_fp16_model = save_16bit_model

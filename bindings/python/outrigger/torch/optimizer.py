@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from .. import lowlevel
 from .parameters import group_name, hyperparameters
 
-if TYPE_CHECKING:
-    from .engine import Engine
-
-
 _STATES = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
 _MOMENTUM = {"momentum_buffer": lowlevel.VALUE_EXP_AVG}  # PyTorch's and DeepSpeed's name, where a group has momentum
+
+
+class Owner(Protocol):
+    """The engine that an optimizer belongs to, as the optimizer uses it."""
+
+    handle: lowlevel.Engine
+    report: lowlevel.StepReport | None
+
+    def step(self) -> None: ...
+    def zero_grad(self) -> None: ...
+    def backward(self, loss: torch.Tensor, *, retain_graph: bool) -> torch.Tensor: ...
+    def read(self, parameter: torch.Tensor, value: int) -> torch.Tensor: ...
+    def write(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None: ...
+    def read_local(self, parameter: torch.Tensor, value: int) -> torch.Tensor: ...
+    def write_local(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None: ...
 
 
 class ZeroOptimizer(torch.optim.Optimizer):
@@ -23,7 +34,7 @@ class ZeroOptimizer(torch.optim.Optimizer):
     has) holds from the next step on. Muon's are halves, "use_muon" True: matrices, False: the others. The states live in the
     engine; state is empty."""
 
-    def __init__(self, engine: Engine, groups: list[dict[str, Any]], defaults: dict[str, Any],
+    def __init__(self, engine: Owner, groups: list[dict[str, Any]], defaults: dict[str, Any],
                  client: torch.optim.Optimizer | None = None) -> None:
         super().__init__(groups, defaults)
         self._engine, self._client = engine, client

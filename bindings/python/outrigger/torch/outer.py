@@ -8,7 +8,8 @@ import contextlib
 
 import torch
 
-from . import backward, calls
+from . import backward, inside
+from .factors import is_derivative, times
 
 _MOST = 2.0**15  # which float16 can hold
 
@@ -48,13 +49,13 @@ class _Outer:
     def factor_of(self, node, index):
         """What the gradient carries that goes into the node's input of this index."""
         half = _dtypes(node)[index] == torch.float16
-        if backward.is_output(node) or backward.is_derivative(node) or not node.next_functions:  # a border, a leaf
+        if backward.is_output(node) or is_derivative(node) or not node.next_functions:  # a border, a leaf
             return 1
         if backward.is_inner(node):
             node.carries = self._scale if half else 1
             self._inner.append(node)
             return node.carries
-        engine = calls.engine_of_node(node)
+        engine = inside.engine_of_node(node)
         if engine is not None:
             return engine.open_pass()
         return self._scale if half else 1
@@ -70,7 +71,7 @@ class _Outer:
         factors = [1 if child is None else self.factor_of(child, index) / carried for child, index in node.next_functions]
         if any(factor != 1 for factor in factors):
             self._hooks.append(node.register_hook(lambda grads, _: tuple(
-                None if grad is None else backward.times(grad, factor) for grad, factor in zip(grads, factors, strict=True))))
+                None if grad is None else times(grad, factor) for grad, factor in zip(grads, factors, strict=True))))
 
     def restore(self):
         for hook in self._hooks:
@@ -80,8 +81,8 @@ class _Outer:
 
 
 def _ends_outside(node):
-    is_border = (backward.is_output(node) and node.engine.scales) or backward.is_inner(node) or backward.is_derivative(node)
-    return is_border or calls.engine_of_node(node) is not None
+    is_border = (backward.is_output(node) and node.engine.scales) or backward.is_inner(node) or is_derivative(node)
+    return is_border or inside.engine_of_node(node) is not None
 
 
 def _dtypes(node):

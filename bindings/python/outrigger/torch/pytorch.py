@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch does not say itself: which of its functions look at a tensor and not at its values, and types."""
+"""What PyTorch does not say itself: which of its functions look at a tensor and not at its values, what autograd does in this thread,
+and types."""
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from torch.utils.checkpoint import CheckpointFunction
 
 _Tensor: Any = torch.Tensor  # with its slots and properties
 # Which of them there are depends on PyTorch's version.
@@ -20,6 +23,26 @@ METADATA |= {torch.numel, torch.is_floating_point, torch.is_complex, torch.empty
              torch.rand_like, torch.randn_like, torch.is_same_size}
 # The same memory as a tensor that takes no part in autograd.
 ALIASES = {_Tensor.detach, torch.detach, _Tensor.data.__get__}
+_FRAMES = 30  # between a use and the checkpoint that it is in
+
+
+def in_backward():
+    """Whether this thread runs a backward."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def in_reentrant_checkpoint():
+    """A checkpoint of this kind runs without gradients first, and computes again in the backward."""
+    if torch.is_grad_enabled():
+        return False
+    frame: Any = sys._getframe()
+    for _ in range(_FRAMES):
+        frame = frame.f_back
+        if frame is None:
+            return False
+        if frame.f_code is CheckpointFunction.forward.__code__ and any(frame.f_locals["ctx"].needs_input_grad):
+            return True
+    return False
 
 
 F = TypeVar("F", bound=Callable[..., Any])

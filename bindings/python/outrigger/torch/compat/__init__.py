@@ -3,8 +3,8 @@
 
     python -m outrigger.torch.compat train.py --deepspeed_config ds_config.json
 
-does it for a script. A name that DeepSpeed has and Outrigger has not is an error that says so, when it is used; missing.py
-lists them."""
+does it for a script. A name that DeepSpeed has and Outrigger has not is an error that says so, when it is used;
+../missing.py lists them."""
 import importlib
 import sys
 import warnings

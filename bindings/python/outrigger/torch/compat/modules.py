@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 import types
 
-from .missing import reason
+from ..missing import reason
 
 
 class Module(types.ModuleType):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands for which of DeepSpeed's names. missing.py has those that nothing stands for."""
+"""What stands for which of DeepSpeed's names. ../missing.py has those that nothing stands for."""
 import enum
 import types
 from typing import Any

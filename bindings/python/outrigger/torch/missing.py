@@ -125,7 +125,7 @@ def reason(path: str) -> str:
 
 # ---- The table in the documentation ----
 
-BEGIN, END = "<!-- of compat/missing.py: begin -->", "<!-- of compat/missing.py: end -->"
+BEGIN, END = "<!-- of torch/missing.py: begin -->", "<!-- of torch/missing.py: end -->"
 
 
 def markdown() -> str:
