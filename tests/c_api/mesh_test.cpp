@@ -114,8 +114,9 @@ TEST(Mesh, AGroupsCopyIsChargedOnce) {
       Engine engine(all, config(2, 3, "", states));
       declare(engine);
       const auto entries = ledger(engine.get());
-      const auto published = std::ranges::find_if(
-          entries, [](const auto& e) { return std::string_view(e.purpose) == "published parameters"; });
+      const auto published = std::ranges::find_if(entries, [](const auto& e) {
+        return std::string_view(e.purpose) == "published parameters";
+      });
       ASSERT_NE(published, entries.end());
       std::vector<int64_t> each(kWorld);
       ASSERT_OK(otr_comm_all_gather(all, &published->resident_bytes, sizeof each[0], each.data()));
