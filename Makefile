@@ -3,7 +3,7 @@
 #   make demo | test | bench            the three things to try first
 #   make test SANITIZE=address          address, undefined, thread or address,undefined; own build folder
 #   make fast | soak                    one tier of the tests
-#   make fuzz SECONDS=120               both fuzzers, under clang; own build folder
+#   make fuzz SECONDS=120               all fuzzers, under clang; own build folder
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make setup | build | lint | format | install PREFIX=… | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.

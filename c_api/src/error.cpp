@@ -77,6 +77,8 @@ const char* otr_status_name(int32_t status) noexcept {
     OTR_NAME(OTR_E_INTERRUPTED);
     OTR_NAME(OTR_E_LOSS_SCALE);
     OTR_NAME(OTR_E_DEVICE_FAULT);
+    OTR_NAME(OTR_E_IO);
+    OTR_NAME(OTR_E_CORRUPT);
     OTR_NAME(OTR_E_INTERNAL);
 #undef OTR_NAME
     default:

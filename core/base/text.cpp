@@ -2,6 +2,15 @@
 #include "core/base/text.h"
 
 namespace outrigger {
+namespace {
+
+// Bytes of the UTF-8 character that `text` begins with; 0 if it is none, or a control character.
+size_t printable_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  return first < 0x20 || first == 0x7F ? 0 : utf8_length(text);
+}
+
+}  // namespace
 
 std::string format_erased(fmt::string_view text, fmt::format_args args) {
   return fmt::vformat(text, args);
@@ -33,6 +42,22 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string printable(std::string_view text, size_t characters) {
+  std::string out;
+  for (size_t i = 0, shown = 0; i < text.size(); ++shown) {
+    if (shown == characters) return out + "…";
+    const size_t length = printable_length(text.substr(i));
+    if (length == 0) {
+      out += '?';
+      ++i;
+    } else {
+      out.append(text.substr(i, length));
+      i += length;
+    }
+  }
+  return out;
 }
 
 }  // namespace outrigger

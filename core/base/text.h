@@ -23,4 +23,8 @@ template <typename... Args>
 // Whether all of it is UTF-8, and so can stand in JSON.
 [[nodiscard]] bool is_utf8(std::string_view text);
 
+// Text that fits into one line of a message: control characters and bytes that are not UTF-8 become
+// '?', and it is cut after `characters`.
+[[nodiscard]] std::string printable(std::string_view text, size_t characters = 40);
+
 }  // namespace outrigger

@@ -79,12 +79,6 @@ std::string_view Cursor::take() {
   return rest.substr(0, length);
 }
 
-// Bytes of the UTF-8 character that `text` begins with; 0 if it is none, or a control character.
-size_t printable_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  return first < 0x20 || first == 0x7F ? 0 : utf8_length(text);
-}
-
 // What is likely meant by text that no JSON value starts with.
 std::string diagnose(std::string_view rest, char separator, std::string_view detail) {
   const auto starts = [&](std::initializer_list<std::string_view> words) {
@@ -267,21 +261,5 @@ Json to_json(const Node& node) {
 }
 
 std::string line_of(Position at) { return format_text("line {}, column {}", at.line, at.column); }
-
-std::string printable(std::string_view text, size_t characters) {
-  std::string out;
-  for (size_t i = 0, shown = 0; i < text.size(); ++shown) {
-    if (shown == characters) return out + "…";
-    const size_t length = printable_length(text.substr(i));
-    if (length == 0) {
-      out += '?';
-      ++i;
-    } else {
-      out.append(text.substr(i, length));
-      i += length;
-    }
-  }
-  return out;
-}
 
 }  // namespace outrigger::config

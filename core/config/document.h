@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/text.h"
+
 namespace outrigger::config {
 
 using Json = nlohmann::ordered_json;
@@ -52,8 +54,6 @@ struct Caps {
 
 [[nodiscard]] Json to_json(const Node& node);
 
-// Text that fits into one line of a message: control characters and bytes that are not UTF-8 become
-// '?', and it is cut after `characters`.
-[[nodiscard]] std::string printable(std::string_view text, size_t characters = 40);
+using outrigger::printable;
 
 }  // namespace outrigger::config

@@ -98,7 +98,7 @@ enum {
   OTR_E_SHAPE = -5,          /* a tensor's shape or strides are not what the call needs */
   OTR_E_DTYPE = -6,          /* a tensor's dtype is not what the call takes */
   OTR_E_DEVICE = -7,         /* a tensor's device is not the engine's */
-  OTR_E_NOT_FOUND = -8,      /* no parameter, group or field has this id or name */
+  OTR_E_NOT_FOUND = -8,      /* no parameter, group, field or file has this id or name */
   OTR_E_DUPLICATE = -9,      /* the name is taken */
   OTR_E_OUT_OF_MEMORY = -10, /* memory, shared memory or another system limit is exhausted */
   OTR_E_BUFFER_SIZE = -11,   /* the caller's buffer is too small; the needed size was written */
@@ -113,6 +113,8 @@ enum {
   OTR_E_INTERRUPTED = -20,   /* the host asked a waiting call to end */
   OTR_E_LOSS_SCALE = -21,    /* gradients overflow at the smallest loss scale */
   OTR_E_DEVICE_FAULT = -22,  /* a device failed; what was on it is lost */
+  OTR_E_IO = -23,            /* a file cannot be read or written; the text has the reason */
+  OTR_E_CORRUPT = -24,       /* a file is damaged, cut short, or not of the kind it should be */
   OTR_E_INTERNAL = -99       /* a fault of this library; please report it with the text */
 };
 

@@ -33,6 +33,8 @@ TEST(Status, EveryCodeHasItsName) {
                                              {OTR_E_INTERRUPTED, "OTR_E_INTERRUPTED"},
                                              {OTR_E_LOSS_SCALE, "OTR_E_LOSS_SCALE"},
                                              {OTR_E_DEVICE_FAULT, "OTR_E_DEVICE_FAULT"},
+                                             {OTR_E_IO, "OTR_E_IO"},
+                                             {OTR_E_CORRUPT, "OTR_E_CORRUPT"},
                                              {OTR_E_INTERNAL, "OTR_E_INTERNAL"}};
   for (int32_t status = -200; status <= 200; ++status) {
     const auto found = names.find(status);

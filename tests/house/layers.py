@@ -12,7 +12,7 @@ LAYERS = [
     ["c_api/src"],
     ["core/engine"],
     ["core/optimizer"],
-    ["core/comm", "core/memory", "core/layout", "core/config"],
+    ["core/comm", "core/memory", "core/layout", "core/config", "core/checkpoint"],
     ["core/context"],
     ["core/device"],
     ["core/tensor", "core/topology", "core/threads"],

@@ -23,7 +23,7 @@ pub const OTR_E_SHAPE: i32 = -5;
 pub const OTR_E_DTYPE: i32 = -6;
 /// a tensor's device is not the engine's
 pub const OTR_E_DEVICE: i32 = -7;
-/// no parameter, group or field has this id or name
+/// no parameter, group, field or file has this id or name
 pub const OTR_E_NOT_FOUND: i32 = -8;
 /// the name is taken
 pub const OTR_E_DUPLICATE: i32 = -9;
@@ -53,6 +53,10 @@ pub const OTR_E_INTERRUPTED: i32 = -20;
 pub const OTR_E_LOSS_SCALE: i32 = -21;
 /// a device failed; what was on it is lost
 pub const OTR_E_DEVICE_FAULT: i32 = -22;
+/// a file cannot be read or written; the text has the reason
+pub const OTR_E_IO: i32 = -23;
+/// a file is damaged, cut short, or not of the kind it should be
+pub const OTR_E_CORRUPT: i32 = -24;
 /// a fault of this library; please report it with the text
 pub const OTR_E_INTERNAL: i32 = -99;
 pub const OTR_DEVICE_CPU: i32 = 1;
