@@ -42,20 +42,20 @@ class TensorView:
 '''
 SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "int", "size_t": "int", "double": "float"}
 # Filled in by the wrapper, or no business of the language.
-HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published"}
+HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count"}
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
 # Structs that become something else than a class of their own.
-NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry"}
+NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part"}
 # Parameters for which None stands for a default, or for nothing.
-MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json"}
-NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info")}
+MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag"}
+NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag")}
 ENTRIES = "list[tuple[str, int, int]]"
 # (type, name) of a parameter and of the one after it → what they are together; a result begins with "->".
 PAIRS = {
     ("int64_t", "ids"): "Iterable[int]", ("otr_tensor", "output_grads"): "Iterable[_Tensor]",
     ("otr_shard", "shards"): "Iterable[Shard]", ("otr_engine", "engines"): "Iterable[Engine]",
     ("void", "mine"): "_Memory", ("double", "values"): "_Memory",
-    ("char", "buffer"): "-> str", ("otr_memory_entry", "entries"): f"-> {ENTRIES}",
+    ("char", "buffer"): "-> str", ("void", "buffer"): "-> bytes", ("otr_memory_entry", "entries"): f"-> {ENTRIES}",
     ("int32_t", "out_ndim"): "-> tuple[int, ...]",
 }
 RESULTS = {"out_is_boundary": "bool", "out_has_grad": "bool", "out_name": "str", "out_tensor": "TensorView", "out_slot": "TensorView",
@@ -102,6 +102,8 @@ def record(struct):
     lines += [f"    {field}: {kind}{' | None' if is_text else ''}" for field, kind, is_text in fields]
     if struct.name == "otr_shard_options":
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
+    if struct.name == "otr_save_options":
+        lines.append("    def add_part(self, name: str, mine: _Memory) -> None: ...")
     if struct.name == "otr_step_report":
         return [*lines, "    def __repr__(self) -> str: ..."]
     lines += ["    def __init__(self) -> None: ...", "", f"class _{name}(TypedDict, total=False):"]

@@ -175,8 +175,10 @@ a written weight is visible to the others at once: make sure that all have writt
 reads it. Elsewhere (a custom communicator, a device, \"share_parameters\": false) the others see
 it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
 stage 3 when they acquire it next, unless it was prefetched before. With a mesh, ranks of all
-groups that have the same elements write the same values; nobody checks it. Local; waits for
-parameters that are being prefetched. Since: 0.1";
+groups that have the same elements write the same values; nobody checks it. With \"states\": \"all\"
+there, ranks of other groups see it, at every stage, after the next applied step or
+otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
+Since: 0.1";
 %feature("docstring") otr_engine_set_trainable "Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
 frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed
 between a pass and its step. Every rank makes the same call; step compares. Local. OTR_E_STATE:
@@ -331,6 +333,39 @@ groups; OTR_E_NOT_FOUND, OTR_E_ARGUMENT, OTR_E_STATE: a name that is not here, a
 out of its range, or that a schedule sets here; OTR_E_ABORTED: another rank's text was refused;
 OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
 pending. After each of these nothing has changed, and the engine can go on. Since: 0.1";
+%feature("docstring") otr_save_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_save "Saves the training: masters and moments as they are stored, frozen parameters, and the progress.
+directory: a folder that exists; tag: at most 200 bytes of UTF-8 without '/', spaces or control
+characters, not beginning with '.', not \"latest\". options: NULL for defaults; every rank gives
+the same but for parts. When it returns, the checkpoint is durable and `latest` names it; until
+then, and if it fails, what was there before is whole. What a writer that died left behind is
+removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
+leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
+taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
+OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1";
+%feature("docstring") otr_load_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_load "Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
+size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.
+A rank reads the files that have its part, with their checksums. In the same formats values come
+back bit by bit, and with the same world and reduction order so does every later step; into
+another format they are rounded to nearest. Everything is read and checked before anything
+changes. Between two windows. Collective. A failure is the same on all ranks, names one, and
+leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
+OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
+OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
+comes while values are written poisons the engine. Since: 0.1";
+%feature("docstring") otr_checkpoint_open "tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
+OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1";
+%feature("docstring") otr_checkpoint_destroy "Local. Since: 0.1";
+%feature("docstring") otr_swig_checkpoint_describe "JSON: {\"tag\", \"library\", \"ranks\", \"parts\": names by rank, \"formats\", \"progress\",
+\"configuration\", \"parameters\"}. *inout_size: in, the size of buffer in bytes; out, the size
+needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
+OTR_E_BUFFER_SIZE: too small. Since: 0.1";
+%feature("docstring") otr_swig_checkpoint_part "Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
+that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
+rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
+%feature("docstring") otr_checkpoint_verify "Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
+tensor. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
 contiguous, of the same count. The memory of all four tensors is used until destroy;
@@ -378,6 +413,7 @@ A call in the wrong state returns OTR_E_STATE and changes nothing.";
 %feature("docstring") otr_pass "One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
 rank makes the same number of passes in a window; a rank without data begins and ends an empty
 one.";
+%feature("docstring") otr_checkpoint "A checkpoint that is looked at, without an engine.";
 %feature("docstring") otr_shard "A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
 shard owns the states.";
 %feature("docstring") otr_optimizer "An update rule with its hyperparameters.";
@@ -388,6 +424,7 @@ Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_
 loss_scale, accumulation and ranks are the tag of gradients that come from another engine or
 scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
 in.";
+%feature("docstring") otr_part "Bytes of the host that ride along: random states, a place in the data, anything.";
 %feature("docstring") otr_device::device_type "OTR_DEVICE_";
 %feature("docstring") otr_device::device_id "0 on a CPU";
 %feature("docstring") otr_dtype::code "OTR_DTYPE_";
@@ -471,6 +508,13 @@ not";
 %feature("docstring") otr_step_report::lr "of the default group, as used; under a schedule, what it gives";
 %feature("docstring") otr_step_report::updates "elements whose update was not zero, over all ranks";
 %feature("docstring") otr_step_report::vanished "of these, the ones whose weight stayed the same after rounding";
+%feature("docstring") otr_part::name "UTF-8, different from the others'";
+%feature("docstring") otr_save_options::keep_last "after it, the checkpoints of the most steps that stay; 0 (default): all";
+%feature("docstring") otr_save_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
+%feature("docstring") otr_save_options::parts "this rank's; NULL with part_count 0";
+%feature("docstring") otr_load_options::weights_only "1: no moments and no progress; default 0";
+%feature("docstring") otr_load_options::strict "1 (default): the same parameters here and there; 0: those that are in
+both, with weights_only";
 %feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";
 %feature("docstring") otr_shard_options::first_element "index of the first element in the whole parameter: the same bits
 however it is cut, if cuts are multiples of 256; default 0";

@@ -71,6 +71,7 @@ OTR_HANDLE(engine, Engine)
 OTR_HANDLE(pass, Pass)
 OTR_HANDLE(shard, Shard)
 OTR_HANDLE(optimizer, Optimizer)
+OTR_HANDLE(checkpoint, Checkpoint)
 
 // ---- Option structs: classes that begin with the defaults and own their texts ----
 %ignore struct_size;
@@ -109,6 +110,36 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
             OTR_FREE_TEXT(name) free((otr_tensor *)self->published); free((otr_tensor *)self->remainder);)
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
+OTR_OPTIONS(load_options, LoadOptions, , )
+OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_count; ++i) {
+  free((char *)self->parts[i].name);
+  free((void *)self->parts[i].data);
+} free((otr_part *)self->parts);)
+%ignore otr_part;
+%ignore otr_save_options::parts;
+%ignore otr_save_options::part_count;
+// Copies of the name and the bytes.
+%extend otr_save_options {
+  int32_t add_part(const char *name, const void *mine, size_t bytes) {
+    const int64_t count = $self->part_count;
+    otr_part *parts = (otr_part *)realloc((otr_part *)$self->parts, (size_t)(count + 1) * sizeof *parts);
+    if (!parts) return OTR_E_OUT_OF_MEMORY;
+    $self->parts = parts;
+    char *own_name = strdup(name);
+    void *own = malloc(bytes ? bytes : 1);
+    if (!own_name || !own) {
+      free(own_name);
+      free(own);
+      return OTR_E_OUT_OF_MEMORY;
+    }
+    memcpy(own, mine, bytes);
+    parts[count].name = own_name;
+    parts[count].data = own;
+    parts[count].bytes = bytes;
+    $self->part_count = count + 1;
+    return OTR_OK;
+  }
+}
 %ignore otr_context_options::log_callback;  // set by OTR_CONTEXT
 %ignore otr_context_options::log_user_data;
 %ignore otr_context_options::interrupt_callback;
@@ -159,6 +190,8 @@ OTR_CALLBACKS
 %ignore otr_machine_info;
 %ignore otr_engine_config;
 %ignore otr_engine_get_progress;
+%ignore otr_checkpoint_describe;
+%ignore otr_checkpoint_part;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
 %ignore otr_engine_estimate;
@@ -167,6 +200,8 @@ OTR_CALLBACKS
 %rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
 %rename(engine_get_progress) otr_swig_engine_get_progress;
+%rename(checkpoint_describe) otr_swig_checkpoint_describe;
+%rename(checkpoint_part) otr_swig_checkpoint_part;
 %rename(config_check) otr_swig_config_check;
 %rename(engine_memory) otr_swig_engine_memory;
 %inline %{
@@ -192,6 +227,22 @@ static int32_t otr_swig_engine_get_progress(const otr_engine *engine, char **out
   if (status != OTR_OK) return status;
   *out_text = (char *)calloc(1, size);
   return *out_text ? otr_engine_get_progress(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_checkpoint_describe(otr_checkpoint *checkpoint, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_checkpoint_describe(checkpoint, NULL, &size);
+  if (status != OTR_OK) return status;
+  *out_text = (char *)calloc(1, size);
+  return *out_text ? otr_checkpoint_describe(checkpoint, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_checkpoint_part(otr_checkpoint *checkpoint, int32_t rank, const char *name, void **out_bytes,
+                                        size_t *out_size) {
+  int32_t status = otr_checkpoint_part(checkpoint, rank, name, NULL, out_size);
+  if (status != OTR_OK) return status;
+  *out_bytes = calloc(1, *out_size ? *out_size : 1);
+  return *out_bytes ? otr_checkpoint_part(checkpoint, rank, name, *out_bytes, out_size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_config_check(const char *config_json, int32_t world_size, char **out_text) {

@@ -108,6 +108,11 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
 %typemap(in, numinputs=0) char **out_text (char *text = NULL) "$1 = &text;"
 %typemap(argout) char **out_text { %append_output(PyUnicode_FromString(*$1)); }
 %typemap(freearg) char **out_text { free(*$1); }
+%typemap(in, numinputs=0) (void **out_bytes, size_t *out_size) (void *bytes = NULL, size_t size = 0) "$1 = &bytes; $2 = &size;"
+%typemap(argout) (void **out_bytes, size_t *out_size) {
+  %append_output(PyBytes_FromStringAndSize((const char *)*$1, (Py_ssize_t)*$2));
+}
+%typemap(freearg) (void **out_bytes, size_t *out_size) { free(*$1); }
 
 %typemap(in, numinputs=0) (int32_t *out_ndim, const int64_t **out_shape) (int32_t ndim = 0, int64_t *shape = NULL)
   "$1 = &ndim; $2 = &shape;"

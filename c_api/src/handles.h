@@ -6,6 +6,7 @@
 #include "core/comm/communicator.h"
 #include "core/context/interrupt.h"
 #include "core/engine/engine.h"
+#include "core/engine/open_checkpoint.h"
 #include "core/engine/pass.h"
 #include "core/optimizer/optimizer.h"
 
@@ -36,6 +37,11 @@ struct otr_shard : outrigger::c_api::Handle<outrigger::optimizer::Shard, 0x6f747
 };
 struct otr_optimizer
     : outrigger::c_api::Handle<outrigger::optimizer::Optimizer, 0x6f74722d6f707431> {
+  using Handle::Handle;
+};
+
+struct otr_checkpoint
+    : outrigger::c_api::Handle<outrigger::engine::OpenCheckpoint, 0x6f74722d63707431> {
   using Handle::Handle;
 };
 

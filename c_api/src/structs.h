@@ -33,6 +33,10 @@ inline constexpr size_t kFirstSize<otr_estimate_options> = 96;
 template <>
 inline constexpr size_t kFirstSize<otr_step_report> = 104;
 template <>
+inline constexpr size_t kFirstSize<otr_save_options> = 64;
+template <>
+inline constexpr size_t kFirstSize<otr_load_options> = 48;
+template <>
 inline constexpr size_t kFirstSize<otr_shard_options> = 80;
 
 inline constexpr size_t kLargestSize = 4096;  // beyond, it is no size

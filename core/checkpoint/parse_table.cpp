@@ -12,9 +12,9 @@ Dtype read_dtype(Scanner& scanner, std::string_view file, std::string_view tenso
   if (const std::optional<Dtype> dtype = dtype_named(name)) return *dtype;
   if (is_packed_dtype(name)) {
     fail(OTR_E_UNSUPPORTED, "{}: tensor {}: dtype {} has elements smaller than a byte; not read",
-         file, quoted(tensor), name);
+         file, in_quotes(tensor), name);
   }
-  scanner.refuse(format_text("dtype {} is unknown", quoted(name)));
+  scanner.refuse(format_text("dtype {} is unknown", in_quotes(name)));
 }
 
 std::vector<int64_t> read_shape(Scanner& scanner) {
@@ -49,12 +49,12 @@ Entry read_entry(Scanner& scanner, std::string name, std::string_view file) {
   constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
   Entry entry;
   entry.name = std::move(name);
-  scanner.within("tensor " + quoted(entry.name));
+  scanner.within("tensor " + in_quotes(entry.name));
   bool seen[3] = {};
   scanner.object("a tensor's entry", [&](const std::string& key) {
     size_t field = 0;
     while (field < 3 && kFields[field] != key) ++field;
-    if (field == 3) scanner.refuse(format_text("field {} is unknown", quoted(key)));
+    if (field == 3) scanner.refuse(format_text("field {} is unknown", in_quotes(key)));
     if (seen[field]) scanner.refuse(format_text("{} stands twice", key));
     seen[field] = true;
     if (field == 0) entry.dtype = read_dtype(scanner, file, entry.name);
@@ -73,12 +73,12 @@ Metadata read_metadata(Scanner& scanner) {
   scanner.within(std::string(kMetadataKey));
   scanner.object("the metadata", [&](std::string key) {
     if (metadata.contains(key)) {
-      scanner.refuse(format_text("key {} stands twice", quoted(key)));
+      scanner.refuse(format_text("key {} stands twice", in_quotes(key)));
     }
     if (metadata.size() == kMaxMetadata) {
       scanner.refuse(format_text("more than {} keys", kMaxMetadata));
     }
-    std::string value = scanner.string(format_text("the value of {}", quoted(key)));
+    std::string value = scanner.string(format_text("the value of {}", in_quotes(key)));
     metadata.emplace(std::move(key), std::move(value));
   });
   scanner.within("");

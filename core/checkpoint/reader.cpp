@@ -10,7 +10,7 @@ namespace outrigger::checkpoint {
 static_assert(std::endian::native == std::endian::little);
 
 Reader::Reader(const Folder& folder, std::string_view name)
-    : file_(folder.open_file(name)), table_(read_table(file_.size())) {}
+    : file_(folder.open_file(name)), file_bytes_(file_.size()), table_(read_table(file_bytes_)) {}
 
 Table Reader::read_table(int64_t file_bytes) {
   if (file_bytes < kLengthBytes) {
@@ -34,7 +34,7 @@ Table Reader::read_table(int64_t file_bytes) {
 const Entry& Reader::at(std::string_view name) const {
   const Entry* entry = find(name);
   if (entry == nullptr) {
-    fail(OTR_E_NOT_FOUND, "{}: there is no tensor {} among its {}", path(), quoted(name),
+    fail(OTR_E_NOT_FOUND, "{}: there is no tensor {} among its {}", path(), in_quotes(name),
          entries().size());
   }
   return *entry;
@@ -44,7 +44,7 @@ void Reader::read(const Entry& entry, int64_t offset, std::span<std::byte> out) 
   const auto count = static_cast<int64_t>(out.size());
   if (offset < 0 || count > entry.bytes || offset > entry.bytes - count) {
     fail(OTR_E_ARGUMENT, "{}: tensor {} has {} bytes; {} from byte {} on are not among them",
-         path(), quoted(entry.name), entry.bytes, count, offset);
+         path(), in_quotes(entry.name), entry.bytes, count, offset);
   }
   file_.read_at(data_begin_ + entry.begin + offset, out);
 }

@@ -30,6 +30,7 @@ class Reader {
   [[nodiscard]] const Entry* find(std::string_view name) const { return table_.find(name); }
   [[nodiscard]] const Entry& at(std::string_view name) const;  // throws OTR_E_NOT_FOUND
   [[nodiscard]] const Metadata& metadata() const { return table_.metadata(); }
+  [[nodiscard]] int64_t file_bytes() const { return file_bytes_; }
   // Bytes [offset, offset + out.size()) of the tensor; `entry` is one of entries().
   void read(const Entry& entry, int64_t offset, std::span<std::byte> out) const;
 
@@ -37,7 +38,7 @@ class Reader {
   Table read_table(int64_t file_bytes);
 
   File file_;
-  int64_t data_begin_ = 0;
+  int64_t file_bytes_, data_begin_ = 0;
   Table table_;
 };
 

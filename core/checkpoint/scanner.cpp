@@ -141,18 +141,20 @@ int64_t Scanner::whole_number(std::string_view what) {
   const std::string_view rest = text_.substr(at_);
   const std::string_view word =
       rest.substr(0, std::min(rest.find_first_of(" \t\r\n,:{}[]\""), rest.size()));
-  if (word.empty() || !(is_digit(word[0]) || word[0] == '-')) {
+  if (word.empty() || (!is_digit(word[0]) && word[0] != '-')) {
     refuse_next(format_text("{} (a whole number)", what));
   }
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  const std::string shown = printable(word);
+  const auto refuse_it = [&](std::string_view fault) {
+    refuse(format_text("{} {} is {}", what, printable(word), fault));
+  };
   if (error == std::errc::result_out_of_range) {
-    refuse(format_text("{} {} is larger than 2^63 - 1", what, shown));
+    refuse_it("larger than 2^63 - 1");
   }
-  if (word[0] == '-') refuse(format_text("{} {} is negative", what, shown));
+  if (word[0] == '-') refuse_it("negative");
   if (stop != word.data() + word.size() || (word.size() > 1 && word[0] == '0')) {
-    refuse(format_text("{} {} is no whole number", what, shown));
+    refuse_it("no whole number");
   }
   at_ += word.size();
   return value;

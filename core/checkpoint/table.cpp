@@ -25,10 +25,10 @@ void require_size(const Entry& entry, std::string_view file) {
   const std::string shape = tensor::text_of(entry.shape);
   if (bytes < 0) {
     fail(OTR_E_CORRUPT, "{}: tensor {}: shape {} has more than 2^56 elements", file,
-         quoted(entry.name), shape);
+         in_quotes(entry.name), shape);
   }
   fail(OTR_E_CORRUPT, "{}: tensor {}: shape {} of {} is {} bytes, and data_offsets {} are {}", file,
-       quoted(entry.name), shape, name_of(entry.dtype), bytes, range_of(entry), entry.bytes);
+       in_quotes(entry.name), shape, name_of(entry.dtype), bytes, range_of(entry), entry.bytes);
 }
 
 // Sorted entries follow each other from 0 to data_bytes.
@@ -39,11 +39,11 @@ void require_cover(const std::vector<Entry>& entries, int64_t data_bytes, std::s
     if (entry.begin > end) {
       fail(OTR_E_CORRUPT,
            "{}: tensor {}: data_offsets {} leave a hole: bytes {} to {} are nobody's", file,
-           quoted(entry.name), range_of(entry), end, entry.begin);
+           in_quotes(entry.name), range_of(entry), end, entry.begin);
     }
     if (entry.begin < end) {
       fail(OTR_E_CORRUPT, "{}: tensor {}: data_offsets {} overlap those of tensor {}, {}", file,
-           quoted(entry.name), range_of(entry), quoted(entries[i - 1].name),
+           in_quotes(entry.name), range_of(entry), in_quotes(entries[i - 1].name),
            range_of(entries[i - 1]));
     }
     end += entry.bytes;
@@ -83,7 +83,7 @@ void append_entry(std::string& out, const Entry& entry) {
 
 }  // namespace
 
-std::string quoted(std::string_view name) { return format_text("'{}'", printable(name, 80)); }
+std::string in_quotes(std::string_view name) { return format_text("'{}'", printable(name, 80)); }
 
 int64_t bytes_of(const std::vector<int64_t>& shape, Dtype dtype) {
   int64_t count = 1;
@@ -109,7 +109,7 @@ Table::Table(std::vector<Entry> entries, Metadata metadata, int64_t data_bytes,
   std::ranges::sort(by_name_, {}, name);
   const auto twin = std::ranges::adjacent_find(by_name_, {}, name);
   if (twin != by_name_.end()) {
-    fail(OTR_E_CORRUPT, "{}: tensor {} stands twice in the header", file, quoted(name(*twin)));
+    fail(OTR_E_CORRUPT, "{}: tensor {} stands twice in the header", file, in_quotes(name(*twin)));
   }
 }
 

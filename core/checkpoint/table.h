@@ -46,7 +46,7 @@ class Table {
   std::vector<uint32_t> by_name_;  // an index is a tenth of a map's size
 };
 
-[[nodiscard]] std::string quoted(std::string_view name);  // for messages
+[[nodiscard]] std::string in_quotes(std::string_view name);  // for messages
 
 // Bytes of shape × dtype; −1 where the extents that are not 0 multiply to more than 2^56 elements.
 [[nodiscard]] int64_t bytes_of(const std::vector<int64_t>& shape, Dtype dtype);

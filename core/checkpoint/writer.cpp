@@ -14,20 +14,17 @@
 namespace outrigger::checkpoint {
 namespace {
 
-struct FreeHash {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 Entry entry_of(TensorSpec spec) {
   Entry entry{std::move(spec.name), spec.dtype, std::move(spec.shape), 0, 0};
   const bool negative = std::ranges::any_of(entry.shape, [](int64_t extent) { return extent < 0; });
   entry.bytes = negative ? -1 : bytes_of(entry.shape, entry.dtype);
   if (entry.bytes < 0 || entry.shape.size() > kMaxExtents) {
     fail(OTR_E_ARGUMENT, "tensor {}: shape {} cannot be written: at most {} extents, 2^56 elements",
-         quoted(entry.name), tensor::text_of(entry.shape), kMaxExtents);
+         in_quotes(entry.name), tensor::text_of(entry.shape), kMaxExtents);
   }
   if (entry.name == kMetadataKey || !is_utf8(entry.name)) {
-    fail(OTR_E_ARGUMENT, "tensor {}: a name is UTF-8 and not {}", quoted(entry.name), kMetadataKey);
+    fail(OTR_E_ARGUMENT, "tensor {}: a name is UTF-8 and not {}", in_quotes(entry.name),
+         kMetadataKey);
   }
   return entry;
 }
@@ -38,7 +35,7 @@ void require_metadata(const Metadata& metadata) {
   }
   for (const auto& [key, value] : metadata) {
     if (is_utf8(key) && is_utf8(value)) continue;
-    fail(OTR_E_ARGUMENT, "metadata {} is not UTF-8", quoted(key));
+    fail(OTR_E_ARGUMENT, "metadata {} is not UTF-8", in_quotes(key));
   }
 }
 
@@ -48,7 +45,7 @@ void require_different(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) names.emplace_back(entry.name);
   std::ranges::sort(names);
   const auto twin = std::ranges::adjacent_find(names);
-  if (twin != names.end()) fail(OTR_E_ARGUMENT, "two tensors are named {}", quoted(*twin));
+  if (twin != names.end()) fail(OTR_E_ARGUMENT, "two tensors are named {}", in_quotes(*twin));
 }
 
 std::vector<Entry> entries_of(std::vector<TensorSpec> tensors) {
@@ -63,6 +60,9 @@ std::vector<Entry> entries_of(std::vector<TensorSpec> tensors) {
 
 // What came of one tensor.
 struct Writer::Progress {
+  struct FreeHash {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
   std::map<int64_t, int64_t> written;  // ranges that do not touch: begin → end
   bool in_order = true;
   int64_t hashed = 0;
@@ -140,7 +140,8 @@ void Writer::lay_out() {
   for (Entry* entry : order) {
     entry->begin = end;
     if (entry->bytes > std::numeric_limits<int64_t>::max() / 2 - end) {
-      fail(OTR_E_ARGUMENT, "tensor {} makes the file larger than 2^62 bytes", quoted(entry->name));
+      fail(OTR_E_ARGUMENT, "tensor {} makes the file larger than 2^62 bytes",
+           in_quotes(entry->name));
     }
     end += entry->bytes;
   }
@@ -172,14 +173,14 @@ void Writer::claim(size_t index, int64_t offset, std::span<const std::byte> data
   const auto count = static_cast<int64_t>(data.size());
   if (offset < 0 || count > entry.bytes || offset > entry.bytes - count) {
     fail(OTR_E_ARGUMENT, "{}: tensor {} has {} bytes; {} from byte {} on are not among them",
-         path(), quoted(entry.name), entry.bytes, count, offset);
+         path(), in_quotes(entry.name), entry.bytes, count, offset);
   }
   const std::lock_guard lock(mutex_);
   if (finished_) fail(OTR_E_STATE, "{}: it is finished", path());
   if (count == 0) return;
   if (!progress_[index].add(offset, offset + count)) {
     fail(OTR_E_STATE, "{}: tensor {}: some of bytes {} to {} were written before", path(),
-         quoted(entry.name), offset, offset + count);
+         in_quotes(entry.name), offset, offset + count);
   }
   progress_[index].update(offset, data, entry.bytes);
 }
@@ -196,7 +197,7 @@ void Writer::finish() {
     const int64_t missing = progress_[i].missing();
     if (missing == entries_[i].bytes) continue;
     fail(OTR_E_STATE, "{}: tensor {} is incomplete: byte {} of {} was not written", path(),
-         quoted(entries_[i].name), missing, entries_[i].bytes);
+         in_quotes(entries_[i].name), missing, entries_[i].bytes);
   }
   finished_ = true;
   file_.sync();

@@ -101,6 +101,11 @@ void Committed::give_up(int32_t culprit) noexcept {
   if (publishing.group) publishing.group->give_up(culprit);
 }
 
+void Committed::abort(std::string_view reason) noexcept {
+  published.abort(reason);
+  if (publishing.group) publishing.group->abort(reason);
+}
+
 void Committed::cancel() noexcept {
   gather.cancel();
   published.cancel();

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -38,6 +39,8 @@ struct Committed {
 
   // Of all that moves parameters: no other rank waits for this one any more; no wait here lasts.
   void give_up(int32_t culprit) noexcept;
+  // Ends the ranks' waits in it, where that does not come with the control's: any thread.
+  void abort(std::string_view reason) noexcept;
   void cancel() noexcept;
 
   const layout::Model& model;

@@ -119,6 +119,7 @@ void Engine::abort(const std::string& reason) noexcept {
     comm_->abort(reason);
   } else if (control_) {  // from commit on
     control_->abort(reason);
+    if (committed_) committed_->abort(reason);
   }
 }
 
@@ -141,6 +142,7 @@ void Engine::tell(const Error& error, bool first) noexcept {
   const bool of_device = error.status() == OTR_E_DEVICE_FAULT ||
                          (declared_.device && error.status() == OTR_E_OUT_OF_MEMORY);
   if (of_device && control_) control_->abort(error.what());
+  if (of_device && committed_) committed_->abort(error.what());
   // Nor of other trouble: who waits for this rank shall not wait for the deadline, and hears of the
   // rank where it began.
   if (control_) {
@@ -235,6 +237,20 @@ std::vector<Section> Engine::sections() const {
 void Engine::read_section(const Section& section, Encoding encoding, std::span<std::byte> out) {
   require_between_windows("read_section");
   health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
+}
+
+void Engine::save(const std::string& directory, const std::string& tag,
+                  const SaveOptions& options) {
+  require_between_windows("otr_engine_save");
+  check();
+  Checkpoints(declared_, *committed_, run_, *values_, health_).save(directory, tag, options);
+}
+
+std::string Engine::load(const std::string& directory, const std::string& tag,
+                         const LoadOptions& options) {
+  require_between_windows("otr_engine_load");
+  check();
+  return Checkpoints(declared_, *committed_, run_, *values_, health_).load(directory, tag, options);
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engine/checkpoints.h"
 #include "core/engine/committed.h"
 #include "core/engine/declared.h"
 #include "core/engine/health.h"
@@ -112,6 +113,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_not_pending(const char* call) const { health_.require_not_pending(call); }
   void set_trainable(int64_t id, bool trainable);
   // With no window open.
+  void save(const std::string& directory, const std::string& tag, const SaveOptions& options);
+  std::string load(const std::string& directory, const std::string& tag,
+                   const LoadOptions& options);
   [[nodiscard]] Progress progress() const;
   void set_progress(std::string_view json);
 

@@ -119,7 +119,7 @@ void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
         for (size_t i = 0; i < firsts.size(); ++i) {
           touch(firsts[i].root, OTR_VALUE_MASTER);
           take(firsts[i], differs[i], scratch);
-          committed_.published.publish(declared_.model, std::span(&firsts[i].root, 1));
+          publish(firsts[i].root);
         }
         if (control.size() > 1) control.barrier(kLabel);  // all may read
         for (const First& first : firsts) committed_.gather.refresh(first.root);

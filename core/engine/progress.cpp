@@ -11,13 +11,14 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/config/document.h"
+#include "core/config/members.h"
 
 namespace outrigger::engine {
 namespace {
 
 using config::Kind;
-using config::Node;
+using config::Members;
+using config::ValueAt;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kVersion = 1;
@@ -26,87 +27,15 @@ constexpr std::array<const char*, 3> kBoundaries{"configured", "no", "yes"};  //
 constexpr config::Caps kCaps{
     .what = "the progress", .bytes = size_t{1} << 28, .values = size_t{1} << 23};
 
-[[noreturn]] void refuse(const Node& node, const std::string& path, std::string_view legal) {
-  fail(OTR_E_CONFIG, "the progress, {}: {} = {}; legal is {}", config::line_of(node.at),
-       path.empty() ? "it" : path, node.shown, legal);
-}
+const config::Subject kSubject{"the progress"};
 
-const Node& expect(const Node& node, Kind kind, const std::string& path, const char* legal) {
-  if (node.kind != kind) refuse(node, path, legal);
-  return node;
-}
+int64_t steps(const ValueAt& value) { return value.integer<int64_t>(0, kMostSteps); }
 
-template <typename T>
-T integer(const Node& node, const std::string& path, T low, T high) {
-  bool in_range = node.kind == Kind::integer;
-  if (in_range && node.scalar.is_number_unsigned()) {
-    const auto value = node.scalar.get<uint64_t>();
-    in_range = std::cmp_greater_equal(value, low) && std::cmp_less_equal(value, high);
-  } else if (in_range) {
-    const auto value = node.scalar.get<int64_t>();
-    in_range = std::cmp_greater_equal(value, low) && std::cmp_less_equal(value, high);
-  }
-  if (!in_range) refuse(node, path, format_text("an integer from {} to {}", low, high));
-  return node.scalar.get<T>();
-}
-
-double number(const Node& node, const std::string& path) {
-  if (node.kind != Kind::number && node.kind != Kind::integer) refuse(node, path, "a number");
-  return node.scalar.get<double>();
-}
-
-std::string text(const Node& node, const std::string& path) {
-  return expect(node, Kind::text, path, "a string").scalar.get<std::string>();
-}
-
-std::span<const Node> list(const Node& node, const std::string& path) {
-  return expect(node, Kind::list, path, "a list").items;
-}
-
-// The members of an object, each of which is taken once.
-class Members {
- public:
-  Members(const Node& node, std::string path)
-      : node_(&expect(node, Kind::object, path, "an object")), path_(std::move(path)) {}
-
-  [[nodiscard]] std::string path_of(std::string_view name) const {
-    return path_.empty() ? std::string(name) : format_text("{}.{}", path_, name);
-  }
-  const Node& take(std::string_view name) {
-    const auto found = std::ranges::find(node_->members, name, &config::Member::name);
-    if (found == node_->members.end()) {
-      fail(OTR_E_CONFIG, "the progress, {}: {} is missing", config::line_of(node_->at),
-           path_of(name));
-    }
-    known_.emplace_back(name);
-    return found->value;
-  }
-  template <typename T>
-  T integer(std::string_view name, T low, T high) {
-    return engine::integer(take(name), path_of(name), low, high);
-  }
-  int64_t steps(std::string_view name) { return integer<int64_t>(name, 0, kMostSteps); }
-  // After the last.
-  void require_all_taken() const {
-    if (known_.size() == node_->members.size()) return;
-    for (const config::Member& member : node_->members) {
-      if (std::ranges::find(known_, member.name) != known_.end()) continue;
-      fail(OTR_E_CONFIG, "the progress, {}: {} is not known", config::line_of(member.at),
-           path_of(config::printable(member.name)));
-    }
-  }
-
- private:
-  const Node* node_;
-  std::string path_;
-  std::vector<std::string> known_;
-};
-
-void read_steps(Progress& p, const Node& node) {
-  Members m(node, "steps");
-  p.micro_steps = m.steps("micro");
-  p.applied_steps = m.steps("applied");
-  p.skipped_steps = m.steps("skipped");
+void read_steps(Progress& p, const ValueAt& value) {
+  Members m(value);
+  p.micro_steps = steps(m.take("micro"));
+  p.applied_steps = steps(m.take("applied"));
+  p.skipped_steps = steps(m.take("skipped"));
   m.require_all_taken();
   if (p.micro_steps < p.applied_steps + p.skipped_steps) {
     fail(OTR_E_CONFIG,
@@ -115,59 +44,51 @@ void read_steps(Progress& p, const Node& node) {
   }
 }
 
-void read_loss_scaler(Progress& p, const Node& node) {
-  Members m(node, "loss_scaler");
-  const Node& scale = m.take("scale");
-  p.loss_scaler.scale = number(scale, "loss_scaler.scale");
-  if (p.loss_scaler.scale < 0) refuse(scale, "loss_scaler.scale", "at least 0");
-  p.loss_scaler.windows = m.steps("windows");
-  p.loss_scaler.last_overflow = m.integer<int64_t>("last_overflow", -1, p.loss_scaler.windows - 1);
-  p.loss_scaler.hysteresis_left = m.integer<int64_t>("hysteresis_left", 1, kMostSteps);
+void read_loss_scaler(Progress& p, const ValueAt& value) {
+  Members m(value);
+  const ValueAt scale = m.take("scale");
+  p.loss_scaler.scale = scale.number();
+  if (p.loss_scaler.scale < 0) scale.refuse("at least 0");
+  p.loss_scaler.windows = steps(m.take("windows"));
+  p.loss_scaler.last_overflow =
+      m.take("last_overflow").integer<int64_t>(-1, p.loss_scaler.windows - 1);
+  p.loss_scaler.hysteresis_left = m.take("hysteresis_left").integer<int64_t>(1, kMostSteps);
   m.require_all_taken();
 }
 
-void read_groups(Progress& p, const Node& node) {
-  for (const config::Member& group : expect(node, Kind::object, "groups", "an object").members) {
-    const std::string path = format_text("groups.{}", config::printable(group.name));
-    Progress::Group& read = p.groups.emplace_back(Progress::Group{group.name, {}});
-    for (const config::Member& value :
-         expect(group.value, Kind::object, path, "an object").members) {
-      read.values.emplace_back(value.name,
-                               number(value.value, format_text("{}.{}", path, value.name)));
-    }
+void read_groups(Progress& p, const ValueAt& value) {
+  for (const auto& [name, group] : value.entries()) {
+    Progress::Group& read = p.groups.emplace_back(Progress::Group{name, {}});
+    for (const auto& [key, number] : group.entries())
+      read.values.emplace_back(key, number.number());
   }
 }
 
-void read_parameters(Progress& p, const Node& node) {
-  Members m(node, "parameters");
-  p.trainable = m.steps("trainable");
-  for (const Node& name : list(m.take("frozen"), "parameters.frozen")) {
-    p.frozen.push_back(text(name, "a name in parameters.frozen"));
-  }
-  p.model = text(m.take("model"), "parameters.model");
-  p.usual_updates = m.steps("updates");
-  for (const Node& other : list(m.take("other_updates"), "parameters.other_updates")) {
-    constexpr const char* kPath = "an entry of parameters.other_updates";
-    if (other.kind != Kind::list || other.items.size() != 2) {
-      refuse(other, kPath, "a list of a name and a number of updates");
-    }
-    p.other_updates.emplace_back(text(other.items[0], kPath),
-                                 integer<int64_t>(other.items[1], kPath, 0, kMostSteps));
+void read_parameters(Progress& p, const ValueAt& value) {
+  Members m(value);
+  p.trainable = steps(m.take("trainable"));
+  for (const ValueAt& name : m.take("frozen").list()) p.frozen.push_back(name.text());
+  p.model = m.take("model").text();
+  p.usual_updates = steps(m.take("updates"));
+  for (const ValueAt& other : m.take("other_updates").list()) {
+    const std::vector<ValueAt> pair = other.list();
+    if (pair.size() != 2) other.refuse("a list of a name and a number of updates");
+    p.other_updates.emplace_back(pair[0].text(), steps(pair[1]));
   }
   m.require_all_taken();
 }
 
-void read_circumstances(Progress& p, const Node& node) {
-  Members m(node, "made_with");
-  p.made_with.world = m.integer("world", 1, std::numeric_limits<int32_t>::max());
-  p.made_with.groups = m.integer("groups", 1, std::numeric_limits<int32_t>::max());
-  const Node& order = m.take("reduction_order");
-  p.made_with.reduction_order = text(order, "made_with.reduction_order");
+void read_circumstances(Progress& p, const ValueAt& value) {
+  Members m(value);
+  p.made_with.world = m.take("world").integer(1, std::numeric_limits<int32_t>::max());
+  p.made_with.groups = m.take("groups").integer(1, std::numeric_limits<int32_t>::max());
+  const ValueAt order = m.take("reduction_order");
+  p.made_with.reduction_order = order.text();
   if (p.made_with.reduction_order != "boundary" && p.made_with.reduction_order != "micro_step") {
-    refuse(order, "made_with.reduction_order", "\"boundary\" or \"micro_step\"");
+    order.refuse("\"boundary\" or \"micro_step\"");
   }
-  p.made_with.optimizer = text(m.take("optimizer"), "made_with.optimizer");
-  p.made_with.seed = m.integer<uint64_t>("seed", 0, std::numeric_limits<uint64_t>::max());
+  p.made_with.optimizer = m.take("optimizer").text();
+  p.made_with.seed = m.take("seed").integer<uint64_t>(0, std::numeric_limits<uint64_t>::max());
   m.require_all_taken();
 }
 
@@ -209,26 +130,24 @@ std::string to_json(const Progress& p) {
 }
 
 Progress parse_progress(std::string_view json) {
-  const Node root = config::parse_document(json, kCaps);
+  const config::Node root = config::parse_document(json, kCaps);
   Progress p;
-  Members m(root, "");
-  const Node& version = m.take("version");
-  if (version.kind == Kind::integer && version.scalar > kVersion) {
+  Members m(ValueAt(kSubject, root));
+  const ValueAt version = m.take("version");
+  if (version.node().kind == Kind::integer && version.node().scalar > kVersion) {
     fail(OTR_E_CONFIG, "the progress has version {}; this release reads up to {}: use a later one",
-         version.shown, kVersion);
+         version.node().shown, kVersion);
   }
-  static_cast<void>(integer<int64_t>(version, "version", 1, kVersion));
+  static_cast<void>(version.integer<int64_t>(1, kVersion));
   read_steps(p, m.take("steps"));
-  const Node& boundary = m.take("boundary");
-  const auto known = std::ranges::find(kBoundaries, text(boundary, "boundary"));
-  if (known == kBoundaries.end()) {
-    refuse(boundary, "boundary", "\"configured\", \"no\" or \"yes\"");
-  }
+  const ValueAt boundary = m.take("boundary");
+  const auto known = std::ranges::find(kBoundaries, boundary.text());
+  if (known == kBoundaries.end()) boundary.refuse("\"configured\", \"no\" or \"yes\"");
   p.boundary = static_cast<int32_t>(known - kBoundaries.begin());
   read_loss_scaler(p, m.take("loss_scaler"));
-  for (const Node& norm : list(m.take("outlier_norms"), "outlier_norms")) {
-    p.outlier_norms.push_back(number(norm, "a norm in outlier_norms"));
-    if (p.outlier_norms.back() < 0) refuse(norm, "a norm in outlier_norms", "at least 0");
+  for (const ValueAt& norm : m.take("outlier_norms").list()) {
+    p.outlier_norms.push_back(norm.number());
+    if (p.outlier_norms.back() < 0) norm.refuse("at least 0");
   }
   read_groups(p, m.take("groups"));
   read_parameters(p, m.take("parameters"));

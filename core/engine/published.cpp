@@ -40,6 +40,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   } else {
     private_ = memory::Block(ledger, Purpose::published, plan.published, devices.front);
     data_ = private_.data();
+    if (plan.published_at_commit && devices.front->is_host()) ledger.touch(plan.published);
   }
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
 }
@@ -113,6 +114,11 @@ void Published::gather_parts(std::span<const Whole> wholes) const {
 void Published::give_up(int32_t culprit) const noexcept {
   if (staged_) staged_->give_up(culprit);
   if (replicas_) replicas_->give_up(culprit);
+}
+
+void Published::abort(std::string_view reason) const noexcept {
+  if (staged_) staged_->abort(reason);
+  if (replicas_) replicas_->abort(reason);
 }
 
 void Published::cancel() const noexcept {

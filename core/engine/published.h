@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "core/comm/communicator.h"
 #include "core/config/config.h"
@@ -46,6 +47,7 @@ class Published {
   void publish(const layout::Model& model, std::span<const int64_t> roots) const;
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
   void give_up(int32_t culprit) const noexcept;
+  void abort(std::string_view reason) const noexcept;
   void cancel() const noexcept;
 
  private:

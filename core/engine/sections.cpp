@@ -45,6 +45,35 @@ std::vector<Section> sections_of(const Committed& committed) {
   return sections;
 }
 
+void visit_section(Declared& declared, Committed& committed, const Section& section,
+                   const std::function<void(const checkpoint::Run&)>& body) {
+  memory::Ledger& ledger = declared.ledger;
+  device::Device& front = *committed.devices.front;
+  const int64_t bytes = bytes_of(section.count, section.format);
+  Block copy, upper_copy;
+  if (section.kept == Kept::published) {
+    const std::byte* const whole = committed.published.whole(section.parameter);
+    const std::byte* const data =
+        on_host(ledger, front, whole + bytes_of(section.first, section.format), bytes, copy);
+    body({data, nullptr, section.count});
+    return;
+  }
+  const layout::Piece own = *committed.local_piece(section.parameter);
+  const layout::Piece piece = layout::part_of(own, section.first - own.first, section.count);
+  const State state = state_of(section.kept);
+  const StateSet read{
+      {state == State::master, state == State::exp_avg, state == State::exp_avg_sq}};
+  const Lease lease(*committed.states, piece, read, kNoStates);
+  const std::byte* const data =
+      on_host(ledger, *committed.devices.back, lease.states().of(state), bytes, copy);
+  const bool split = section.format == Format::split;
+  const std::byte* const upper =
+      split ? on_host(ledger, front, committed.published.at(piece),
+                      bytes_of(section.count, committed.published.format()), upper_copy)
+            : nullptr;
+  body({data, upper, section.count});
+}
+
 void read_section(Declared& declared, Committed& committed, const Section& section,
                   Encoding encoding, std::span<std::byte> out) {
   const auto plain = static_cast<size_t>(section.count) * sizeof(float);
@@ -52,36 +81,18 @@ void read_section(Declared& declared, Committed& committed, const Section& secti
   if (out.size() != needed) {
     fail(OTR_E_BUFFER_SIZE, "there is room for {} bytes of a section of {}", out.size(), needed);
   }
-  memory::Ledger& ledger = declared.ledger;
-  device::Device& front = *committed.devices.front;
-  const int64_t bytes = bytes_of(section.count, section.format);
-  Block copy, upper_copy;
-  if (section.kept == Kept::published) {
-    const std::byte* data =
-        on_host(ledger, front, committed.published.whole(section.parameter), bytes, copy);
+  visit_section(declared, committed, section, [&](const checkpoint::Run& run) {
+    const int64_t bytes = bytes_of(section.count, section.format);
     if (encoding == Encoding::stored) {
-      std::copy_n(data, needed, out.data());
+      if (run.upper != nullptr) std::copy_n(run.upper, section.bytes - bytes, out.data());
+      std::copy_n(run.data, bytes, out.data() + section.bytes - bytes);
+    } else if (kernels::is_composed(section.format)) {
+      kernels::read_composed(reinterpret_cast<float*>(out.data()), run.data, section.format,
+                             reinterpret_cast<const uint16_t*>(run.upper), section.count);
     } else {
-      kernels::convert(out.data(), Format::float32, data, section.format, section.count);
+      kernels::convert(out.data(), Format::float32, run.data, section.format, section.count);
     }
-    return;
-  }
-  const layout::Piece piece = *committed.local_piece(section.parameter);
-  const Lease lease(*committed.states, piece, kAllStates, kNoStates);
-  const std::byte* data = on_host(ledger, *committed.devices.back,
-                                  lease.states().of(state_of(section.kept)), bytes, copy);
-  const int64_t upper_bytes = section.bytes - bytes;  // of a split master
-  const std::byte* upper =
-      on_host(ledger, front, committed.published.at(piece), upper_bytes, upper_copy);
-  if (encoding == Encoding::stored) {
-    std::copy_n(upper, upper_bytes, out.data());
-    std::copy_n(data, bytes, out.data() + upper_bytes);
-  } else if (kernels::is_composed(section.format)) {
-    kernels::read_composed(reinterpret_cast<float*>(out.data()), data, section.format,
-                           reinterpret_cast<const uint16_t*>(upper), section.count);
-  } else {
-    kernels::convert(out.data(), Format::float32, data, section.format, section.count);
-  }
+  });
 }
 
 }  // namespace outrigger::engine

@@ -5,20 +5,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "core/checkpoint/manifest.h"
+#include "core/checkpoint/planes.h"
 #include "core/engine/committed.h"
 
 namespace outrigger::engine {
 
-// The states, and what a frozen parameter has instead.
-enum class Kept : uint8_t {
-  master = static_cast<uint8_t>(State::master),
-  exp_avg = static_cast<uint8_t>(State::exp_avg),
-  exp_avg_sq = static_cast<uint8_t>(State::exp_avg_sq),
-  published
-};
+using checkpoint::Kept;  // the states, and what a frozen parameter has instead
+static_assert(static_cast<int>(Kept::exp_avg_sq) == static_cast<int>(State::exp_avg_sq));
 
 // Elements [first, first + count) of a parameter.
 struct Section {
@@ -33,6 +31,12 @@ struct Section {
 // first has sections. Frozen parameters have published values
 // only, which every rank has: they are dealt over the ranks.
 [[nodiscard]] std::vector<Section> sections_of(const Committed& committed);
+
+// Its values in host memory, for the time of the call: where they are, or copied from a device.
+// section: one of them, or a part that begins and ends at a leaf or with it. With no window open;
+// not collective.
+void visit_section(Declared& declared, Committed& committed, const Section& section,
+                   const std::function<void(const checkpoint::Run&)>& body);
 
 enum class Encoding : uint8_t { stored, float32 };
 // out: the section's bytes, or four for each element. With no window open; not collective.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole parameters, states and gradients, in and out: first values (initial.cpp), checks, exports
-// and piecewise initialisation (values.cpp).
+// and piecewise initialisation (values.cpp), what a checkpoint had (restore.cpp).
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/checkpoint/manifest.h"
 #include "core/engine/committed.h"
 #include "core/engine/health.h"
 #include "core/engine/window.h"
@@ -30,6 +31,14 @@ class Values {
   // Of the elements whose states lie on this rank.
   void read_local(int64_t id, int32_t value, const otr_tensor& out);
   void write_local(int64_t id, int32_t value, const otr_tensor& source);
+
+  // Of a checkpoint: a part of this rank's piece of a state, or of a frozen root, as planes of the
+  // format in which it was kept; in another one here, to nearest. Then, of all ranks, for all of
+  // them; the second after a barrier.
+  void restore(const layout::Piece& part, checkpoint::Kept kept, kernels::Format format,
+               std::span<const std::vector<std::byte>> planes);
+  void end_restore();
+  void refresh_all();
 
   // A step has published what was written locally.
   void note_published() { wrote_locally_ = false; }

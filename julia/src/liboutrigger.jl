@@ -80,6 +80,8 @@ mutable struct otr_engine end
 
 mutable struct otr_pass end
 
+mutable struct otr_checkpoint end
+
 mutable struct otr_shard end
 
 mutable struct otr_optimizer end
@@ -205,6 +207,30 @@ struct otr_step_report
     lr::Float64
     updates::Int64
     vanished::Int64
+end
+
+struct otr_part
+    name::Cstring
+    data::Ptr{Cvoid}
+    bytes::Csize_t
+end
+
+struct otr_save_options
+    struct_size::UInt32
+    keep_last::Int32
+    replace::Int32
+    reserved0::UInt32
+    parts::Ptr{otr_part}
+    part_count::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_load_options
+    struct_size::UInt32
+    weights_only::Int32
+    strict::Int32
+    reserved0::UInt32
+    reserved::NTuple{4, UInt64}
 end
 
 struct otr_shard_options
@@ -655,6 +681,51 @@ otr_engine_set_progress(engine, progress_json) =
     ccall((:otr_engine_set_progress, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring),
         engine, progress_json)
+
+otr_save_options_init(options, size) =
+    ccall((:otr_save_options_init, liboutrigger), Int32,
+        (Ptr{otr_save_options}, Csize_t),
+        options, size)
+
+otr_engine_save(engine, directory, tag, options) =
+    @gcsafe ccall((:otr_engine_save, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_save_options}),
+        engine, directory, tag, options)
+
+otr_load_options_init(options, size) =
+    ccall((:otr_load_options_init, liboutrigger), Int32,
+        (Ptr{otr_load_options}, Csize_t),
+        options, size)
+
+otr_engine_load(engine, directory, tag, options) =
+    @gcsafe ccall((:otr_engine_load, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_load_options}),
+        engine, directory, tag, options)
+
+otr_checkpoint_open(directory, tag, out_checkpoint) =
+    ccall((:otr_checkpoint_open, liboutrigger), Int32,
+        (Cstring, Cstring, Ptr{Ptr{otr_checkpoint}}),
+        directory, tag, out_checkpoint)
+
+otr_checkpoint_destroy(checkpoint) =
+    ccall((:otr_checkpoint_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_checkpoint},),
+        checkpoint)
+
+otr_checkpoint_describe(checkpoint, buffer, inout_size) =
+    ccall((:otr_checkpoint_describe, liboutrigger), Int32,
+        (Ptr{otr_checkpoint}, Ptr{UInt8}, Ptr{Csize_t}),
+        checkpoint, buffer, inout_size)
+
+otr_checkpoint_part(checkpoint, rank, name, buffer, inout_size) =
+    ccall((:otr_checkpoint_part, liboutrigger), Int32,
+        (Ptr{otr_checkpoint}, Int32, Cstring, Ptr{Cvoid}, Ptr{Csize_t}),
+        checkpoint, rank, name, buffer, inout_size)
+
+otr_checkpoint_verify(checkpoint) =
+    ccall((:otr_checkpoint_verify, liboutrigger), Int32,
+        (Ptr{otr_checkpoint},),
+        checkpoint)
 
 otr_shard_options_init(options, size) =
     ccall((:otr_shard_options_init, liboutrigger), Int32,

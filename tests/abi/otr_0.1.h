@@ -647,8 +647,10 @@ OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t va
  * reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
  * it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
  * stage 3 when they acquire it next, unless it was prefetched before. With a mesh, ranks of all
- * groups that have the same elements write the same values; nobody checks it. Local; waits for
- * parameters that are being prefetched. Since: 0.1 */
+ * groups that have the same elements write the same values; nobody checks it. With "states": "all"
+ * there, ranks of other groups see it, at every stage, after the next applied step or
+ * otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
                                        const otr_tensor *source) OTR_NOEXCEPT;
 
@@ -994,6 +996,97 @@ OTR_API int32_t otr_engine_get_progress(const otr_engine *engine, char *buffer,
  * OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
  * pending. After each of these nothing has changed, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_set_progress(otr_engine *engine, const char *progress_json) OTR_NOEXCEPT;
+
+/* ---- Checkpoints --------------------------------------------------------------------------------
+ *
+ * A checkpoint is a folder <directory>/<tag>: a safetensors file for each rank, an index with
+ * checksums, and manifest.json (docs/checkpoints.md, docs/checkpoint-format.md). It appears as a
+ * whole, and <directory>/latest names the last one. All ranks see one file system. */
+
+/* Bytes of the host that ride along: random states, a place in the data, anything. */
+typedef struct otr_part {
+  const char *name; /* UTF-8, different from the others' */
+  const void *data;
+  size_t bytes;
+} otr_part;
+
+typedef struct otr_save_options {
+  uint32_t struct_size;
+  int32_t keep_last; /* after it, the checkpoints of the most steps that stay; 0 (default): all */
+  int32_t replace;   /* 1: a checkpoint of the same tag may be there, and is replaced */
+  uint32_t reserved0;
+  const otr_part *parts; /* this rank's; NULL with part_count 0 */
+  int64_t part_count;
+  uint64_t reserved[4];
+} otr_save_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_save_options_init(otr_save_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Saves the training: masters and moments as they are stored, frozen parameters, and the progress.
+ * directory: a folder that exists; tag: at most 200 bytes of UTF-8 without '/', spaces or control
+ * characters, not beginning with '.', not "latest". options: NULL for defaults; every rank gives
+ * the same but for parts. When it returns, the checkpoint is durable and `latest` names it; until
+ * then, and if it fails, what was there before is whole. What a writer that died left behind is
+ * removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
+ * leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
+ * taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
+ * OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1 */
+OTR_API int32_t otr_engine_save(otr_engine *engine, const char *directory, const char *tag,
+                                const otr_save_options *options) OTR_NOEXCEPT;
+
+typedef struct otr_load_options {
+  uint32_t struct_size;
+  int32_t weights_only; /* 1: no moments and no progress; default 0 */
+  int32_t strict;       /* 1 (default): the same parameters here and there; 0: those that are in
+                           both, with weights_only */
+  uint32_t reserved0;
+  uint64_t reserved[4];
+} otr_load_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_load_options_init(otr_load_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
+ * size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.
+ * A rank reads the files that have its part, with their checksums. In the same formats values come
+ * back bit by bit, and with the same world and reduction order so does every later step; into
+ * another format they are rounded to nearest. Everything is read and checked before anything
+ * changes. Between two windows. Collective. A failure is the same on all ranks, names one, and
+ * leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
+ * OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
+ * OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
+ * comes while values are written poisons the engine. Since: 0.1 */
+OTR_API int32_t otr_engine_load(otr_engine *engine, const char *directory, const char *tag,
+                                const otr_load_options *options) OTR_NOEXCEPT;
+
+/* A checkpoint that is looked at, without an engine. */
+typedef struct otr_checkpoint otr_checkpoint;
+
+/* tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
+ * OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_open(const char *directory, const char *tag,
+                                    otr_checkpoint **out_checkpoint) OTR_NOEXCEPT;
+
+/* Local. Since: 0.1 */
+OTR_API void otr_checkpoint_destroy(otr_checkpoint *checkpoint) OTR_NOEXCEPT;
+
+/* JSON: {"tag", "library", "ranks", "parts": names by rank, "formats", "progress",
+ * "configuration", "parameters"}. *inout_size: in, the size of buffer in bytes; out, the size
+ * needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
+ * OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_describe(otr_checkpoint *checkpoint, char *buffer,
+                                        size_t *inout_size) OTR_NOEXCEPT;
+
+/* Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
+ * that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
+ * rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_part(otr_checkpoint *checkpoint, int32_t rank, const char *name,
+                                    void *buffer, size_t *inout_size) OTR_NOEXCEPT;
+
+/* Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
+ * tensor. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_verify(otr_checkpoint *checkpoint) OTR_NOEXCEPT;
 
 /* ---- Optimizer and shard, without an engine
  * ------------------------------------------------------ */

@@ -15,7 +15,7 @@ using namespace otr_test;
 
 // One channel over a group of threads, and what all channels of a rank count.
 struct Counts {
-  std::atomic<int> alive{0}, calls{0}, fail_at{-1};
+  std::atomic<int> alive{0}, calls{0}, stops{0}, fail_at{-1};
   bool destroy_calls_in = false, split_fails = false;
 };
 struct Channel {
@@ -53,6 +53,7 @@ int32_t split(void* user, const int32_t* groups, const int32_t* places, void** o
   return counted(channel, status);
 }
 void stop(void* user, const char* reason) {
+  ++static_cast<Channel*>(user)->counts->stops;
   otr_comm_abort(static_cast<Channel*>(user)->comm.get(), reason);
 }
 void give_back(void* user) {
@@ -409,6 +410,28 @@ TEST_P(Split, TrainsInGroupsOfItsOwn) {
     group.reset();
     EXPECT_EQ(counts.alive, 0) << "every channel was given back";
   });
+}
+
+// A channel's abort need not reach others: each in which a call of the host may wait is aborted.
+TEST(AbortOfAnEngine, EndsEveryChannelThatItsCallsWaitIn) {
+  for (const char* states : {"group", "all"}) {
+    run_ranks(4, [&](int32_t rank, otr_comm* base) {
+      Counts counts;
+      Group group(base, counts);
+      Engine engine(group.comm.get(), R"({"outrigger": {"mesh": {"shard": 2, "states": ")" +
+                                          std::string(states) +
+                                          R"("}}, "zero_optimization": {"stage": 3}})");
+      engine.add("w", {3000}, Values(3000, 1));
+      engine.commit();
+      EXPECT_OK(otr_comm_barrier(base));
+      if (rank == 0) {
+        EXPECT_OK(otr_engine_abort(engine.get(), "enough"));
+        // Its calls; with "all", gathers of parameters, and between replicas: of all ranks, of the
+        // group, across groups each.
+        EXPECT_EQ(counts.stops, states[0] == 'g' ? 3 : 9) << states;
+      }
+    });
+  }
 }
 
 TEST(SplitOfACustomGroup, IsRefusedByAllWhereOneCannot) {

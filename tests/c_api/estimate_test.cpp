@@ -119,9 +119,13 @@ TEST(Estimate, IsTheLedgerToTheByte) {
         std::vector<Declared> model = random_model(random);
         if (cases % 16 == 0) model.push_back({{300000}, cases % 32 == 0, -1});
         const std::string bucket = std::to_string(256 << random() % 5);
+        const int32_t shard = world % 2 == 0 && random() % 2 == 0 ? world / 2 : 0;
+        const char* const states = random() % 2 == 0 ? "all" : "group";
+        const std::string mesh = R"(, "mesh": {"shard": )" + std::to_string(shard) +
+                                 R"(, "states": ")" + states + R"("})";
         const std::string own = R"("bucket_buffers": )" + std::to_string(1 + random() % 5) +
                                 R"(, "share_parameters": )" +
-                                (random() % 3 == 0 ? "false" : "true");
+                                (random() % 3 == 0 ? "false" : "true") + mesh;
         const bool mixed = kind.stage > 0 && round % 2 == 1;
         const auto& formats = kFormats[random() % std::size(kFormats)];
         std::string config = mixed ? with_formats(kind, formats, own) : config_of(kind, 1, "", own);

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import lowlevel
 from .arrays import new_float32, view_of
+from .checkpoint import load_options, save_options
 from .handle import Handle, options_of, text_of
 from .passes import Pass, tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
@@ -232,6 +234,24 @@ class Engine(Handle[lowlevel.Engine]):
     def discard(self) -> None:
         """Drops the gradients of the window, summed or not; counters and loss scale stay. Collective."""
         lowlevel.engine_discard(self.handle)
+
+    def save(self, directory: str | os.PathLike[str], tag: str, parts: Mapping[str, bytes] | None = None, keep_last: int = 0,
+             replace: bool = False) -> None:
+        """Saves the training as directory/tag; the directory is made if it is not there. When it returns, the checkpoint is durable
+        and the file `latest` names it; until then what was there before is whole. parts: bytes of this rank's host that ride
+        along, by name: Checkpoint(directory).parts(rank) gives them back. keep_last: of the checkpoints there, those of the most
+        steps that stay; 0: all. replace: one of that tag is replaced. Between two windows. Collective; a failure is the same
+        on all ranks and leaves the engine as it was. E_DUPLICATE: the tag is taken; E_IO; E_STATE: another process is writing."""
+        os.makedirs(directory, exist_ok=True)
+        lowlevel.engine_save(self.handle, os.fspath(directory), tag, save_options(parts, keep_last, replace))
+
+    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False,
+             strict: bool = True) -> None:
+        """Goes on from a checkpoint, after commit, whatever ranks, stage, mesh and formats it was made with. tag None: the latest.
+        weights_only: neither moments nor progress; with strict False, those that are both here and there. In the same formats every
+        bit comes back. Between two windows. Collective; a failure is the same on all ranks and leaves the engine as it was.
+        E_NOT_FOUND: no such checkpoint or parameter; E_CORRUPT: a file is damaged; E_SHAPE."""
+        lowlevel.engine_load(self.handle, os.fspath(directory), tag, load_options(weights_only, strict))
 
     def get_progress(self) -> dict[str, Any]:
         """All that the run is besides the parameters' values: step counts, loss scale, what was set by hand, counts of updates. Between

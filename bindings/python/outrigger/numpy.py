@@ -14,7 +14,8 @@ Ranks come from the launcher (outrigger run, torchrun), or as comm=."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -150,6 +151,15 @@ class Engine:
     def write(self, name: str, array: ArrayLike, value: int = lowlevel.VALUE_MASTER) -> None:
         """Sets it from rank 0's array, of the parameter's shape. Collective."""
         self.library.write(self.id_of(name), numpy.asarray(array), value)
+
+    def save(self, directory: str | os.PathLike[str], tag: str, parts: Mapping[str, bytes] | None = None, keep_last: int = 0,
+             replace: bool = False) -> None:
+        """Saves the training as directory/tag: see outrigger.Engine.save. Collective."""
+        self.library.save(directory, tag, parts, keep_last, replace)
+
+    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False, strict: bool = True) -> None:
+        """Goes on from a checkpoint: see outrigger.Engine.load. Collective."""
+        self.library.load(directory, tag, weights_only, strict)
 
     def get_progress(self) -> dict[str, Any]:
         """All that the run is besides values, for a later engine: see outrigger.Engine.get_progress."""

@@ -162,6 +162,13 @@ pub struct otr_pass {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
+/// A checkpoint that is looked at, without an engine.
+#[repr(C)]
+pub struct otr_checkpoint {
+    _data: [u8; 0],
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
 /// A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
 /// shard owns the states.
 #[repr(C)]
@@ -454,6 +461,44 @@ pub struct otr_step_report {
     pub vanished: i64,
 }
 
+/// Bytes of the host that ride along: random states, a place in the data, anything.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_part {
+    /// UTF-8, different from the others'
+    pub name: *const c_char,
+    pub data: *const c_void,
+    pub bytes: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_save_options {
+    pub struct_size: u32,
+    /// after it, the checkpoints of the most steps that stay; 0 (default): all
+    pub keep_last: i32,
+    /// 1: a checkpoint of the same tag may be there, and is replaced
+    pub replace: i32,
+    pub reserved0: u32,
+    /// this rank's; NULL with part_count 0
+    pub parts: *const otr_part,
+    pub part_count: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_load_options {
+    pub struct_size: u32,
+    /// 1: no moments and no progress; default 0
+    pub weights_only: i32,
+    /// 1 (default): the same parameters here and there; 0: those that are in
+    /// both, with weights_only
+    pub strict: i32,
+    pub reserved0: u32,
+    pub reserved: [u64; 4],
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_shard_options {
@@ -710,8 +755,10 @@ extern "C" {
     /// reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
     /// it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
     /// stage 3 when they acquire it next, unless it was prefetched before. With a mesh, ranks of all
-    /// groups that have the same elements write the same values; nobody checks it. Local; waits for
-    /// parameters that are being prefetched. Since: 0.1
+    /// groups that have the same elements write the same values; nobody checks it. With "states": "all"
+    /// there, ranks of other groups see it, at every stage, after the next applied step or
+    /// otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
+    /// Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed
@@ -899,6 +946,48 @@ extern "C" {
     /// OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
     /// pending. After each of these nothing has changed, and the engine can go on. Since: 0.1
     pub fn otr_engine_set_progress(engine: *mut otr_engine, progress_json: *const c_char) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_save_options_init(options: *mut otr_save_options, size: usize) -> i32;
+    /// Saves the training: masters and moments as they are stored, frozen parameters, and the progress.
+    /// directory: a folder that exists; tag: at most 200 bytes of UTF-8 without '/', spaces or control
+    /// characters, not beginning with '.', not "latest". options: NULL for defaults; every rank gives
+    /// the same but for parts. When it returns, the checkpoint is durable and `latest` names it; until
+    /// then, and if it fails, what was there before is whole. What a writer that died left behind is
+    /// removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
+    /// leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
+    /// taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
+    /// OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1
+    pub fn otr_engine_save(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_save_options) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_load_options_init(options: *mut otr_load_options, size: usize) -> i32;
+    /// Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
+    /// size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.
+    /// A rank reads the files that have its part, with their checksums. In the same formats values come
+    /// back bit by bit, and with the same world and reduction order so does every later step; into
+    /// another format they are rounded to nearest. Everything is read and checked before anything
+    /// changes. Between two windows. Collective. A failure is the same on all ranks, names one, and
+    /// leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
+    /// OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
+    /// OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
+    /// comes while values are written poisons the engine. Since: 0.1
+    pub fn otr_engine_load(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_load_options) -> i32;
+    /// tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
+    /// OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1
+    pub fn otr_checkpoint_open(directory: *const c_char, tag: *const c_char, out_checkpoint: *mut *mut otr_checkpoint) -> i32;
+    /// Local. Since: 0.1
+    pub fn otr_checkpoint_destroy(checkpoint: *mut otr_checkpoint);
+    /// JSON: {"tag", "library", "ranks", "parts": names by rank, "formats", "progress",
+    /// "configuration", "parameters"}. *inout_size: in, the size of buffer in bytes; out, the size
+    /// needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
+    /// OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_checkpoint_describe(checkpoint: *mut otr_checkpoint, buffer: *mut c_char, inout_size: *mut usize) -> i32;
+    /// Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
+    /// that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
+    /// rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_checkpoint_part(checkpoint: *mut otr_checkpoint, rank: i32, name: *const c_char, buffer: *mut c_void, inout_size: *mut usize) -> i32;
+    /// Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
+    /// tensor. Since: 0.1
+    pub fn otr_checkpoint_verify(checkpoint: *mut otr_checkpoint) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,

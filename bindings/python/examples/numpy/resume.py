@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is saved, stopped and continued in a new engine, beside one that is not stopped: the same bits.
 
-    python resume.py        outrigger run -n 2 -- python resume.py
+    python resume.py        outrigger run -n 2 -- python resume.py FOLDER
 """
-import json
+import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 
@@ -17,21 +16,7 @@ config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "zero_optimiza
           "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 60, "warmup_num_steps": 10}},
           "outrigger": {"seed": 7, "states": {"master": {"format": "bfloat16", "rounding": "stochastic"},
                                               "exp_avg": {"format": "bfloat16"}, "exp_avg_sq": {"format": "bfloat16"}}}}
-STATES = {"master": lowlevel.VALUE_MASTER, "exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
-
-
-def save(engine, folder):
-    values = {f"{name}/{state}": engine.read(name, value) for name in engine.ids for state, value in STATES.items()}
-    np.savez(folder / "values.npz", **values)
-    (folder / "progress.json").write_text(json.dumps(engine.get_progress()))
-
-
-def load(engine, folder):
-    with np.load(folder / "values.npz") as values:
-        for name in engine.ids:
-            for state, value in STATES.items():
-                engine.write(name, values[f"{name}/{state}"], value)
-    engine.set_progress(json.loads((folder / "progress.json").read_text()))
+STATES = (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)
 
 
 def train(engine, begin, end):
@@ -44,22 +29,23 @@ def train(engine, begin, end):
                 grads["w"] = x.T @ grads.output
                 grads["b"] = grads.output.sum(0)
         engine.step()
-    return [engine.read(name, value) for name in engine.ids for value in STATES.values()]
+    return [engine.read(name, value) for name in engine.ids for value in STATES]
 
 
-def main():
+def main(folder):
     parameters = {"w": np.zeros((8, 4)), "b": np.zeros(4)}
-    with tempfile.TemporaryDirectory() as name:  # one for each rank
-        folder = Path(name)
-        with outrigger.numpy.Engine(parameters, config) as engine:
-            train(engine, 0, 30)
-            save(engine, folder)
-            expected = train(engine, 30, 60)
-        with outrigger.numpy.Engine(parameters, config) as engine:
-            load(engine, folder)
-            resumed = train(engine, 30, 60)
+    with outrigger.numpy.Engine(parameters, config) as engine:
+        train(engine, 0, 30)
+        engine.save(folder, "step30", parts={"next step": b"30"})
+        expected = train(engine, 30, 60)
+    with outrigger.numpy.Engine(parameters, config) as engine:
+        engine.load(folder)  # the latest
+        begin = int(outrigger.Checkpoint(folder).part("next step"))
+        resumed = train(engine, begin, 60)
     assert all(np.array_equal(a, b) for a, b in zip(expected, resumed, strict=True)), "other bits"
     print("stopped at step 30 and resumed: the same bits")
 
 
-main()
+# One folder for all ranks.
+with tempfile.TemporaryDirectory() as own:
+    main(sys.argv[1] if len(sys.argv) > 1 else own)

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "c_api/src/handles.h"
+#include "c_api/src/structs.h"
+#include "core/base/text.h"
+
+using namespace outrigger;
+using namespace outrigger::c_api;
+
+namespace {
+
+otr_save_options save_defaults() {
+  otr_save_options o{};
+  o.struct_size = sizeof o;
+  return o;
+}
+
+otr_load_options load_defaults() {
+  otr_load_options o{};
+  o.struct_size = sizeof o;
+  o.strict = 1;
+  return o;
+}
+
+bool flag(int32_t value, const char* name) {
+  if (value != 0 && value != 1) fail(OTR_E_ARGUMENT, "{} = {}; legal is 0 or 1", name, value);
+  return value == 1;
+}
+
+engine::SaveOptions options_of(const otr_save_options& o) {
+  engine::SaveOptions options;
+  options.replace = flag(o.replace, "save_options.replace");
+  options.keep_last = o.keep_last;
+  if (o.keep_last < 0) {
+    fail(OTR_E_ARGUMENT, "save_options.keep_last = {}; legal is 0 or more", o.keep_last);
+  }
+  if (o.part_count < 0 || (o.part_count > 0 && o.parts == nullptr)) {
+    fail(OTR_E_ARGUMENT, "save_options.part_count = {} with parts {}", o.part_count,
+         o.parts == nullptr ? "NULL" : "given");
+  }
+  for (int64_t i = 0; i < o.part_count; ++i) {
+    const otr_part& part = o.parts[i];
+    if (part.name == nullptr || (part.data == nullptr && part.bytes > 0)) {
+      fail(OTR_E_ARGUMENT, "save_options.parts[{}]: its name or data is NULL", i);
+    }
+    options.parts.push_back(
+        {part.name, std::span(static_cast<const std::byte*>(part.data), part.bytes)});
+  }
+  return options;
+}
+
+std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+}  // namespace
+
+int32_t otr_save_options_init(otr_save_options* options, size_t size) noexcept {
+  return init_struct(options, size, save_defaults(), "options");
+}
+
+int32_t otr_load_options_init(otr_load_options* options, size_t size) noexcept {
+  return init_struct(options, size, load_defaults(), "options");
+}
+
+int32_t otr_engine_save(otr_engine* engine, const char* directory, const char* tag,
+                        const otr_save_options* options) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    const otr_save_options read = read_struct(options, save_defaults(), "save_options");
+    e.save(&required(directory, "directory"), &required(tag, "tag"), options_of(read));
+  });
+}
+
+int32_t otr_engine_load(otr_engine* engine, const char* directory, const char* tag,
+                        const otr_load_options* options) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    const otr_load_options read = read_struct(options, load_defaults(), "load_options");
+    engine::LoadOptions wanted;
+    wanted.weights_only = flag(read.weights_only, "load_options.weights_only");
+    wanted.strict = flag(read.strict, "load_options.strict");
+    if (!wanted.strict && !wanted.weights_only) {
+      fail(OTR_E_ARGUMENT,
+           "load_options.strict = 0 needs weights_only = 1: a progress is that of all parameters");
+    }
+    static_cast<void>(e.load(&required(directory, "directory"), text_or_empty(tag), wanted));
+  });
+}
+
+int32_t otr_checkpoint_open(const char* directory, const char* tag,
+                            otr_checkpoint** out_checkpoint) noexcept {
+  return guard([&] {
+    required(out_checkpoint, "out_checkpoint") = nullptr;
+    *out_checkpoint = new otr_checkpoint(std::make_shared<engine::OpenCheckpoint>(
+        &required(directory, "directory"), text_or_empty(tag)));
+  });
+}
+
+void otr_checkpoint_destroy(otr_checkpoint* checkpoint) noexcept { destroy(checkpoint); }
+
+int32_t otr_checkpoint_describe(otr_checkpoint* checkpoint, char* buffer,
+                                size_t* inout_size) noexcept {
+  return guard([&] { write_text(get(checkpoint, "checkpoint")->describe(), buffer, inout_size); });
+}
+
+int32_t otr_checkpoint_part(otr_checkpoint* checkpoint, int32_t rank, const char* name,
+                            void* buffer, size_t* inout_size) noexcept {
+  return guard([&] {
+    size_t& size = required(inout_size, "inout_size");
+    const std::vector<std::byte> bytes =
+        get(checkpoint, "checkpoint")->part(&required(name, "name"), rank);
+    const size_t room = std::exchange(size, bytes.size());
+    if (buffer == nullptr) return;
+    if (room < bytes.size()) {
+      fail(OTR_E_BUFFER_SIZE, "{} bytes are needed; the buffer has {}", bytes.size(), room);
+    }
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(buffer));
+  });
+}
+
+int32_t otr_checkpoint_verify(otr_checkpoint* checkpoint) noexcept {
+  return guard([&] { get(checkpoint, "checkpoint")->verify(); });
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint that is read: any run of any state, from the files that have it, with checksums.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checksums.h"
+#include "core/checkpoint/manifest.h"
+
+namespace outrigger::checkpoint {
+
+// For one thread. The manifest outlives it.
+class Source {
+ public:
+  // Throws OTR_E_CORRUPT.
+  Source(Folder folder, const Manifest& manifest);
+
+  // parameter: its number in the manifest, of a root.
+  [[nodiscard]] bool has(int64_t parameter, Kept kept) const;
+  // A plane's part for elements [first, first + count), which begins at a leaf and ends at one or
+  // with the parameter. Opens files as they are needed.
+  void read(int64_t parameter, Kept kept, size_t plane, int64_t first, int64_t count,
+            std::vector<std::byte>& out);
+  // Bytes that a rank's host gave. Throws OTR_E_NOT_FOUND.
+  [[nodiscard]] std::vector<std::byte> part(const std::string& name, int64_t rank);
+  [[nodiscard]] std::vector<std::string> part_names(int64_t rank);
+  // Reads everything.
+  void verify();
+
+ private:
+  struct Key {
+    int64_t parameter, kept, plane;
+    auto operator<=>(const Key&) const = default;
+  };
+  // Where the last read of a plane was: the next one often goes on there.
+  struct Cursor {
+    const IndexRow* row = nullptr;
+    std::shared_ptr<const Reader> reader;
+    std::optional<CheckedTensor> tensor;
+  };
+  [[nodiscard]] std::shared_ptr<const Reader> reader_of(int64_t rank);
+  [[nodiscard]] CheckedTensor tensor_of(const IndexRow& row, const Reader& reader,
+                                        const std::string& name, int64_t bytes) const;
+  void move_to(Cursor& cursor, const IndexRow& row);
+
+  const Folder folder_;
+  const Manifest* manifest_;
+  Index index_;
+  std::map<Key, std::vector<const IndexRow*>> runs_;  // by their first element
+  std::map<int64_t, std::shared_ptr<const Reader>> readers_;
+  std::array<Cursor, 2> cursors_;  // by plane
+};
+
+}  // namespace outrigger::checkpoint

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint had, to where this rank keeps it.
+#include <array>
+#include <vector>
+
+#include "core/checkpoint/planes.h"
+#include "core/engine/transfer.h"
+#include "core/engine/values.h"
+#include "kernels/composed.h"
+
+namespace outrigger::engine {
+
+using checkpoint::Kept;
+using kernels::Format;
+
+namespace {
+
+constexpr std::array<int32_t, checkpoint::kKept> kValues{OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG,
+                                                         OTR_VALUE_EXP_AVG_SQ, OTR_VALUE_PUBLISHED};
+
+// A run in memory, as a rank keeps it.
+struct Stored {
+  std::vector<std::byte> data, upper;
+  Stored(Format format, std::span<const std::vector<std::byte>> planes, int64_t count)
+      : data(static_cast<size_t>(kernels::bytes_of(count, format))),
+        upper(format == Format::split ? data.size() : 0) {
+    checkpoint::fill_run(format, planes, count, data.data(), upper.data());
+  }
+  [[nodiscard]] std::vector<float> values(Format format, int64_t count) const {
+    std::vector<float> floats(static_cast<size_t>(count));
+    if (kernels::is_composed(format)) {
+      kernels::read_composed(floats.data(), data.data(), format,
+                             reinterpret_cast<const uint16_t*>(upper.data()), count);
+    } else {
+      kernels::convert(floats.data(), Format::float32, data.data(), format, count);
+    }
+    return floats;
+  }
+};
+
+}  // namespace
+
+void Values::restore(const layout::Piece& part, Kept kept, Format format,
+                     std::span<const std::vector<std::byte>> planes) {
+  const Stored stored(format, planes, part.count);
+  const int32_t value = kValues.at(static_cast<size_t>(kept));
+  touch(part.parameter, kept == Kept::published ? OTR_VALUE_MASTER : value);
+  const layout::Parameter& root = declared_.model.at(part.parameter);
+  if (kept == Kept::published) {
+    store_published(part.parameter, part.first, part.count,
+                    stored.values(format, part.count).data());
+    return;
+  }
+  const bool weight = kept == Kept::master;
+  if (weight) window_.note_written();
+  const Location location = location_of(root, value, true);
+  if (location.format != format) {
+    const std::vector<float> floats = stored.values(format, part.count);
+    if (weight) {
+      write_weight(part, floats.data());
+    } else {
+      write_piece(location, part, floats.data());
+    }
+    return;
+  }
+  // As it was: 8-bit blocks do not come back from float32 with the same scale.
+  location.device->upload_now(location.at(part.first), stored.data.data(), stored.data.size());
+  if (format == Format::split) {
+    committed_.devices.front->upload_now(committed_.published.at(part), stored.upper.data(),
+                                         stored.upper.size());
+  } else if (weight && committed_.plan.separate_master) {
+    write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part,
+                stored.values(format, part.count).data());
+  }
+}
+
+void Values::end_restore() {
+  committed_.states->settle();
+  if (committed_.published.is_made_elsewhere()) committed_.published.publish();
+  wrote_locally_ = false;
+}
+
+void Values::refresh_all() {
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    if (declared_.model.at(id).root != id) continue;
+    committed_.gather.refresh(id);
+    taken(id);
+  }
+}
+
+}  // namespace outrigger::engine
