@@ -47,7 +47,7 @@ struct LoadOptions {
 class Checkpoints {
  public:
   Checkpoints(Declared& declared, Committed& committed, Run& run, Values& values, Health& health,
-              checkpoint::Files& files = checkpoint::posix_files())
+              checkpoint::Files& files)
       : declared_(declared),
         committed_(committed),
         run_(run),

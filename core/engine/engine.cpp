@@ -239,18 +239,19 @@ void Engine::read_section(const Section& section, Encoding encoding, std::span<s
   health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
 }
 
-void Engine::save(const std::string& directory, const std::string& tag,
-                  const SaveOptions& options) {
+void Engine::save(const std::string& directory, const std::string& tag, const SaveOptions& options,
+                  checkpoint::Files& files) {
   require_between_windows("otr_engine_save");
   check();
-  Checkpoints(declared_, *committed_, run_, *values_, health_).save(directory, tag, options);
+  Checkpoints(declared_, *committed_, run_, *values_, health_, files).save(directory, tag, options);
 }
 
 std::string Engine::load(const std::string& directory, const std::string& tag,
-                         const LoadOptions& options) {
+                         const LoadOptions& options, checkpoint::Files& files) {
   require_between_windows("otr_engine_load");
   check();
-  return Checkpoints(declared_, *committed_, run_, *values_, health_).load(directory, tag, options);
+  return Checkpoints(declared_, *committed_, run_, *values_, health_, files)
+      .load(directory, tag, options);
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

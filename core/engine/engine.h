@@ -113,9 +113,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_not_pending(const char* call) const { health_.require_not_pending(call); }
   void set_trainable(int64_t id, bool trainable);
   // With no window open.
-  void save(const std::string& directory, const std::string& tag, const SaveOptions& options);
-  std::string load(const std::string& directory, const std::string& tag,
-                   const LoadOptions& options);
+  void save(const std::string& directory, const std::string& tag, const SaveOptions& options,
+            checkpoint::Files& files = checkpoint::posix_files());
+  std::string load(const std::string& directory, const std::string& tag, const LoadOptions& options,
+                   checkpoint::Files& files = checkpoint::posix_files());
   [[nodiscard]] Progress progress() const;
   void set_progress(std::string_view json);
 

@@ -89,11 +89,13 @@ void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
   }
   comm::Communicator& control = committed_.control;
   std::vector<First> firsts;
+  std::vector<int64_t> roots;
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
     const layout::Parameter& p = declared_.model.at(ids[i]);
     tensor::View view = view_for(declared_, p, values[i], "initial value");
     firsts.push_back({ids[i], p.root, std::move(view)});
+    roots.push_back(p.root);
     largest = std::max(largest, p.count);
   }
   const memory::Charge wholes(declared_.ledger, Purpose::initial, beyond_held(firsts));
@@ -119,8 +121,8 @@ void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
         for (size_t i = 0; i < firsts.size(); ++i) {
           touch(firsts[i].root, OTR_VALUE_MASTER);
           take(firsts[i], differs[i], scratch);
-          publish(firsts[i].root);
         }
+        if (committed_.published.has_replicas()) publish(roots);
         if (control.size() > 1) control.barrier(kLabel);  // all may read
         for (const First& first : firsts) committed_.gather.refresh(first.root);
       },

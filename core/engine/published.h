@@ -34,7 +34,9 @@ class Published {
   [[nodiscard]] bool replicates() const { return home_ == Home::replica; }
 
   // True if what it shows of others' updates comes by publishing.
-  [[nodiscard]] bool is_made_elsewhere() const { return replicates() || replicas_ != nullptr; }
+  [[nodiscard]] bool is_made_elsewhere() const { return replicates() || has_replicas(); }
+  // True if others make parts of this rank's slices.
+  [[nodiscard]] bool has_replicas() const { return replicas_ != nullptr; }
 
   // These two are in front. A piece of this rank's:
   [[nodiscard]] std::byte* at(const layout::Piece& piece) const;

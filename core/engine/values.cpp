@@ -114,7 +114,7 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
       }
     }
     if (value == OTR_VALUE_GRAD) window_.note_replaced(root.root);
-    if (weight) publish(root.root);
+    if (weight) publish(std::span(&root.root, 1));
     control.barrier("write a parameter");
     if (weight) committed_.gather.refresh(root.root);
   };
@@ -124,13 +124,13 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
 }
 
 // With the weight that was written, others get what ranks wrote into their own parts before.
-void Values::publish(int64_t root) {
+void Values::publish(std::span<const int64_t> roots) {
   const Published& published = committed_.published;
   if (!published.is_made_elsewhere()) return;
   if (comm::any(committed_.control, wrote_locally_, "write a parameter")) {
     published.publish();
   } else {
-    published.publish(declared_.model, std::span(&root, 1));
+    published.publish(declared_.model, roots);
   }
   wrote_locally_ = false;
 }

@@ -68,8 +68,8 @@ class Values {
       const std::optional<layout::Piece>& piece, int64_t first, int64_t count);
   void write_piece(const Location& location, const layout::Piece& part, const float* values);
   void write_weight(const layout::Piece& part, const float* values);
-  // A written root's weight.
-  void publish(int64_t root);
+  // Written roots' weights.
+  void publish(std::span<const int64_t> roots);
   // From elements [first, first + count) of a root, float32, to all that this rank has of them:
   // the master and the published value.
   void store(int64_t root, int64_t first, int64_t count, const float* values);

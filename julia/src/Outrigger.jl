@@ -19,11 +19,11 @@ include("tensors.jl")
 include("handles.jl")
 include("engine.jl")
 
-export BFloat16, Comm, Context, Engine, Optimizer, OutriggerError, Pass, Shard
-export acquire, add_grad!, add_parameter!, all_gather, all_reduce_sum!, backward, barrier, broadcast!, commit!, declare_parameter!, discard!,
-       end!, finalize!, get_group_value, has_grad, is_boundary, live_children, loss_scale, memory, output_grad, parameter_id, parameter_name,
-       get_progress, get_step, parameter_shape, prefetch, prepare!, rank, read!, reduce!, set_boundary!, set_group_value!, set_initial!, set_progress!, set_step!, set_trainable!, slot, state,
-       state_bytes, step!, step_begin!, step_many!, tag, unscale, world_size, write!
+export BFloat16, Checkpoint, Comm, Context, Engine, Optimizer, OutriggerError, Pass, Shard
+export acquire, add_grad!, add_parameter!, all_gather, all_reduce_sum!, backward, barrier, broadcast!, commit!, declare_parameter!, describe, discard!,
+       end!, finalize!, get_group_value, has_grad, is_boundary, live_children, load!, loss_scale, memory, output_grad, parameter_id, parameter_name,
+       get_progress, get_step, parameter_shape, part, prefetch, prepare!, rank, read!, reduce!, save, set_boundary!, set_group_value!, set_initial!, set_progress!, set_step!, set_trainable!, slot, state,
+       state_bytes, step!, step_begin!, step_many!, tag, unscale, verify, world_size, write!
 
 """OUTRIGGER_LIB_DIR names the folder of the library; without it the system's own places are searched."""
 library_path() = haskey(ENV, "OUTRIGGER_LIB_DIR") ? joinpath(ENV["OUTRIGGER_LIB_DIR"], liboutrigger) : liboutrigger

@@ -186,6 +186,63 @@ Collective.
 set_progress!(engine::Engine, progress) = check(otr_engine_set_progress(engine, progress))
 
 """
+Saves the training as `directory/tag`, which exists. parts: pairs of a name and bytes of this rank's host that ride along. When it returns,
+the checkpoint is durable and the file `latest` names it. keep_last: those of the most steps that stay; 0: all. Between two windows.
+Collective.
+"""
+function save(engine::Engine, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false)
+    names = String[name for (name, _) in parts]
+    datas = [Vector{UInt8}(data) for (_, data) in parts]
+    GC.@preserve names datas begin
+        raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
+        GC.@preserve raw check(otr_engine_save(engine, directory, tag, Options(otr_save_options, otr_save_options_init;
+            keep_last = Int32(keep_last), replace = Int32(replace), parts = pointer(raw), part_count = Int64(length(raw)))))
+    end
+end
+
+"""
+Goes on from a checkpoint, whatever ranks, stage and formats it was made with; tag nothing: the latest. weights_only: neither moments nor
+progress; with strict false, those that are both here and there. Between two windows. Collective.
+"""
+load!(engine::Engine, directory::AbstractString, tag = nothing; weights_only = false, strict = true) =
+    check(otr_engine_load(engine, directory, tag === nothing ? C_NULL : tag,
+                          Options(otr_load_options, otr_load_options_init; weights_only = Int32(weights_only), strict = Int32(strict))))
+
+"""
+A checkpoint that is looked at, without an engine; tag nothing: the latest.
+"""
+Checkpoint(directory::AbstractString, tag = nothing) = Checkpoint(out(Ptr{otr_checkpoint}) do checkpoint
+    otr_checkpoint_open(directory, tag === nothing ? C_NULL : tag, checkpoint)
+end)
+
+"""
+Bytes that a rank's host gave to the save.
+"""
+function part(checkpoint::Checkpoint, name::AbstractString; rank = 0)
+    size = Ref{Csize_t}(0)
+    check(otr_checkpoint_part(checkpoint, rank, name, C_NULL, size))
+    bytes = Vector{UInt8}(undef, size[])
+    check(otr_checkpoint_part(checkpoint, rank, name, bytes, size))
+    bytes
+end
+
+"""
+What a checkpoint is of, as JSON.
+"""
+function describe(checkpoint::Checkpoint)
+    size = Ref{Csize_t}(0)
+    check(otr_checkpoint_describe(checkpoint, C_NULL, size))
+    buffer = Vector{UInt8}(undef, size[])
+    check(otr_checkpoint_describe(checkpoint, buffer, size))
+    String(buffer[1:size[]-1])
+end
+
+"""
+Reads every value and compares it with its checksum.
+"""
+verify(checkpoint::Checkpoint) = check(otr_checkpoint_verify(checkpoint))
+
+"""
 One step of several engines, all or none. joint: a group of the ranks of all, where they have different engines.
 Collective.
 """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is saved, stopped and continued in a new engine, beside one that is not stopped: the same bits.
 
-    python resume.py        outrigger run -n 2 -- python resume.py FOLDER
+    python resume.py [FOLDER]        outrigger run -n 2 -- python resume.py [FOLDER]
 """
 import sys
-import tempfile
 
 import numpy as np
 
@@ -36,16 +35,14 @@ def main(folder):
     parameters = {"w": np.zeros((8, 4)), "b": np.zeros(4)}
     with outrigger.numpy.Engine(parameters, config) as engine:
         train(engine, 0, 30)
-        engine.save(folder, "step30", parts={"next step": b"30"})
+        engine.save(folder, "step30", parts={"next step": b"30"}, keep_last=2, replace=True)
         expected = train(engine, 30, 60)
     with outrigger.numpy.Engine(parameters, config) as engine:
-        engine.load(folder)  # the latest
+        engine.load(folder)
         begin = int(outrigger.Checkpoint(folder).part("next step"))
         resumed = train(engine, begin, 60)
     assert all(np.array_equal(a, b) for a, b in zip(expected, resumed, strict=True)), "other bits"
     print("stopped at step 30 and resumed: the same bits")
 
 
-# One folder for all ranks.
-with tempfile.TemporaryDirectory() as own:
-    main(sys.argv[1] if len(sys.argv) > 1 else own)
+main(sys.argv[1] if len(sys.argv) > 1 else "resume.checkpoints")
