@@ -65,11 +65,15 @@ std::string fault_of_names(const std::string& path) {
 
 }  // namespace
 
+void write_files(Folder& folder, int value) {
+  for (const char* name : kFiles) write_rank(folder, name, value);
+}
+
 void save(Files& files, const std::string& path, const Save& what) {
   Lock lock(Folder::open(files, path));
   sweep(lock);
   Staging staging(lock, what.tag);
-  for (const char* name : kFiles) write_rank(staging.folder(), name, what.value);
+  write_files(staging.folder(), what.value);
   staging.commit(what.replace);
   set_latest(lock, what.tag);
   keep_last(lock, 2, [&](const std::string& tag) { return age_of(lock.folder(), tag); });

@@ -16,6 +16,9 @@ struct Save {
   bool replace = false;  // of the same tag
 };
 
+// The files of a checkpoint.
+void write_files(Folder& folder, int value);
+
 // Sweeps, writes two files, commits, sets `latest`, keeps two.
 void save(Files& files, const std::string& path, const Save& what);
 
