@@ -84,7 +84,7 @@ class Check {
                 row.count <= count - row.first && row.first % kernels::kLeaf == 0 &&
                 (row.count % kernels::kLeaf == 0 || row.first + row.count == count),
             i, "is no run of its parameter in multiples of 256");
-    runs_[{row.parameter, row.kept, row.plane}].push_back({row.first, row.count});
+    runs_[{row.parameter, row.kept, row.plane}].emplace_back(row.first, row.count);
     return planes[static_cast<size_t>(row.plane)].bytes(row.count);
   }
   void require_all() {

@@ -120,7 +120,7 @@ Manifest parse_manifest(std::string_view json, const std::string& path) {
   Members m(ValueAt(subject, root));
   const ValueAt format = m.take("format"), version = m.take("version");
   if (format.text() != kManifestFormat) format.refuse(format_text("\"{}\"", kManifestFormat));
-  if (const int64_t of = version.integer<int64_t>(1, kMost); of > kManifestVersion) {
+  if (const auto of = version.integer<int64_t>(1, kMost); of > kManifestVersion) {
     fail(OTR_E_UNSUPPORTED,
          "{}: a checkpoint of format version {}; this release reads up to {}: use a later one",
          path, of, kManifestVersion);

@@ -101,7 +101,7 @@ void Committed::give_up(int32_t culprit) noexcept {
   if (publishing.group) publishing.group->give_up(culprit);
 }
 
-void Committed::abort(std::string_view reason) noexcept {
+void Committed::abort(std::string_view reason) const noexcept {
   published.abort(reason);
   if (publishing.group) publishing.group->abort(reason);
 }

@@ -22,9 +22,9 @@
 namespace outrigger::engine {
 
 struct Committed {
-  // Collective. given: duplicated for the work of other threads. control: for the calls of the
-  // host; outlives this.
-  Committed(Declared& declared, comm::Communicator& given, comm::Communicator& control,
+  // Collective. given: duplicated for the work of other threads. own: for the calls of the host;
+  // outlives this.
+  Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
             MakeStore make_store);
 
   // Of ranks that keep the same states, the first counts them.
@@ -40,7 +40,7 @@ struct Committed {
   // Of all that moves parameters: no other rank waits for this one any more; no wait here lasts.
   void give_up(int32_t culprit) noexcept;
   // Ends the ranks' waits in it, where that does not come with the control's: any thread.
-  void abort(std::string_view reason) noexcept;
+  void abort(std::string_view reason) const noexcept;
   void cancel() noexcept;
 
   const layout::Model& model;

@@ -55,8 +55,8 @@ struct Declared {
            int32_t world);
 
   // Before the first parameter: parameters and gradients are on this device from now on.
-  void set_device(const otr_device& device);
-  int64_t add(const std::string& name, const otr_tensor& initial, const ParameterOptions& options);
+  void set_device(const otr_device& wanted);
+  int64_t add(const std::string& name, const otr_tensor& value, const ParameterOptions& options);
   // group empty: all (set), "default" (get).
   void set_group_value(const std::string& group, const std::string& name, double value);
   // applied: updates so far, which schedules count.

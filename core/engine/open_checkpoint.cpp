@@ -2,7 +2,6 @@
 #include "core/engine/open_checkpoint.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/base/error.h"
 #include "core/checkpoint/directory.h"
@@ -33,7 +32,7 @@ Manifest manifest_in(const Folder& parent, const std::string& tag) {
 OpenCheckpoint::OpenCheckpoint(const std::string& directory, const std::string& tag)
     : OpenCheckpoint(Folder::open(checkpoint::posix_files(), directory), tag) {}
 
-OpenCheckpoint::OpenCheckpoint(const Folder& parent, std::string tag)
+OpenCheckpoint::OpenCheckpoint(const Folder& parent, const std::string& tag)
     : tag_(tag_in(parent, tag)),
       manifest_(manifest_in(parent, tag_)),
       source_(checkpoint::open_checkpoint(parent, tag_), manifest_) {}

@@ -23,7 +23,7 @@ class OpenCheckpoint {
   void verify();
 
  private:
-  OpenCheckpoint(const checkpoint::Folder& parent, std::string tag);
+  OpenCheckpoint(const checkpoint::Folder& parent, const std::string& tag);
 
   const std::string tag_;
   const checkpoint::Manifest manifest_;

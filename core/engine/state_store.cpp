@@ -8,7 +8,6 @@
 namespace outrigger::engine {
 namespace {
 
-using kernels::Format;
 using memory::Block;
 using memory::Purpose;
 

@@ -47,7 +47,7 @@ class Runs {
     ends.push_back(parts_.size());
     size_t begin = 0;
     for (const size_t end : ends) {
-      runs_.push_back(std::span(parts_).subspan(begin, end - begin));
+      runs_.emplace_back(std::span(parts_).subspan(begin, end - begin));
       begin = end;
     }
   }

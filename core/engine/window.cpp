@@ -110,7 +110,7 @@ const Decision& Window::reduce(bool updates) {
   }
   // By this decision the host has updated them.
   if (updates && declared_.config.optimizer.host) return reduced_->decision;
-  if (!reduced_) reduced_.emplace();
+  if (!reduced_) reduced_ = Reduced{};
   if (!reduced_->summed) {
     reduced_->mine = reducer_->finish();
     reduced_->summed = true;
@@ -189,7 +189,7 @@ bool Window::drop() {
   await_streams();
   // What is being copied is dropped, too.
   if (declared_.device) declared_.device->synchronize(declared_.device->own_stream());
-  if (!reduced_) reduced_.emplace();
+  if (!reduced_) reduced_ = Reduced{};
   // In the micro-step order ranks have begun to sum them.
   if (declared_.config.order == config::Order::micro_step) static_cast<void>(reducer_->finish());
   return false;

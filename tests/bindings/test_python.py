@@ -2,9 +2,7 @@
 """What the Python binding adds to the C library: arrays, ownership, exceptions, the interpreter's lock."""
 import gc
 import os
-import pathlib
 import signal
-import tempfile
 import threading
 import time
 import unittest
@@ -357,63 +355,6 @@ class Interrupts(unittest.TestCase):
                 timer.join()
             signal.signal(signal.SIGUSR1, before)
         self.assertEqual(seen, [signal.SIGUSR1])
-
-
-class Checkpoints(unittest.TestCase):
-    CONFIG = {"bf16": {"enabled": True}, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}}
-
-    def train(self, engine, steps):
-        for step in steps:
-            with engine.begin_pass() as a_pass:
-                a_pass.add_grad(0, np.full(300, step, np.float32))
-            engine.step()
-
-    def values(self, engine):
-        return [engine.read(0, value).tolist() for value in (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)]
-
-    def test_all_comes_back_and_bytes_ride_along(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name) / "made"
-            engine, _ = engine_with(np.full(300, 0.5, np.float32), config=self.CONFIG)
-            self.train(engine, (1, 2))
-            engine.save(folder, "a", parts={"place": b"2", "empty": b"", "array": memoryview(np.arange(3))})
-            saved = self.values(engine)
-            self.train(engine, (3, 4))
-            again, _ = engine_with(np.zeros(300, np.float32), config=self.CONFIG)
-            again.load(folder)
-            self.assertEqual(self.values(again), saved)
-            self.train(again, (3, 4))
-            self.assertEqual(self.values(again), self.values(engine))
-            with outrigger.Checkpoint(folder) as checkpoint:
-                self.assertEqual((checkpoint.tag, checkpoint.ranks, checkpoint.progress["steps"]["applied"]), ("a", 1, 2))
-                self.assertEqual(checkpoint.parts(), {"place": b"2", "empty": b"", "array": np.arange(3).tobytes()})
-                self.assertEqual(checkpoint.parts(5), checkpoint.parts(), "of a rank that did not save")
-                self.assertEqual(checkpoint.description["parameters"][0]["shape"], [300])
-                checkpoint.verify()
-            again.save(folder, "a", replace=True, keep_last=1)
-            engine.load(folder, "a", weights_only=True)
-            self.assertEqual(engine.read(0).tolist(), again.read(0).tolist())
-
-    def test_what_is_wrong_is_said(self):
-        engine, _ = engine_with(np.zeros(4, np.float32))
-        with tempfile.TemporaryDirectory() as folder:
-            for name, call in (("OTR_E_NOT_FOUND", lambda: engine.load(folder)), ("OTR_E_NOT_FOUND", lambda: outrigger.Checkpoint(folder)),
-                               ("OTR_E_ARGUMENT", lambda: engine.save(folder, "latest")), ("OTR_E_ARGUMENT", lambda: engine.load(folder, "a", strict=False)),
-                               ("OTR_E_ARGUMENT", lambda: engine.save(folder, "a", keep_last=-1))):
-                with self.subTest(name=name), self.assertRaises(OutriggerError) as caught:
-                    call()
-                self.assertEqual(caught.exception.name, name)
-            with self.assertRaises(TypeError):
-                engine.save(folder, "a", parts={"text": "no bytes"})
-            engine.save(folder, "a")
-            path = pathlib.Path(folder) / "a" / "rank-00000.safetensors"
-            damaged = bytearray(path.read_bytes())
-            damaged[-1] ^= 1
-            path.write_bytes(damaged)
-            with self.assertRaises(OutriggerError) as caught:
-                engine.load(folder)
-            self.assertEqual(caught.exception.name, "OTR_E_CORRUPT")
-            engine.check()
 
 
 class Shards(unittest.TestCase):
