@@ -5,9 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,8 +64,6 @@ class Writer {
   void write(size_t index, int64_t offset, std::span<const std::byte> data);
   // Throws OTR_E_STATE unless every byte was written. The file is durable then, its name is not.
   void finish();
-  // XXH3-64 of a tensor's bytes, if they came from front to back, and all.
-  [[nodiscard]] std::optional<uint64_t> hash(size_t index) const;
 
  private:
   struct Progress;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <xxhash.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -60,18 +58,10 @@ std::vector<Entry> entries_of(std::vector<TensorSpec> tensors) {
 
 // What came of one tensor.
 struct Writer::Progress {
-  struct FreeHash {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
   std::map<int64_t, int64_t> written;  // ranges that do not touch: begin → end
-  bool in_order = true;
-  int64_t hashed = 0;
-  std::unique_ptr<XXH3_state_t, FreeHash> state;  // while its bytes come in order
-  std::optional<uint64_t> hash;
 
   // False: some of [begin, end) came before.
   bool add(int64_t begin, int64_t end);
-  void update(int64_t offset, std::span<const std::byte> data, int64_t total);
   // The first byte that did not come.
   [[nodiscard]] int64_t missing() const {
     return written.empty() || written.begin()->first > 0 ? 0 : written.begin()->second;
@@ -95,24 +85,6 @@ bool Writer::Progress::add(int64_t begin, int64_t end) {
   return true;
 }
 
-void Writer::Progress::update(int64_t offset, std::span<const std::byte> data, int64_t total) {
-  in_order = in_order && offset == hashed;
-  if (!in_order) {
-    state.reset();
-    return;
-  }
-  if (!state) {
-    state.reset(XXH3_createState());
-    if (!state) fail(OTR_E_OUT_OF_MEMORY, "no memory for a tensor's hash");
-    XXH3_64bits_reset(state.get());
-  }
-  XXH3_64bits_update(state.get(), data.data(), data.size());
-  hashed += static_cast<int64_t>(data.size());
-  if (hashed < total) return;
-  hash = XXH3_64bits_digest(state.get());
-  state.reset();
-}
-
 Writer::Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> tensors,
                Metadata metadata)
     : metadata_(std::move(metadata)),
@@ -120,9 +92,6 @@ Writer::Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> te
       file_((lay_out(), folder.create_file(name))),
       progress_(entries_.size()) {
   write_header();
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].bytes == 0) progress_[i].update(0, {}, 0);
-  }
 }
 
 Writer::~Writer() = default;
@@ -182,7 +151,6 @@ void Writer::claim(size_t index, int64_t offset, std::span<const std::byte> data
     fail(OTR_E_STATE, "{}: tensor {}: some of bytes {} to {} were written before", path(),
          in_quotes(entry.name), offset, offset + count);
   }
-  progress_[index].update(offset, data, entry.bytes);
 }
 
 void Writer::write(size_t index, int64_t offset, std::span<const std::byte> data) {
@@ -202,11 +170,6 @@ void Writer::finish() {
   finished_ = true;
   file_.sync();
   file_.close();
-}
-
-std::optional<uint64_t> Writer::hash(size_t index) const {
-  const std::lock_guard lock(mutex_);
-  return progress_.at(index).hash;
 }
 
 }  // namespace outrigger::checkpoint

@@ -260,38 +260,48 @@ TEST(CheckpointFault, TheProcessEndsAtAnyCall) {
   }
 }
 
-// Saves without end, and a kill at a random moment.
+// Saves without end, told through a pipe as they begin, and a kill at a random moment of one.
+void save_without_end(const TemporaryFolder& folder, int told) {
+  on_ranks([&](int32_t rank, Trained& t) {
+    if (const std::string text = t.load(folder, quick_files()); !text.empty()) _exit(9);
+    for (int i = 1;; ++i) {
+      t.step();
+      if (rank == 0 && write(told, "s", 1) != 1) _exit(6);
+      const std::string tag = format_text("s{}", i % 3);
+      if (!t.save(folder, tag.c_str(), checkpoint::posix_files(), true).empty()) _exit(8);
+    }
+    return "";
+  });
+}
+
 TEST(CheckpointFault, ThreeHundredKills) {
   std::mt19937 random(5);
   TemporaryFolder folder;
   on_ranks([&](int32_t, Trained& t) { return t.save(folder, "s0", quick_files()); });
-  int64_t at_latest = 0;
-  for (int kill_number = 0; kill_number < 300; ++kill_number) {
+  int64_t later = 0;
+  for (int round = 0; round < 300; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
     const pid_t child = fork();
     if (child == 0) {
-      on_ranks([&](int32_t, Trained& t) {
-        if (const std::string text = t.load(folder, quick_files()); !text.empty()) _exit(9);
-        for (int i = 1;; ++i) {
-          t.step();
-          const std::string tag = format_text("s{}", i % 3);
-          if (const std::string text = t.save(folder, tag.c_str(), checkpoint::posix_files(), true);
-              !text.empty()) {
-            _exit(8);
-          }
-        }
-        return "";
-      });
+      close(ends[0]);
+      save_without_end(folder, ends[1]);
       _exit(0);
     }
-    usleep(static_cast<useconds_t>(2000 + random() % 30000));
+    close(ends[1]);
+    char byte = 0;
+    for (size_t begun = 1 + random() % 3; begun > 0; --begun) {
+      ASSERT_EQ(read(ends[0], &byte, 1), 1) << "it ended by itself";
+    }
+    usleep(static_cast<useconds_t>(random() % 6000));
     ASSERT_EQ(kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
+    close(ends[0]);
     ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself: " << WEXITSTATUS(status);
-    const std::string tag = whole_tag(folder);
-    at_latest += tag == "s0" ? 0 : 1;
+    later += whole_tag(folder) == "s0" ? 0 : 1;
   }
-  EXPECT_GT(at_latest, 10) << "saves were reached";
+  EXPECT_GT(later, 100) << "saves were reached";
 }
 
 }  // namespace
