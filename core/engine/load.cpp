@@ -4,20 +4,15 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/checkpoint/checksums.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
-#include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/source.h"
-#include "core/comm/combine.h"
-#include "core/comm/verdict.h"
 #include "core/engine/checkpoints.h"
+#include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
 
@@ -37,13 +32,6 @@ std::string listed(const std::vector<std::string>& names) {
   }
   if (names.size() > kShown) text += format_text(" and {} more", names.size() - kShown);
   return text;
-}
-
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t extent : shape)
-    text += format_text("{}{}", text.size() == 1 ? "" : ", ", extent);
-  return text + "]";
 }
 
 }  // namespace
@@ -84,7 +72,7 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, bool str
     const Manifest::Parameter& there = manifest.parameters[static_cast<size_t>(found->second)];
     if (!std::ranges::equal(there.shape, p.shape)) {
       fail(OTR_E_SHAPE, "{}: parameter \"{}\" has shape {} here and {} in the checkpoint",
-           kLoadCall, p.name, shape_text(p.shape), shape_text(there.shape));
+           kLoadCall, p.name, tensor::text_of(p.shape), tensor::text_of(there.shape));
     }
     matched.emplace(id, there.root);
     saved.erase(found);

@@ -12,8 +12,6 @@
 #include "core/checkpoint/checksums.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/comm/combine.h"
-#include "core/comm/verdict.h"
 #include "core/engine/checkpoints.h"
 #include "outrigger.h"
 
