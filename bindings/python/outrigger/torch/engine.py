@@ -14,6 +14,7 @@ from .. import Engine as LibraryEngine
 from .. import lowlevel
 from . import backward, muon
 from .calls import Calls
+from .checkpoints import Checkpoints
 from .config import Effective
 from .gathering import Gathering
 from .gradients import Gradients
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrigger.torch")
 
 
-class Engine(Names, Passes, Values, torch.nn.Module):
+class Engine(Checkpoints, Names, Passes, Values, torch.nn.Module):
     """A module whose parameters, gradients and states Outrigger keeps. Made by outrigger.torch.initialize. Called as the module
     is; what it has not, it takes from the module.
 

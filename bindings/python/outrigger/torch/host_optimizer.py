@@ -162,6 +162,14 @@ class HostOptimizer(ZeroOptimizer):
     def state_dict(self) -> dict[str, Any]:
         return self._client.state_dict()
 
+    def slices(self) -> list[list[Any]]:
+        """What its states are of: name, first element and count of each parameter that it trains."""
+        engine = self._engine
+        trained = [each for group in self.param_groups for each in group["params"] if engine.parameters_of.learns(each)]
+        ranges = [(0, each.numel()) if engine.zero_optimization_stage() == 0 else engine._library.local_range(engine.id_of(each))
+                  for each in trained]
+        return [[engine.parameters_of.name_of(each), *range] for each, range in zip(trained, ranges)]
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """What state_dict gave on this rank, of an engine of the same size."""
         with self._in_slices():

@@ -83,7 +83,7 @@ TABLE = (
     Row(REFUSED, ENGINE, "flops_profiler_* autotuning_* get_wall_clock_timers print_forward_breakdown get_compile_time",
         "measure with torch.profiler; engine.report and engine.memory() say what the step did"),
     Row(REFUSED, ENGINE, "get_sequence_parallel_group tensor_parallel_config autotp_size uses_parallelization_pass_only compile_auto* "
-        "get_autosp_backend get_autotp_backend load_moe_state_dict zero_hpz_partition_size", _PARALLEL),
+        "get_autosp_backend get_autotp_backend load_moe_state_dict", _PARALLEL),
     Row(REFUSED, ENGINE, "get_deepcompile_backend get_deepspeed_compile_backend is_deepcompile_* register_compile_pass compile_zero_optimization_stage",
         "DeepCompile is not there; engine.compile() is torch.compile of the module"),
     Row(REFUSED, ENGINE, "zenflow_config super_offload swap_tensor_config aio_config cpuadam_cores_perc zero_nvme_offload_optimizer "
@@ -95,8 +95,6 @@ TABLE = (
     Row(REFUSED, ACCELERATOR, "build_extension create_op_builder get_op_builder op_builder_dir set_compile_backend register_host_memory "
         "unregister_host_memory supports_nvtx_domain", "there are no operators to build; the library chooses its kernels"),
     # ---- Not yet ----
-    Row(NOT_YET, ENGINE, "save_checkpoint load_checkpoint", "weights: engine.save_16bit_model and module_state_dict(); masters and states: engine.read and "
-        "engine.write, or utils.safe_get_* and safe_set_*"),
     Row(NOT_YET, ENGINE, "offload_states reload_states", "destroy the engine to free its memory; make it anew"),
 )
 

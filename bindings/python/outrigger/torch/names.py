@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
@@ -195,14 +195,6 @@ class Names(Questions):
         return reason(f"{ENGINE}.{name}") or "docs/pytorch.md says which of DeepSpeed's names it has"
 
     save_fp16_model = save_16bit_model
-
-    def save_checkpoint(self, save_dir: object, *arguments: Any, **options: Any) -> NoReturn:
-        raise NotImplementedError("save_checkpoint: checkpoints are not built yet; engine.read(parameter, value) gives weights "
-                                  "and states whole")
-
-    def load_checkpoint(self, load_dir: object, *arguments: Any, **options: Any) -> NoReturn:
-        raise NotImplementedError("load_checkpoint: checkpoints are not built yet; engine.write(parameter, tensor, value) sets "
-                                  "weights and states")
 
 
 def loader_of(dataset: Any, batch_size: int | None, world_size: int, rank: int, collate_fn: Any = None, num_workers: int = 0,

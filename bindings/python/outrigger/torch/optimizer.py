@@ -51,6 +51,17 @@ class ZeroOptimizer(torch.optim.Optimizer):
             lowlevel.engine_set_group_value(self._engine.handle, group_name(index), name, value)
             self._sent[index, name] = value
 
+    def resumed(self, groups: list[dict[str, Any]] | None) -> None:
+        """The library has gone on from a checkpoint, which has these values of param_groups; None: nothing of them."""
+        for group, saved in zip(self.param_groups, groups or self.param_groups, strict=True):
+            for name, value in saved.items():
+                if isinstance(group.get(name), torch.Tensor):
+                    group[name].copy_(torch.as_tensor(value))  # others hold it
+                elif name != "params":
+                    group[name] = value
+        self._sent.clear()
+        self.send_hyperparameters()
+
     def update(self) -> None:
         """Before the step that ends a window: nothing, the library updates in it."""
 
@@ -101,12 +112,12 @@ class ZeroOptimizer(torch.optim.Optimizer):
     # ---- States, by their names ----
 
     def state_dict(self) -> dict[str, Any]:
-        raise NotImplementedError("optimizer.state_dict: the states are the engine's, in parts on the ranks, and checkpoints are not built yet; "
+        raise NotImplementedError("optimizer.state_dict: the states are the engine's, in parts on the ranks; engine.save_checkpoint saves them, and "
                                   "optimizer.full_state(parameter, key) gives one whole")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        raise NotImplementedError("optimizer.load_state_dict: checkpoints are not built yet; optimizer.set_full_state(parameter, key, value) sets "
-                                  "one state, and the number of steps that bias correction counts starts anew")
+        raise NotImplementedError("optimizer.load_state_dict: engine.load_checkpoint goes on from a checkpoint; optimizer.set_full_state(parameter, key, "
+                                  "value) sets one state, and the number of steps that bias correction counts starts anew")
 
     def _state(self, parameter: torch.Tensor, key: str) -> int:
         group = next((each for each in self.param_groups if any(parameter is one for one in each["params"])), {})

@@ -64,6 +64,7 @@ class Questions:
     zero_allgather_sequential = _zero_flag("stage3_allgather_sequential")
     zero_contiguous_gradients = _zero_flag("contiguous_gradients")
     zero_gather_16bit_weights_on_model_save = _zero_flag("stage3_gather_16bit_weights_on_model_save")
+    zero_hpz_partition_size = _zero_count("zero_hpz_partition_size")
     zero_ignore_unused_parameters = _zero_flag("ignore_unused_parameters")
     zero_legacy_stage1 = _zero_flag("legacy_stage1")
     zero_log_trace_cache_warnings = _zero_flag("log_trace_cache_warnings")

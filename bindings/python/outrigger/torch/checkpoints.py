@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed's save_checkpoint and load_checkpoint. Weights, moments and what the library counts are the library's; what else a
+training is rides along (riders.py)."""
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import Checkpoint
+from . import riders
+from .pytorch import untraced
+
+if TYPE_CHECKING:
+    from .. import Comm
+    from .. import Engine as LibraryEngine
+    from .calls import Calls
+    from .optimizer import ZeroOptimizer
+    from .parameters import Parameters
+
+log = logging.getLogger("outrigger.torch")
+Path = str | os.PathLike[str]
+T = TypeVar("T")
+_TEXT = 400  # bytes of a rank's error that others hear
+
+
+class Checkpoints:
+    """Both calls are collective, between two windows, and raise the same on all ranks: OutriggerError as outrigger.Engine.save
+    and load do, RuntimeError for another rank's fault. Until values are written a failure leaves all as it was."""
+
+    world_size: int
+    global_rank: int
+    global_steps: int
+    parameters_of: Parameters
+    optimizer: ZeroOptimizer
+    calls: Calls | None
+    _library: LibraryEngine
+    _comm: Comm
+    _boundary: int
+
+    if TYPE_CHECKING:  # of the engine
+        def close_pass(self) -> None: ...
+        def is_window_empty(self) -> bool: ...
+        def _take_what_was_written(self) -> None: ...
+
+    @untraced
+    def save_checkpoint(self, save_dir: Path, tag: str | int | None = None, client_state: Any = None, save_latest: bool = True,
+                        exclude_frozen_parameters: bool = False) -> bool:
+        """Saves the training as save_dir/tag (default "global_step<N>"), in the place of what has that name, and makes it the latest.
+        client_state: what the script wants back, this rank's. True: it is durable.
+
+        TypeError: client_state has what torch.load(weights_only=True) does not read; NotImplementedError: save_latest=False, or
+        exclude_frozen_parameters=True where some are frozen; RuntimeError: in the middle of a window."""
+        if not save_dir:
+            raise ValueError(f"save_checkpoint: save_dir is {save_dir!r}; give a folder")
+        if not save_latest:
+            raise NotImplementedError("save_checkpoint: save_latest=False is not supported, a checkpoint becomes the latest with its last byte; save it "
+                                      "into a folder of its own")
+        if exclude_frozen_parameters and any(not self.parameters_of.learns(each) for each in self.parameters_of.ids):
+            raise NotImplementedError("save_checkpoint: exclude_frozen_parameters=True is not supported where parameters are frozen; leave it out")
+        self._require_between_windows("save_checkpoint")
+        self._take_what_was_written()
+        self.optimizer.send_hyperparameters()
+        name = f"global_step{self.global_steps}" if tag is None else str(tag)
+
+        def pack() -> bytes:
+            os.makedirs(save_dir, exist_ok=True)
+            return riders.pack(self, client_state)
+
+        part = _together(self._comm, "save_checkpoint", pack)
+        self._library.save(save_dir, name, parts={riders.PART: part}, replace=True)
+        return True
+
+    @untraced
+    def load_checkpoint(self, load_dir: Path, tag: str | int | None = None, load_module_strict: bool = True,
+                        load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True, load_module_only: bool = False,
+                        custom_load_fn: Callable[..., Any] | None = None) -> tuple[str | None, Any]:
+        """Goes on from load_dir/tag (None: the latest), whatever ranks, stage and formats it was made with. Returns its path and the
+        client_state; (None, None) with a warning where tag is None and no file names the latest.
+
+        load_module_only: parameters and buffers, nothing else. load_optimizer_states False: no moments, loss scale and
+        hyperparameters, which start anew. load_module_strict False: parameters and buffers that are both here and there; with
+        optimizer states all must be.
+
+        NotImplementedError: custom_load_fn; ValueError: the checkpoint has other buffers, groups, or states of an optimizer of
+        PyTorch than fit here, or no schedule; RuntimeError: in the middle of a window."""
+        if custom_load_fn is not None:
+            raise NotImplementedError("load_checkpoint: custom_load_fn is not supported; load into a module of your own and copy from it")
+        self._require_between_windows("load_checkpoint")
+        latest = os.path.join(load_dir, "latest")
+        if tag is None and not self._comm.all_gather(bytes([os.path.isfile(latest)]))[0]:
+            log.warning("load_checkpoint: there is no file %s, so nothing was loaded; name the checkpoint by tag= if there is one", latest)
+            return None, None
+        states = load_optimizer_states and not load_module_only
+        schedule = load_lr_scheduler_states and not load_module_only
+
+        def read() -> tuple[str, dict[str, Any], int]:
+            with Checkpoint(load_dir, None if tag is None else str(tag)) as checkpoint:
+                state = self._part_of(checkpoint)
+                if states and not load_module_strict:
+                    self._require_same_parameters(checkpoint)
+                if load_module_strict:
+                    riders.require_module(self, state)
+                if states:
+                    riders.require_optimizer(self, state)
+                if schedule:
+                    riders.require_scheduler(self, state)
+                return checkpoint.tag, state, checkpoint.ranks
+
+        name, state, ranks = _together(self._comm, "load_checkpoint", read)
+        if not (load_module_strict or states):
+            self._take_what_was_written()  # of which the checkpoint may have nothing
+        self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states)
+        self._library.set_boundary(self._boundary)  # who ends windows is the script's to say
+        if self.calls is not None:
+            self.calls.forget()
+        self.parameters_of.published()
+        riders.restore_module(self, state)
+        if states:
+            riders.restore_optimizer(self, state)
+        if schedule:
+            riders.restore_scheduler(self, state)
+        if not load_module_only:
+            riders.restore_counters(self, state)
+            if self.global_rank < ranks:
+                riders.restore_random(state)
+            if self.global_rank == 0 and ranks != self.world_size:
+                log.warning("load_checkpoint: %s is of %d rank(s), and here are %d: those whose number it has not take rank 0's buffers, "
+                            "schedule and counters, and keep their own random states", name, ranks, self.world_size)
+        return os.path.join(load_dir, name), state.get("client_state", {})
+
+    def _part_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        data = checkpoint.parts(self.global_rank).get(riders.PART)
+        if data is None:
+            log.warning("load_checkpoint: %s has no part of PyTorch; another program saved it", checkpoint.tag)
+            return {}
+        return riders.unpack(data)
+
+    def _require_same_parameters(self, checkpoint: Checkpoint) -> None:
+        there = {each["name"] for each in checkpoint.description["parameters"]}
+        other = there ^ {self._library.parameter_name(identity) for identity in self.parameters_of.ids.values()}
+        if other:
+            raise ValueError(f"load_checkpoint: load_module_strict=False with optimizer states needs the same parameters here and there, and these are not: "
+                             f"{', '.join(sorted(other))}; load with load_optimizer_states=False")
+
+    def _require_between_windows(self, call: str) -> None:
+        if not self.is_window_empty():
+            raise RuntimeError(f"{call}: gradients of this window wait for their step and would be lost; call it after the step() that ends the "
+                               "window, or after zero_grad()")
+        self.close_pass()
+
+
+def _together(comm: Comm, call: str, body: Callable[[], T]) -> T:
+    """What body returns; if it raises on a rank, every rank raises. Collective."""
+    error: Exception | None = None
+    try:
+        result = body()
+    except Exception as raised:
+        error = raised
+    mine = b"" if error is None else f"{type(error).__name__}: {error}".encode()[:_TEXT] or b"?"
+    texts = comm.all_gather(mine.ljust(_TEXT, b"\0"))
+    if error is not None:
+        raise error
+    for rank in range(comm.size):
+        text = texts[rank * _TEXT:(rank + 1) * _TEXT].rstrip(b"\0")
+        if text:
+            raise RuntimeError(f"{call}: rank {rank} failed, and so do all: {text.decode(errors='replace')}")
+    return result

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On the ranks of a launcher: a training that is saved, forgotten and loaded goes on as if nothing had been, bit by bit.
+
+    outrigger run -n 2 -- python test_checkpoints.py
+"""
+import itertools
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+import numpy
+import resuming
+import torch
+from models import solo
+from resuming import differing, lose_random_states, start, train, values
+
+import outrigger
+import outrigger.torch
+from outrigger.process import process_comm
+from outrigger.torch import riders
+
+PRECISIONS = {
+    "float32": {}, "bf16": {"bf16": {"enabled": True}},
+    # Begins too high, so that steps are skipped on either side of the save, and grows again soon.
+    "fp16": {"fp16": {"enabled": True, "initial_scale_power": 24, "loss_scale_window": 3, "hysteresis": 1}},
+}
+APART = {"outrigger": {"share_parameters": False}}
+DECAYS = {
+    "DeepSpeed's": {"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 20, "warmup_num_steps": 4}}},
+    "PyTorch's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)},
+    "NumPy's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / 20))},
+    "its own": {"schedule": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, 40)},
+}
+HOSTS = {
+    "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, 1e-2, momentum=0.5, centered=True),
+    "NAdam": lambda parameters: torch.optim.NAdam(parameters, 1e-2),
+    "AMSGrad": lambda parameters: torch.optim.AdamW(parameters, 1e-2, amsgrad=True),
+}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        outrigger.torch.init_distributed()
+        self.comm = process_comm()
+        own = tempfile.TemporaryDirectory()
+        self.addCleanup(own.cleanup)
+        self.addCleanup(self.comm.barrier)  # before rank 0's folder goes
+        self.folder = resuming.folder(self.comm, own.name)
+        lose_random_states(100 + self.comm.rank)
+
+    def resumed(self, steps=4, more=4, noise=True, **options):
+        """What differs between a training that goes on and one that is loaded into an engine of other weights."""
+        engine = start(0, **options)
+        train(engine, 0, steps, noise)
+        self.assertIs(engine.save_checkpoint(self.folder, client_state={"at": steps}), True)
+        expected = [train(engine, steps, steps + more, noise)]
+        expected.append(values(engine))
+        self.assertEqual((engine.skipped_steps > 1), "fp16" in options)
+        engine.destroy()
+        lose_random_states(7)
+        other = start(1, **options)
+        train(other, 0, 1, noise)  # has states of its own, too
+        path, state = other.load_checkpoint(self.folder)
+        self.assertEqual((path, state), (os.path.join(self.folder, f"global_step{steps}"), {"at": steps}))
+        losses = train(other, steps, steps + more, noise)
+        found = differing(expected[1], values(other)) + (["losses"] if losses != expected[0] else [])
+        other.destroy()
+        return found
+
+
+class Resumed(Case):
+    def test_every_stage_and_precision(self):
+        for stage, (precision, section) in itertools.product(range(4), PRECISIONS.items()):
+            for apart in ({}, APART) if stage == 3 else ({},):
+                for gas in (1, 2):
+                    with self.subTest(stage=stage, precision=precision, gas=gas, **apart):
+                        self.assertEqual(self.resumed(stage=stage, gas=gas, **DECAYS["PyTorch's"], **section, **apart), [])
+
+    def test_schedules(self):
+        for name, decay in DECAYS.items():
+            with self.subTest(name):
+                self.assertEqual(self.resumed(**decay), [])
+
+    def test_optimizers_of_pytorch(self):
+        for (name, make), stage in itertools.product(HOSTS.items(), range(4)):
+            with self.subTest(name, stage=stage):
+                self.assertEqual(self.resumed(stage=stage, make=make, **DECAYS["PyTorch's"]), [])
+
+    def test_rules_of_the_library(self):
+        for rule in ({"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}}, {"type": "Lion", "params": {"lr": 1e-3}},
+                     {"type": "Muon", "params": {"lr": 1e-2}}):
+            with self.subTest(**rule), mock.patch.object(resuming, "STATES", resuming.STATES[:1]):
+                self.assertEqual(self.resumed(optimizer=rule, **DECAYS["PyTorch's"]), [])
+
+    def test_without_any_of_them_it_would_not_go_on(self):
+        """Each part of what rides along is seen by these tests."""
+        needed = {"restore_module": ("calls", "buffer"), "restore_random": "losses", "restore_scheduler": "schedule",
+                  "restore_optimizer": "rates", "restore_counters": "counters"}
+        for name, sign in needed.items():
+            with self.subTest(name), mock.patch.object(riders, name, lambda *_: None):
+                self.assertIn(sign, self.resumed(**DECAYS["PyTorch's"]))
+
+    def test_every_random_state_is_needed(self):
+        for name in ("torch", "python", "numpy"):
+            original = riders.restore_random
+
+            def without(state, name=name, original=original):
+                original({"random": {key: each for key, each in state["random"].items() if key != name}})
+
+            with self.subTest(name), mock.patch.object(riders, "restore_random", without):
+                self.assertIn("losses", self.resumed())
+
+    def test_an_optimizer_of_pytorch_needs_its_states(self):
+        with mock.patch("outrigger.torch.host_optimizer.HostOptimizer.load_state_dict"):
+            self.assertIn("losses", self.resumed(make=HOSTS["RMSprop"]))
+
+    def test_in_the_engine_that_saved(self):
+        for stage, options in ((2, {}), (3, {}), (3, APART)):
+            with self.subTest(stage=stage, **options):
+                engine = start(stage=stage, **options)
+                train(engine, 0, 3)
+                engine.save_checkpoint(self.folder, "here")
+                expected = train(engine, 3, 6), values(engine)
+                engine.load_checkpoint(self.folder, "here")
+                self.assertEqual(train(engine, 3, 6), expected[0])
+                self.assertEqual(differing(expected[1], values(engine)), [])
+
+    def test_what_was_written_into_parameters_is_saved(self):
+        engine = start(stage=1)
+        with torch.no_grad():
+            engine.module.b.weight.fill_(0.5)
+        engine.save_checkpoint(self.folder)
+        other = start(1, stage=1)
+        other.load_checkpoint(self.folder)
+        self.assertEqual(set(other.module.b.weight.flatten().tolist()), {0.5})
+
+
+class OtherRanks(Case):
+    """Without dropout and BatchNorm, whose values depend on which rank has what. 1e-5: sums of gradients in another order."""
+    NETWORK = {"network": {"dropout": 0.0, "norm": False}, "train_micro_batch_size_per_gpu": None, "train_batch_size": resuming.BATCH}
+
+    def start(self, seed, comm, **options):
+        own = {**self.NETWORK, **options, "train_micro_batch_size_per_gpu": resuming.BATCH // comm.size}
+        return start(seed, comm, **own)
+
+    def mean(self, losses, comm):
+        every = numpy.frombuffer(comm.all_gather(numpy.array(losses)))
+        return every.reshape(comm.size, -1).mean(0).tolist()
+
+    def goes_on(self, before, after, stage, **options):
+        """before, after: whether the ranks work alone, of which the first one counts, or all together."""
+        first, second = (solo() if alone else self.comm for alone in (before, after))
+        engine = self.start(0, first, stage=stage, **options)
+        train(engine, 0, 4, noise=False)
+        if not (before and self.comm.rank):
+            engine.save_checkpoint(self.folder, "at4", {"rank": self.comm.rank})
+        expected = self.mean(train(engine, 4, 8, noise=False), first)
+        engine.destroy()
+        self.comm.barrier()
+        engine = self.start(1, second, stage=stage, **options)
+        if not (after and self.comm.rank):
+            _, state = engine.load_checkpoint(self.folder, "at4")
+            self.assertEqual(state, {"rank": 0 if before else self.comm.rank})
+            self.assertEqual((engine.global_steps, engine.module.calls.item()), (4, 4))
+            self.assertAlmostEqual(engine.get_lr()[0], 1e-2 * 0.9**4, delta=1e-12)
+            losses = self.mean(train(engine, 4, 8, noise=False), second)
+            for one, other in zip(expected, losses):
+                self.assertAlmostEqual(one, other, delta=1e-5 * one)
+            self.assertEqual(engine.module.calls.item(), 8)
+        engine.destroy()
+        self.comm.barrier()
+
+    def test_on_fewer_and_on_more(self):
+        if self.comm.size == 1:
+            self.skipTest("needs two ranks")
+        for (before, after), stage in itertools.product(((False, True), (True, False)), range(4)):
+            with self.subTest(stage=stage, before=before):
+                self.goes_on(before, after, stage, **DECAYS["PyTorch's"])
+
+    def test_a_log_line_says_it(self):
+        if self.comm.size == 1:
+            self.skipTest("needs two ranks")
+        if self.comm.rank == 0:
+            self.start(0, solo()).save_checkpoint(self.folder)
+        self.comm.barrier()
+        torch.manual_seed(50 + self.comm.rank)
+        kept = torch.get_rng_state()
+        engine = self.start(0, self.comm)
+        torch.manual_seed(50 + self.comm.rank)
+        with self.assertLogs("outrigger.torch", "WARNING") if self.comm.rank == 0 else self.assertNoLogs("outrigger.torch", "WARNING"):
+            engine.load_checkpoint(self.folder)
+        self.assertEqual(torch.equal(torch.get_rng_state(), kept), self.comm.rank > 0)
+
+    def test_an_optimizer_of_pytorch(self):
+        if self.comm.size == 1:
+            self.skipTest("needs two ranks")
+        self.goes_on(False, True, 0, make=HOSTS["RMSprop"], **DECAYS["PyTorch's"])  # its states are of whole parameters
+        self.goes_on(True, False, 0, make=HOSTS["RMSprop"], **DECAYS["PyTorch's"])
+        engine = self.start(0, self.comm, stage=2, make=HOSTS["RMSprop"])
+        train(engine, 0, 2)
+        engine.save_checkpoint(self.folder, "slices")
+        engine.destroy()
+        engine = self.start(1, solo(), stage=2, make=HOSTS["RMSprop"])
+        before = values(engine)
+        with self.assertRaisesRegex(ValueError, "states of RMSprop are slices of the 2 ranks .* stage 2"):
+            engine.load_checkpoint(self.folder, "slices")
+        self.assertEqual(differing(before, values(engine)), [])
+        engine.load_checkpoint(self.folder, "slices", load_optimizer_states=False)
+        self.assertEqual(engine.global_steps, 2)
+
+
+class Parts(Case):
+    """What a load takes, by its arguments."""
+
+    def setUp(self):
+        super().setUp()
+        self.engine = start(**DECAYS["PyTorch's"])
+        train(self.engine, 0, 4)
+        self.engine.save_checkpoint(self.folder, client_state={"epoch": 3, "best": torch.ones(2), "names": ["a", None]})
+        self.saved = values(self.engine)
+
+    def load(self, **options):
+        other = start(1, **DECAYS["PyTorch's"])
+        fresh = values(other)
+        path, state = other.load_checkpoint(self.folder, **options)
+        self.assertEqual((path, state["epoch"], state["best"].tolist(), state["names"]),
+                         (os.path.join(self.folder, "global_step4"), 3, [1, 1], ["a", None]))
+        found = values(other)
+        weights = {key for key in found if key[1] in (outrigger.lowlevel.VALUE_MASTER, "shown", "buffer", "published")}
+        self.assertEqual([key for key in weights if differing({key: self.saved[key]}, {key: found[key]})], [])
+        return {key for key in found.keys() - weights if not differing({key: fresh[key]}, {key: found[key]})}, found
+
+    def test_the_module_only(self):
+        as_new, found = self.load(load_module_only=True)
+        moments = {key for key in found if key[1] in resuming.STATES[1:]}
+        self.assertEqual(as_new, moments | {"counters", "rates", "schedule", "library"})
+
+    def test_without_states_of_the_optimizer(self):
+        as_new, found = self.load(load_optimizer_states=False)
+        self.assertEqual(found["counters"], self.saved["counters"])
+        self.assertEqual(found["schedule"], self.saved["schedule"])
+        self.assertIn("rates", as_new)
+
+    def test_without_the_schedule(self):
+        as_new, found = self.load(load_lr_scheduler_states=False)
+        self.assertIn("schedule", as_new)
+        self.assertEqual(found["rates"], self.saved["rates"])
+
+    def test_tags(self):
+        self.assertEqual(outrigger.Checkpoint(self.folder).tag, "global_step4")
+        self.engine.save_checkpoint(self.folder, 12)
+        train(self.engine, 4, 5)
+        self.engine.save_checkpoint(self.folder, 12)  # replaces it
+        path, state = start(1).load_checkpoint(self.folder, 12, load_lr_scheduler_states=False)
+        self.assertEqual((path, state), (os.path.join(self.folder, "12"), {}))
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(["12", "global_step4", "latest", *hidden(self.folder)]))
+
+    def test_nothing_is_there(self):
+        with self.assertLogs("outrigger.torch", "WARNING"):
+            self.assertEqual(self.engine.load_checkpoint(os.path.join(self.folder, "empty")), (None, None))
+        with self.assertRaisesRegex(outrigger.OutriggerError, "E_NOT_FOUND"):
+            self.engine.load_checkpoint(self.folder, "unheard_of")
+
+    def test_another_programs_checkpoint(self):
+        self.engine._library.save(self.folder, "bare")
+        other = start(1)
+        with self.assertRaisesRegex(ValueError, r"buffers are not the checkpoint's: it has no \['calls', 'norm.num_batches_tracked'"):
+            other.load_checkpoint(self.folder, "bare")
+        with self.assertLogs("outrigger.torch", "WARNING"):
+            path, state = other.load_checkpoint(self.folder, "bare", load_module_strict=False)
+        self.assertEqual(state, {})
+
+    def test_extra_states(self):
+        class Counts(torch.nn.Module):
+            seen = 0
+
+            def get_extra_state(self):
+                return {"seen": self.seen}
+
+            def set_extra_state(self, state):
+                self.seen = state["seen"]
+
+            def forward(self, x):
+                return x
+
+        engines = [start(network={"norm": False}) for _ in range(2)]
+        for engine in engines:
+            engine.module.norm = Counts()
+        engines[0].module.norm.seen = 5
+        engines[0].save_checkpoint(self.folder)
+        engines[1].load_checkpoint(self.folder)
+        self.assertEqual(engines[1].module.norm.seen, 5)
+
+
+def hidden(folder):
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+class Own:
+    pass
+
+
+class WrongUses(Case):
+    def test_what_is_refused(self):
+        engine = start()
+        for call, text in ((lambda: engine.save_checkpoint(self.folder, save_latest=False), "save_latest=False is not supported"),
+                           (lambda: engine.save_checkpoint(self.folder, exclude_frozen_parameters=True), "where parameters are frozen"),
+                           (lambda: engine.load_checkpoint(self.folder, custom_load_fn=print), "custom_load_fn is not supported")):
+            with self.assertRaisesRegex(NotImplementedError, text):
+                call()
+        with self.assertRaisesRegex(ValueError, "save_dir is ''; give a folder"):
+            engine.save_checkpoint("")
+        with self.assertRaisesRegex(outrigger.OutriggerError, "E_ARGUMENT"):
+            engine.save_checkpoint(self.folder, "a/b")
+        self.assertEqual([name for name in os.listdir(self.folder) if not name.startswith(".")], [])
+
+    def test_what_could_not_be_read_again(self):
+        engine = start()
+        for state, name in (({"deep": [1, {"own": Own()}]}, r"client_state\['deep'\]\[1\]\['own'\] is a .*Own"),
+                            ({"array": numpy.ones(3)}, r"client_state\['array'\] is a numpy.ndarray"),
+                            ({"call": lambda: 1}, r"client_state\['call'\] is a builtins.function"), (Own(), "client_state is a .*Own")):
+            with self.subTest(name), self.assertRaisesRegex(TypeError, name):
+                engine.save_checkpoint(self.folder, client_state=state)
+        engine.save_checkpoint(self.folder, client_state={"number": numpy.float64(0.1), "set": {1, 2}})
+        state = engine.load_checkpoint(self.folder)[1]
+        self.assertEqual((state["number"], type(state["number"]), state["set"]), (0.1, float, {1, 2}))
+        with torch.serialization.safe_globals([Own]):
+            engine.save_checkpoint(self.folder, client_state=Own())
+            self.assertIsInstance(engine.load_checkpoint(self.folder)[1], Own)
+
+    def test_one_ranks_fault_is_all_ranks(self):
+        engine = start()
+        last = self.comm.size - 1
+        state = {"bad": Own()} if self.comm.rank == last else {}
+        kind, text = (TypeError, "client_state") if self.comm.rank == last else (RuntimeError, f"rank {last} failed, and so do all: TypeError")
+        with self.assertRaisesRegex(kind, text):
+            engine.save_checkpoint(self.folder, client_state=state)
+        engine.save_checkpoint(self.folder)
+
+    def test_in_a_window(self):
+        engine = start(gas=2)
+        engine.save_checkpoint(self.folder)
+        x, t = resuming.batch(engine, 0, False)
+        engine.backward(torch.nn.functional.mse_loss(engine(x), t))
+        for _ in range(2):
+            for call in (engine.save_checkpoint, engine.load_checkpoint):
+                with self.assertRaisesRegex(RuntimeError, f"{call.__name__}: gradients of this window wait"):
+                    call(self.folder)
+            engine.step()
+            if engine.is_window_empty():
+                break
+            self.assertEqual(engine.global_steps, 0)
+        self.assertEqual(engine.global_steps, 1)
+        engine(x)  # a forward alone keeps nothing
+        engine.save_checkpoint(self.folder)
+        engine.backward(engine(x).sum())
+        engine.zero_grad()
+        engine.load_checkpoint(self.folder)
+
+    def test_another_module(self):
+        engine = start(**DECAYS["PyTorch's"])
+        engine.save_checkpoint(self.folder)
+        other = start(network={"norm": False})
+        before = values(other)
+        with self.assertRaisesRegex(ValueError, r"it has no other, and \['norm.num_batches_tracked', .* too many"):
+            other.load_checkpoint(self.folder)
+        with self.assertRaisesRegex(ValueError, "needs the same parameters here and there, and these are not: norm.bias, norm.weight"):
+            other.load_checkpoint(self.folder, load_module_strict=False)
+        self.assertEqual(differing(before, values(other)), [])
+        other.load_checkpoint(self.folder, load_module_strict=False, load_optimizer_states=False)
+        self.assertTrue(torch.equal(values(other)["a.weight", outrigger.lowlevel.VALUE_MASTER],
+                                    values(engine)["a.weight", outrigger.lowlevel.VALUE_MASTER]))
+        # The same parameters: nothing that strict could mind.
+        self.assertIsNotNone(start(1).load_checkpoint(self.folder, load_module_strict=False)[0])
+
+    def test_other_shapes_groups_optimizers_and_schedules(self):
+        start().save_checkpoint(self.folder)
+        other = start(**DECAYS["PyTorch's"])
+        with self.assertRaisesRegex(ValueError, "the checkpoint has no schedule, and this engine has a ExponentialLR"):
+            other.load_checkpoint(self.folder)
+        other.load_checkpoint(self.folder, load_lr_scheduler_states=False)
+        other = start()
+        other.module.norm.running_mean = torch.zeros(25)
+        with self.assertRaisesRegex(ValueError, r"buffer 'norm.running_mean' has shape \(25,\), in the checkpoint \(24,\)"):
+            other.load_checkpoint(self.folder)
+        with self.assertRaisesRegex(ValueError, "the checkpoint's optimizer is none of PyTorch's, and this engine's is RMSprop"):
+            start(make=HOSTS["RMSprop"]).load_checkpoint(self.folder)
+        with self.assertRaisesRegex(ValueError, "the checkpoint has 1 parameter groups, this optimizer 2"):
+            start(make=lambda parameters: torch.optim.RMSprop([{"params": [each]} for each in list(parameters)[:2]])).load_checkpoint(self.folder)
+        start(make=HOSTS["NAdam"]).save_checkpoint(self.folder, "host")
+        with self.assertRaisesRegex(ValueError, "optimizer is NAdam, and this engine's is RMSprop"):
+            start(make=HOSTS["RMSprop"]).load_checkpoint(self.folder, "host")
+        with self.assertRaisesRegex(outrigger.OutriggerError, "E_NOT_FOUND.*load weights only"):
+            start().load_checkpoint(self.folder, "host")
+
+    def test_a_part_of_a_later_release(self):
+        engine = start()
+        with mock.patch.object(riders, "_VERSION", 99):
+            engine.save_checkpoint(self.folder)
+        with self.assertRaisesRegex(ValueError, "has version 99; this release reads up to 1"):
+            engine.load_checkpoint(self.folder)
+
+    def test_no_code_is_run(self):
+        class Evil:
+            def __reduce__(self):
+                return print, ("run",)
+
+        import io
+        file = io.BytesIO()
+        torch.save({"version": 1, "client_state": Evil()}, file)
+        engine = start()
+        engine._library.save(self.folder, "evil", parts={riders.PART: file.getvalue()})
+        with self.assertRaisesRegex(Exception, "Weights only load failed"):
+            engine.load_checkpoint(self.folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
