@@ -18,7 +18,7 @@ from resuming import differing, lose_random_states, start, train, values
 import outrigger
 import outrigger.torch
 from outrigger.process import process_comm
-from outrigger.torch import riders
+from outrigger.torch import riders, zero_to_fp32
 
 PRECISIONS = {
     "float32": {}, "bf16": {"bf16": {"enabled": True}},
@@ -296,6 +296,62 @@ class Parts(Case):
 
 def hidden(folder):
     return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+class Whole(Case):
+    """A state_dict without an engine."""
+
+    def test_is_the_modules(self):
+        masters = ({"outrigger": {"states": {"master": {"format": each}}}} for each in ("split", "bfloat16"))
+        for stage, section in itertools.product(range(4), [*PRECISIONS.values(), *({**PRECISIONS["bf16"], **each} for each in masters)]):
+            if stage == 0 and "outrigger" in section:
+                continue  # no smaller masters there
+            with self.subTest(stage=stage, **section):
+                engine = start(stage=stage, **section)
+                train(engine, 0, 2)
+                engine.save_checkpoint(self.folder)
+                state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder)
+                for parameter in engine.parameters_of.ids:
+                    name = engine.parameters_of.name_of(parameter)
+                    self.assertTrue(torch.equal(state[name], engine.read(parameter, outrigger.lowlevel.VALUE_MASTER)), name)
+                if self.comm.rank == 0:
+                    self.assertTrue(torch.equal(state["norm.running_var"], engine.module.norm.running_var.float()))
+                self.assertEqual({each.dtype for each in state.values()}, {torch.float32, torch.int64})
+                resuming.model().load_state_dict(state)  # strict
+                exact = zero_to_fp32.load_state_dict_from_zero_checkpoint(resuming.model(3), self.folder, engine_tag(engine))
+                self.assertTrue(torch.equal(exact.b.weight, state["b.weight"]))
+                trained = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder, exclude_frozen_parameters=True)
+                self.assertEqual(state.keys() - trained.keys(), {"fixed.weight", "fixed.bias"})
+                engine.destroy()
+
+    def test_large_and_tied(self):
+        module = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64), torch.nn.Linear(64, 33))
+        module[1].weight = module[0].weight
+        engine, *_ = outrigger.torch.initialize(model=module, config=resuming.config(3, bf16={"enabled": True}), comm=self.comm)
+        engine.save_checkpoint(self.folder)
+        state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder)
+        self.assertIs(state["1.weight"], state["0.weight"])
+        for name, parameter in engine.module.named_parameters():
+            self.assertTrue(torch.equal(state[name], engine.read(parameter, outrigger.lowlevel.VALUE_MASTER)), name)
+
+    def test_wrong_uses(self):
+        engine = start()
+        engine.save_checkpoint(self.folder)
+        with self.assertRaisesRegex(NotImplementedError, "lazy_mode=True is not supported"):
+            zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder, lazy_mode=True)
+        with self.assertRaisesRegex(outrigger.OutriggerError, "E_NOT_FOUND"):
+            zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder, "unheard_of")
+        self.comm.barrier()
+        if self.comm.rank == 0:
+            with open(os.path.join(self.folder, "global_step0", "rank-00000.safetensors"), "r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                file.write(b"?")
+            with self.assertRaisesRegex(outrigger.OutriggerError, "E_CORRUPT"):
+                zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(self.folder)
+
+
+def engine_tag(engine):
+    return f"global_step{engine.global_steps}"
 
 
 class Own:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outrigger under PyTorch, with DeepSpeed's names: `engine, optimizer, _, _ = outrigger.torch.initialize(model=m, config=c)`."""
-from . import lr_schedules, utils, zero
+from . import lr_schedules, utils, zero, zero_to_fp32
 from .adam import CPUAdam
 from .config import ConfigError, add_config_arguments
 from .distributed import init_distributed
@@ -9,4 +9,4 @@ from .initialize import initialize
 from .optimizer import ZeroOptimizer
 
 __all__ = ["CPUAdam", "ConfigError", "Engine", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
-           "lr_schedules", "utils", "zero"]
+           "lr_schedules", "utils", "zero", "zero_to_fp32"]

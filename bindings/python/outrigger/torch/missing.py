@@ -61,7 +61,8 @@ TABLE = (
     Row(REFUSED, "deepspeed.utils.groups", "DeprecatedException", "DeepSpeed's inside"),
     Row(REFUSED, "deepspeed.utils.logging", "LoggerFactory get_dist_msg print_configuration print_json_dist required_torch_version",
         "DeepSpeed's inside; logger is the logger outrigger.torch of Python's logging"),
-    Row(REFUSED, "deepspeed.utils", "zero_to_fp32 timer", "weights come whole from engine.module_state_dict(), times from time.perf_counter()"),
+    Row(REFUSED, "deepspeed.utils", "timer", "times come from time.perf_counter()"),
+    Row(REFUSED, "deepspeed.utils.zero_to_fp32", "convert_*", "torch.save(get_fp32_state_dict_from_zero_checkpoint(folder), file)"),
     Row(REFUSED, "deepspeed.comm", "CCLBackend TorchBackend CommsLogger ProcessGroupWrapper init_deepspeed_backend set_backend timed_op mpi_discovery "
         "in_aml in_aws_sm in_dlts patch_* initialize_mesh_device enable_symm_mem_for_group get_caller_func get_debug_log_name "
         "get_default_args get_msg_size_from_args get_tensor_* get_comm_operation_count get_logged_comm_ops",

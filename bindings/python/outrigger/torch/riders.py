@@ -27,7 +27,7 @@ _SHOWN = {"scheduler": "lr_scheduler.state_dict()", "groups": "optimizer.param_g
 def pack(engine: Any, client_state: Any) -> bytes:
     """TypeError: something in it could not be read again; names it."""
     state = {"version": _VERSION, "client_state": {} if client_state is None else client_state, "buffers": dict(_buffers(engine)),
-             "extra": _extra(engine.module), "scheduler": _scheduler(engine), "groups": _groups(engine), "optimizer": _optimizer(engine),
+             "tied": _tied(engine.module), "extra": _extra(engine.module), "scheduler": _scheduler(engine), "groups": _groups(engine), "optimizer": _optimizer(engine),
              "random": _random(), "counters": {name: getattr(engine, name) for name in _COUNTERS}}
     state = _plain(state)
     try:
@@ -95,6 +95,12 @@ def _places(engine: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _buffers(engine: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for name, each in _places(engine):
         yield name, each.detach().clone()
+
+
+def _tied(module: torch.nn.Module) -> dict[str, str]:
+    """Of a parameter with several names each other one: the first. For who reads a checkpoint without the module."""
+    first = {parameter: name for name, parameter in module.named_parameters()}
+    return {name: first[parameter] for name, parameter in module.named_parameters(remove_duplicate=False) if name != first[parameter]}
 
 
 def _extra(module: torch.nn.Module) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from .. import lr_schedules, utils, zero
+from .. import lr_schedules, utils, zero, zero_to_fp32
 from ..adam import CPUAdam
 from ..config import ConfigError, add_config_arguments
 from ..distributed import init_distributed
@@ -106,5 +106,6 @@ MODULES: dict[str, dict[str, Any]] = {
                               "set_z3_leaf_modules_by_name", "set_z3_leaf_modules_by_suffix")},
     "deepspeed.utils.groups": {**ALL_GROUPS, "get_accelerator": get_accelerator, **_of(tools, "log_dist")},
     "deepspeed.utils.logging": _LOGGING,
+    "deepspeed.utils.zero_to_fp32": _of(zero_to_fp32, "get_fp32_state_dict_from_zero_checkpoint", "load_state_dict_from_zero_checkpoint"),
     "deepspeed.zero": _ZERO,
 }
