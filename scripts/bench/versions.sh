@@ -12,7 +12,7 @@ source scripts/ccache.sh
 
 # The benchmark programs of a tree, and its Python package, which comes with the tests.
 build() {
-  cmake -S "$1" -B "$2" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DOTR_BENCH=ON -DOTR_TESTS=ON \
+  cmake -S "$1" -B "$2" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DOTR_BENCH=ON -DOTR_TESTS=ON -DOTR_UNITY=ON \
     -DOTR_EXAMPLES=OFF -DPython3_EXECUTABLE="$PWD/build/venv/bin/python" "${launchers[@]}"
   cmake --build "$2" --target bench_programs outrigger_python
 }
