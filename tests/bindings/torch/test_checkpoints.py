@@ -128,13 +128,27 @@ class Resumed(Case):
                 self.assertEqual(differing(expected[1], values(engine)), [])
 
     def test_what_was_written_into_parameters_is_saved(self):
-        engine = start(stage=1)
+        engine, other = (start(seed, stage=1, **PRECISIONS["bf16"]) for seed in (0, 1))
         with torch.no_grad():
             engine.module.b.weight.fill_(0.5)
         engine.save_checkpoint(self.folder)
-        other = start(1, stage=1)
         other.load_checkpoint(self.folder)
-        self.assertEqual(set(other.module.b.weight.flatten().tolist()), {0.5})
+        self.assertEqual(set(other.read(other.module.b.weight, outrigger.lowlevel.VALUE_MASTER).flatten().tolist()), {0.5})
+
+    def test_a_graph_from_before_a_load_is_stale(self):
+        engine = start(network={"norm": False})
+        engine.save_checkpoint(self.folder)
+        loss = engine(torch.ones(4, 6)).sum()
+        engine.load_checkpoint(self.folder)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            loss.backward()
+
+    def test_who_ends_windows_is_not_loaded(self):
+        engine, other = start(gas=2), start(gas=2)
+        engine.set_gradient_accumulation_boundary(True)
+        engine.save_checkpoint(self.folder)
+        other.load_checkpoint(self.folder)
+        self.assertFalse(other.is_gradient_accumulation_boundary())
 
 
 class OtherRanks(Case):
@@ -249,7 +263,9 @@ class Parts(Case):
         self.assertEqual(found["rates"], self.saved["rates"])
 
     def test_tags(self):
-        self.assertEqual(outrigger.Checkpoint(self.folder).tag, "global_step4")
+        checkpoint = outrigger.Checkpoint(self.folder)
+        self.assertEqual(checkpoint.tag, "global_step4")
+        self.assertEqual(checkpoint.progress["groups"]["default"]["lr"], self.engine.get_lr()[0])  # for who reads no parts
         self.engine.save_checkpoint(self.folder, 12)
         train(self.engine, 4, 5)
         self.engine.save_checkpoint(self.folder, 12)  # replaces it
@@ -264,13 +280,16 @@ class Parts(Case):
             self.engine.load_checkpoint(self.folder, "unheard_of")
 
     def test_another_programs_checkpoint(self):
+        self.engine._library.set_group_value("lr", 0.5)
         self.engine._library.save(self.folder, "bare")
         other = start(1)
+        train(other, 0, 1)
         with self.assertRaisesRegex(ValueError, r"buffers are not the checkpoint's: it has no \['calls', 'norm.num_batches_tracked'"):
             other.load_checkpoint(self.folder, "bare")
         with self.assertLogs("outrigger.torch", "WARNING"):
             path, state = other.load_checkpoint(self.folder, "bare", load_module_strict=False)
         self.assertEqual(state, {})
+        self.assertEqual((other.get_lr(), other._library.get_group_value("lr")), ([1e-2], 1e-2))  # the script's
 
     def test_extra_states(self):
         class Counts(torch.nn.Module):
@@ -425,11 +444,17 @@ class WrongUses(Case):
         with self.assertRaisesRegex(ValueError, "needs the same parameters here and there, and these are not: norm.bias, norm.weight"):
             other.load_checkpoint(self.folder, load_module_strict=False)
         self.assertEqual(differing(before, values(other)), [])
-        other.load_checkpoint(self.folder, load_module_strict=False, load_optimizer_states=False)
+        wider = start(1, **PRECISIONS["bf16"])
+        other.save_checkpoint(self.folder, "less")
+        with torch.no_grad():
+            wider.module.norm.weight.fill_(0.5)  # which the checkpoint has nothing of
+        wider.load_checkpoint(self.folder, "less", load_module_strict=False, load_module_only=True)
+        self.assertEqual(set(wider.read(wider.module.norm.weight, outrigger.lowlevel.VALUE_MASTER).tolist()), {0.5})
+        other.load_checkpoint(self.folder, "global_step0", load_module_strict=False, load_optimizer_states=False)
         self.assertTrue(torch.equal(values(other)["a.weight", outrigger.lowlevel.VALUE_MASTER],
                                     values(engine)["a.weight", outrigger.lowlevel.VALUE_MASTER]))
         # The same parameters: nothing that strict could mind.
-        self.assertIsNotNone(start(1).load_checkpoint(self.folder, load_module_strict=False)[0])
+        self.assertIsNotNone(start(1).load_checkpoint(self.folder, "global_step0", load_module_strict=False)[0])
 
     def test_other_shapes_groups_optimizers_and_schedules(self):
         start().save_checkpoint(self.folder)
