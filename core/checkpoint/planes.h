@@ -4,7 +4,7 @@
 //
 //   float32, bfloat16, float16   name         F32, BF16, F16
 //   split                        name         BF16   the upper halves of float32 values
-//                                name.low     U16    what they lack, signed: bits = (upper << 16) + low
+//                                name.low     U16    what they lack, signed: (upper << 16) + low
 //   block8, positive_block8      name         U8     a code for each element
 //                                name.scale   F32    of each 256 elements
 #pragma once

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """On the ranks of a launcher: a training that is saved, forgotten and loaded goes on as if nothing had been, bit by bit.
 
-    outrigger run -n 2 -- python test_checkpoints.py
-"""
+    outrigger run -n 2 -- python test_checkpoints.py"""
 import itertools
 import os
 import tempfile
