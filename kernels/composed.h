@@ -20,6 +20,16 @@ inline void read_composed(float* values, const void* stored, Format format,
   }
 }
 
+// The same of any format.
+inline void read_float32(float* values, const void* stored, Format format,
+                         const uint16_t* published, int64_t count) {
+  if (is_composed(format)) {
+    read_composed(values, stored, format, published, count);
+  } else {
+    convert(values, Format::float32, stored, format, count);
+  }
+}
+
 // To nearest.
 inline void write_composed(void* stored, Format format, uint16_t* published, const float* values,
                            int64_t count) {

@@ -82,7 +82,7 @@ int32_t otr_engine_load(otr_engine* engine, const char* directory, const char* t
       fail(OTR_E_ARGUMENT,
            "load_options.strict = 0 needs weights_only = 1: a progress is that of all parameters");
     }
-    static_cast<void>(e.load(&required(directory, "directory"), text_or_empty(tag), wanted));
+    e.load(&required(directory, "directory"), text_or_empty(tag), wanted);
   });
 }
 

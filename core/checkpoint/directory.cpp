@@ -104,6 +104,12 @@ std::optional<std::string> read_latest(const Folder& parent) {
   return text;
 }
 
+std::string tag_or_latest(const Folder& parent, const std::string& tag) {
+  if (!tag.empty()) return tag;
+  if (const std::optional<std::string> latest = read_latest(parent)) return *latest;
+  fail(OTR_E_NOT_FOUND, "{}: there is no checkpoint: no file names the latest", parent.path());
+}
+
 // ---- Staging ------------------------------------------------------------------------------------
 
 Staging::Staging(Lock& lock, std::string tag) : lock_(&lock), tag_(std::move(tag)) {

@@ -33,6 +33,8 @@ void require_tag(std::string_view tag);
 [[nodiscard]] std::vector<std::string> tags(const Folder& parent);
 // Nothing where there is no `latest`; OTR_E_CORRUPT where it holds no tag.
 [[nodiscard]] std::optional<std::string> read_latest(const Folder& parent);
+// The tag, or where it is empty the latest. Throws OTR_E_NOT_FOUND where there is none.
+[[nodiscard]] std::string tag_or_latest(const Folder& parent, const std::string& tag);
 
 // ---- Writing ------------------------------------------------------------------------------------
 

@@ -59,16 +59,15 @@ class Checkpoints {
   // Both are collective. A failure is told to all ranks and leaves the engine as it was; one of
   // load after it has begun to change values poisons.
   void save(const std::string& directory, const std::string& tag, const SaveOptions& options);
-  // tag empty: the latest. Returns the tag.
-  std::string load(const std::string& directory, const std::string& tag,
-                   const LoadOptions& options);
+  // tag empty: the latest.
+  void load(const std::string& directory, const std::string& tag, const LoadOptions& options);
 
  private:
   struct Saved;
   struct Wanted;
   // Runs a part of this rank's; what a rank could not do, none has done.
   template <typename Body>
-  void together(const char* call, Again again, const Body& body, uint64_t arguments = 0);
+  void together(const char* call, const Body& body);
   // Where the ranks meet; throws OTR_E_MISMATCH where their calls were given others.
   void agree_on(const char* call, uint64_t arguments);
   // A text of rank 0's, or the failure of what makes it.
@@ -102,7 +101,7 @@ class Checkpoints {
 
 // Whoever fails, fails on all ranks, with one text that names the rank.
 template <typename Body>
-void Checkpoints::together(const char* call, Again again, const Body& body, uint64_t arguments) {
+void Checkpoints::together(const char* call, const Body& body) {
   comm::FirstVerdict first;
   try {
     body();
@@ -111,20 +110,18 @@ void Checkpoints::together(const char* call, Again again, const Body& body, uint
   } catch (const std::bad_alloc&) {
     first.set(control_.rank(), OTR_E_OUT_OF_MEMORY, "no memory");
   }
-  health_.collective(
-      call, again, [&] { comm::combine_value(control_, first, comm::merge_first, call); },
-      arguments);
+  health_.collective(call, Again::never,
+                     [&] { comm::combine_value(control_, first, comm::merge_first, call); });
   first.require(call);
 }
 
 template <typename Body>
 std::string Checkpoints::from_rank0(const char* call, const Body& body) {
   std::string text;
-  uint64_t size = 0;
-  together(call, Again::never, [&] {
+  together(call, [&] {
     if (control_.rank() == 0) text = body();
   });
-  size = text.size();
+  uint64_t size = text.size();
   health_.collective(call, Again::never, [&] {
     control_.broadcast(std::as_writable_bytes(std::span(&size, 1)), 0, call);
     text.resize(size);

@@ -246,12 +246,11 @@ void Engine::save(const std::string& directory, const std::string& tag, const Sa
   Checkpoints(declared_, *committed_, run_, *values_, health_, files).save(directory, tag, options);
 }
 
-std::string Engine::load(const std::string& directory, const std::string& tag,
-                         const LoadOptions& options, checkpoint::Files& files) {
+void Engine::load(const std::string& directory, const std::string& tag, const LoadOptions& options,
+                  checkpoint::Files& files) {
   require_between_windows("otr_engine_load");
   check();
-  return Checkpoints(declared_, *committed_, run_, *values_, health_, files)
-      .load(directory, tag, options);
+  Checkpoints(declared_, *committed_, run_, *values_, health_, files).load(directory, tag, options);
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

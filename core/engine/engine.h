@@ -115,8 +115,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // With no window open.
   void save(const std::string& directory, const std::string& tag, const SaveOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
-  std::string load(const std::string& directory, const std::string& tag, const LoadOptions& options,
-                   checkpoint::Files& files = checkpoint::posix_files());
+  void load(const std::string& directory, const std::string& tag, const LoadOptions& options,
+            checkpoint::Files& files = checkpoint::posix_files());
   [[nodiscard]] Progress progress() const;
   void set_progress(std::string_view json);
 

@@ -140,30 +140,25 @@ void Checkpoints::each_run(const std::vector<Wanted>& all, const Manifest& manif
   }
 }
 
-std::string Checkpoints::load(const std::string& directory, const std::string& tag,
-                              const LoadOptions& options) {
+void Checkpoints::load(const std::string& directory, const std::string& tag,
+                       const LoadOptions& options) {
   const uint64_t arguments = XXH3_64bits(tag.data(), tag.size()) + (options.weights_only ? 2 : 0) +
                              (options.strict ? 1 : 0);
   agree_on(kLoadCall, arguments);
-  std::string found = tag;
   const std::string text = from_rank0(kLoadCall, [&] {
     const Folder parent = Folder::open(files_, directory);
-    const auto latest = tag.empty() ? checkpoint::read_latest(parent) : tag;
-    if (!latest) {
-      fail(OTR_E_NOT_FOUND, "{}: there is no checkpoint in {}: no file names the latest", kLoadCall,
-           parent.path());
-    }
-    return *latest + "\n" + checkpoint::read_manifest(checkpoint::open_checkpoint(parent, *latest));
+    const std::string found = checkpoint::tag_or_latest(parent, tag);
+    return found + "\n" + checkpoint::read_manifest(checkpoint::open_checkpoint(parent, found));
   });
   const size_t end = text.find('\n');
-  found = text.substr(0, end);
+  const std::string found = text.substr(0, end);
   Manifest manifest;
   std::optional<checkpoint::Source> source;
   std::optional<Resumed> resumed;
   std::vector<Wanted> all;
   // All that can be refused comes before anything is changed, so every byte is read twice: what was
   // right once comes from the system's cache.
-  together(kLoadCall, Again::never, [&] {
+  together(kLoadCall, [&] {
     const Folder parent = Folder::open(files_, directory);
     manifest = checkpoint::parse_manifest(
         std::string_view(text).substr(end + 1),
@@ -184,7 +179,6 @@ std::string Checkpoints::load(const std::string& directory, const std::string& t
     control_.barrier(kLoadCall);
     values_.refresh_all();
   });
-  return found;
 }
 
 }  // namespace outrigger::engine

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
 
@@ -13,13 +12,6 @@ using checkpoint::Folder;
 using checkpoint::Manifest;
 
 namespace {
-
-std::string tag_in(const Folder& parent, const std::string& tag) {
-  if (!tag.empty()) return tag;
-  const auto latest = checkpoint::read_latest(parent);
-  if (latest) return *latest;
-  fail(OTR_E_NOT_FOUND, "{}: there is no checkpoint: no file names the latest", parent.path());
-}
 
 Manifest manifest_in(const Folder& parent, const std::string& tag) {
   const Folder folder = checkpoint::open_checkpoint(parent, tag);
@@ -33,7 +25,7 @@ OpenCheckpoint::OpenCheckpoint(const std::string& directory, const std::string& 
     : OpenCheckpoint(Folder::open(checkpoint::posix_files(), directory), tag) {}
 
 OpenCheckpoint::OpenCheckpoint(const Folder& parent, const std::string& tag)
-    : tag_(tag_in(parent, tag)),
+    : tag_(checkpoint::tag_or_latest(parent, tag)),
       manifest_(manifest_in(parent, tag_)),
       source_(checkpoint::open_checkpoint(parent, tag_), manifest_) {}
 

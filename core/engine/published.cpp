@@ -15,7 +15,6 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
                      const Plan& plan, const Devices& devices, device::Device& host,
                      memory::Ledger& ledger)
     : states_(states),
-      layout_(states.in_slices(comm.shape().published_slices())),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
       replicas_(std::move(replicas)),
@@ -23,6 +22,9 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
       home_(plan.home),
       writes_frozen_(home_ != Home::shared || slice_ == 0),
       comm_(&comm) {
+  if (const int32_t slices = comm.shape().published_slices(); slices != states.world()) {
+    coarser_ = states.in_slices(slices);
+  }
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
       staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host,
@@ -47,7 +49,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
 
 int64_t Published::place_of(const layout::Piece& piece) const {
   if (home_ != Home::slices) return piece.flat;
-  const layout::Bucket& bucket = layout_.bucket(layout_.position(piece.parameter).bucket);
+  const layout::Bucket& bucket = layout().bucket(layout().position(piece.parameter).bucket);
   return bucket.shard + piece.flat - bucket.begin - slice_ * bucket.slice;
 }
 
@@ -56,11 +58,11 @@ std::byte* Published::at(const layout::Piece& piece) const {
 }
 
 std::byte* Published::whole(int64_t root) const {
-  const layout::Position& position = layout_.position(root);
+  const layout::Position& position = layout().position(root);
   if (home_ != Home::slices) return data_ + bytes_of(position.flat, format_);
   if (position.bucket >= 0) return nullptr;
   const int64_t after_slices =
-      layout_.shard_elements() + position.flat - layout_.trainable_elements();
+      layout().shard_elements() + position.flat - layout().trainable_elements();
   return data_ + bytes_of(after_slices, format_);
 }
 
@@ -74,7 +76,7 @@ void Published::publish() const {
   }
   if (!replicas_) return;
   std::vector<Whole> wholes;
-  for (const layout::Bucket& bucket : layout_.buckets()) {
+  for (const layout::Bucket& bucket : layout().buckets()) {
     const int64_t begin =
         home_ == Home::slices ? bucket.shard : bucket.begin + slice_ * bucket.slice;
     const int64_t part = bucket.slice / replicas_->slices();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,7 +28,7 @@ class Published {
 
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Which rank has what of them, where their home is slices.
-  [[nodiscard]] const layout::Layout& layout() const { return layout_; }
+  [[nodiscard]] const layout::Layout& layout() const { return coarser_ ? *coarser_ : states_; }
   // True if this rank writes frozen parameters' values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
   // True if it has a copy of what other ranks update, too, to which their slices are gathered.
@@ -58,8 +59,8 @@ class Published {
   [[nodiscard]] int64_t place_of(const layout::Piece& piece) const;
 
   const layout::Layout& states_;
-  const layout::Layout layout_;
-  const int32_t slice_;  // of that layout
+  std::optional<layout::Layout> coarser_;  // than that of the states, where it is another one
+  const int32_t slice_;                    // of layout()
   device::Device* front_;
   std::unique_ptr<comm::Group> replicas_;
   kernels::Format format_;

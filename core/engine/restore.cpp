@@ -28,12 +28,8 @@ struct Stored {
   }
   [[nodiscard]] std::vector<float> values(Format format, int64_t count) const {
     std::vector<float> floats(static_cast<size_t>(count));
-    if (kernels::is_composed(format)) {
-      kernels::read_composed(floats.data(), data.data(), format,
-                             reinterpret_cast<const uint16_t*>(upper.data()), count);
-    } else {
-      kernels::convert(floats.data(), Format::float32, data.data(), format, count);
-    }
+    kernels::read_float32(floats.data(), data.data(), format,
+                          reinterpret_cast<const uint16_t*>(upper.data()), count);
     return floats;
   }
 };

@@ -212,14 +212,14 @@ void Checkpoints::save(const std::string& directory, const std::string& tag,
   const size_t end = begun.find('\n');
   Manifest manifest = manifest_of(begun.substr(0, end));
   Saved mine;
-  together(kSaveCall, Again::never, [&] {
+  together(kSaveCall, [&] {
     Folder folder = Folder::open(files_, directory).open_folder(begun.substr(end + 1));
     mine = write_file(folder, manifest, options.parts);
   });
   checkpoint::Index index;
   health_.collective(kSaveCall, Again::never,
                      [&] { index = gather_index(mine, manifest.file_bytes); });
-  together(kSaveCall, Again::never, [&] {
+  together(kSaveCall, [&] {
     if (!leads) return;
     Folder& folder = leading.staging->folder();
     checkpoint::write_index(folder, index, manifest);

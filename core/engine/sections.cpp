@@ -86,11 +86,9 @@ void read_section(Declared& declared, Committed& committed, const Section& secti
     if (encoding == Encoding::stored) {
       if (run.upper != nullptr) std::copy_n(run.upper, section.bytes - bytes, out.data());
       std::copy_n(run.data, bytes, out.data() + section.bytes - bytes);
-    } else if (kernels::is_composed(section.format)) {
-      kernels::read_composed(reinterpret_cast<float*>(out.data()), run.data, section.format,
-                             reinterpret_cast<const uint16_t*>(run.upper), section.count);
     } else {
-      kernels::convert(out.data(), Format::float32, run.data, section.format, section.count);
+      kernels::read_float32(reinterpret_cast<float*>(out.data()), run.data, section.format,
+                            reinterpret_cast<const uint16_t*>(run.upper), section.count);
     }
   });
 }

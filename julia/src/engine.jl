@@ -168,16 +168,20 @@ Drops the gradients of the window, summed or not. Collective.
 """
 discard!(engine::Engine) = check(otr_engine_discard(engine))
 
+# Asks in two calls: for the size, then for the bytes.
+function asked(ask)
+    size = Ref{Csize_t}(0)
+    check(ask(C_NULL, size))
+    buffer = Vector{UInt8}(undef, size[])
+    check(ask(buffer, size))
+    buffer
+end
+text(bytes) = String(bytes[1:end-1])  # without its NUL
+
 """
 All that the run is besides the parameters' values, as one line of JSON; between two windows.
 """
-function get_progress(engine::Engine)
-    size = Ref{Csize_t}(0)
-    check(otr_engine_get_progress(engine, C_NULL, size))
-    buffer = Vector{UInt8}(undef, size[])
-    check(otr_engine_get_progress(engine, buffer, size))
-    String(buffer[1:size[]-1])
-end
+get_progress(engine::Engine) = text(asked((buffer, size) -> otr_engine_get_progress(engine, buffer, size)))
 
 """
 Goes on from what `get_progress` gave, here or in another engine of the same parameters, whose values are written apart.
@@ -218,24 +222,13 @@ end)
 """
 Bytes that a rank's host gave to the save.
 """
-function part(checkpoint::Checkpoint, name::AbstractString; rank = 0)
-    size = Ref{Csize_t}(0)
-    check(otr_checkpoint_part(checkpoint, rank, name, C_NULL, size))
-    bytes = Vector{UInt8}(undef, size[])
-    check(otr_checkpoint_part(checkpoint, rank, name, bytes, size))
-    bytes
-end
+part(checkpoint::Checkpoint, name::AbstractString; rank = 0) =
+    asked((buffer, size) -> otr_checkpoint_part(checkpoint, rank, name, buffer, size))
 
 """
 What a checkpoint is of, as JSON.
 """
-function describe(checkpoint::Checkpoint)
-    size = Ref{Csize_t}(0)
-    check(otr_checkpoint_describe(checkpoint, C_NULL, size))
-    buffer = Vector{UInt8}(undef, size[])
-    check(otr_checkpoint_describe(checkpoint, buffer, size))
-    String(buffer[1:size[]-1])
-end
+describe(checkpoint::Checkpoint) = text(asked((buffer, size) -> otr_checkpoint_describe(checkpoint, buffer, size)))
 
 """
 Reads every value and compares it with its checksum.
