@@ -2,6 +2,8 @@
 """What the tests of checkpoints train: a model with all that a checkpoint has to keep, on data that follow from the step's number."""
 import copy
 import random
+import tempfile
+import unittest
 
 import numpy
 import torch
@@ -13,6 +15,18 @@ from outrigger.process import process_comm
 
 BATCH = 8  # of all ranks together, in a micro-batch
 STATES = (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)
+
+DECAYS = {
+    "DeepSpeed's": {"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 20, "warmup_num_steps": 4}}},
+    "PyTorch's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)},
+    "NumPy's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / 20))},
+    "its own": {"schedule": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, 40)},
+}
+HOSTS = {
+    "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, 1e-2, momentum=0.5, centered=True),
+    "NAdam": lambda parameters: torch.optim.NAdam(parameters, 1e-2),
+    "AMSGrad": lambda parameters: torch.optim.AdamW(parameters, 1e-2, amsgrad=True),
+}
 
 
 class Model(torch.nn.Module):
@@ -126,3 +140,15 @@ def everywhere(values):
     gathered = [None] * dist.get_world_size()
     dist.all_gather_object(gathered, values)
     return gathered
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        outrigger.torch.init_distributed()
+        self.comm = process_comm()
+        own = tempfile.TemporaryDirectory()
+        self.addCleanup(own.cleanup)
+        self.addCleanup(self.comm.barrier)  # before rank 0's folder goes
+        self.folder = folder(self.comm, own.name)
+        lose_random_states(100 + self.comm.rank)

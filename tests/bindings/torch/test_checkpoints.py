@@ -4,19 +4,16 @@
     outrigger run -n 2 -- python test_checkpoints.py"""
 import itertools
 import os
-import tempfile
 import unittest
 from unittest import mock
 
 import numpy
 import resuming
 import torch
-from models import solo
-from resuming import differing, lose_random_states, start, train, values
+from resuming import DECAYS, HOSTS, Case, differing, lose_random_states, start, train, values
 
 import outrigger
 import outrigger.torch
-from outrigger.process import process_comm
 from outrigger.torch import riders, zero_to_fp32
 
 PRECISIONS = {
@@ -25,30 +22,9 @@ PRECISIONS = {
     "fp16": {"fp16": {"enabled": True, "initial_scale_power": 24, "loss_scale_window": 3, "hysteresis": 1}},
 }
 APART = {"outrigger": {"share_parameters": False}}
-DECAYS = {
-    "DeepSpeed's": {"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 20, "warmup_num_steps": 4}}},
-    "PyTorch's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)},
-    "NumPy's": {"schedule": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / 20))},
-    "its own": {"schedule": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, 40)},
-}
-HOSTS = {
-    "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, 1e-2, momentum=0.5, centered=True),
-    "NAdam": lambda parameters: torch.optim.NAdam(parameters, 1e-2),
-    "AMSGrad": lambda parameters: torch.optim.AdamW(parameters, 1e-2, amsgrad=True),
-}
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        torch.set_num_threads(1)
-        outrigger.torch.init_distributed()
-        self.comm = process_comm()
-        own = tempfile.TemporaryDirectory()
-        self.addCleanup(own.cleanup)
-        self.addCleanup(self.comm.barrier)  # before rank 0's folder goes
-        self.folder = resuming.folder(self.comm, own.name)
-        lose_random_states(100 + self.comm.rank)
-
+class Resumed(Case):
     def resumed(self, steps=4, more=4, noise=True, **options):
         """What differs between a training that goes on and one that is loaded into an engine of other weights."""
         engine = start(0, **options)
@@ -68,8 +44,6 @@ class Case(unittest.TestCase):
         other.destroy()
         return found
 
-
-class Resumed(Case):
     def test_every_stage_and_precision(self):
         for stage, (precision, section) in itertools.product(range(4), PRECISIONS.items()):
             for apart in ({}, APART) if stage == 3 else ({},):
@@ -148,80 +122,6 @@ class Resumed(Case):
         engine.save_checkpoint(self.folder)
         other.load_checkpoint(self.folder)
         self.assertFalse(other.is_gradient_accumulation_boundary())
-
-
-class OtherRanks(Case):
-    """Without dropout and BatchNorm, whose values depend on which rank has what. 1e-5: sums of gradients in another order."""
-    NETWORK = {"network": {"dropout": 0.0, "norm": False}, "train_micro_batch_size_per_gpu": None, "train_batch_size": resuming.BATCH}
-
-    def start(self, seed, comm, **options):
-        own = {**self.NETWORK, **options, "train_micro_batch_size_per_gpu": resuming.BATCH // comm.size}
-        return start(seed, comm, **own)
-
-    def mean(self, losses, comm):
-        every = numpy.frombuffer(comm.all_gather(numpy.array(losses)))
-        return every.reshape(comm.size, -1).mean(0).tolist()
-
-    def goes_on(self, before, after, stage, **options):
-        """before, after: whether the ranks work alone, of which the first one counts, or all together."""
-        first, second = (solo() if alone else self.comm for alone in (before, after))
-        engine = self.start(0, first, stage=stage, **options)
-        train(engine, 0, 4, noise=False)
-        if not (before and self.comm.rank):
-            engine.save_checkpoint(self.folder, "at4", {"rank": self.comm.rank})
-        expected = self.mean(train(engine, 4, 8, noise=False), first)
-        engine.destroy()
-        self.comm.barrier()
-        engine = self.start(1, second, stage=stage, **options)
-        if not (after and self.comm.rank):
-            _, state = engine.load_checkpoint(self.folder, "at4")
-            self.assertEqual(state, {"rank": 0 if before else self.comm.rank})
-            self.assertEqual((engine.global_steps, engine.module.calls.item()), (4, 4))
-            self.assertAlmostEqual(engine.get_lr()[0], 1e-2 * 0.9**4, delta=1e-12)
-            losses = self.mean(train(engine, 4, 8, noise=False), second)
-            for one, other in zip(expected, losses):
-                self.assertAlmostEqual(one, other, delta=1e-5 * one)
-            self.assertEqual(engine.module.calls.item(), 8)
-        engine.destroy()
-        self.comm.barrier()
-
-    def test_on_fewer_and_on_more(self):
-        if self.comm.size == 1:
-            self.skipTest("needs two ranks")
-        for (before, after), stage in itertools.product(((False, True), (True, False)), range(4)):
-            with self.subTest(stage=stage, before=before):
-                self.goes_on(before, after, stage, **DECAYS["PyTorch's"])
-
-    def test_a_log_line_says_it(self):
-        if self.comm.size == 1:
-            self.skipTest("needs two ranks")
-        if self.comm.rank == 0:
-            self.start(0, solo()).save_checkpoint(self.folder)
-        self.comm.barrier()
-        torch.manual_seed(50 + self.comm.rank)
-        kept = torch.get_rng_state()
-        engine = self.start(0, self.comm)
-        torch.manual_seed(50 + self.comm.rank)
-        with self.assertLogs("outrigger.torch", "WARNING") if self.comm.rank == 0 else self.assertNoLogs("outrigger.torch", "WARNING"):
-            engine.load_checkpoint(self.folder)
-        self.assertEqual(torch.equal(torch.get_rng_state(), kept), self.comm.rank > 0)
-
-    def test_an_optimizer_of_pytorch(self):
-        if self.comm.size == 1:
-            self.skipTest("needs two ranks")
-        self.goes_on(False, True, 0, make=HOSTS["RMSprop"], **DECAYS["PyTorch's"])  # its states are of whole parameters
-        self.goes_on(True, False, 0, make=HOSTS["RMSprop"], **DECAYS["PyTorch's"])
-        engine = self.start(0, self.comm, stage=2, make=HOSTS["RMSprop"])
-        train(engine, 0, 2)
-        engine.save_checkpoint(self.folder, "slices")
-        engine.destroy()
-        engine = self.start(1, solo(), stage=2, make=HOSTS["RMSprop"])
-        before = values(engine)
-        with self.assertRaisesRegex(ValueError, "states of RMSprop are slices of the 2 ranks .* stage 2"):
-            engine.load_checkpoint(self.folder, "slices")
-        self.assertEqual(differing(before, values(engine)), [])
-        engine.load_checkpoint(self.folder, "slices", load_optimizer_states=False)
-        self.assertEqual(engine.global_steps, 2)
 
 
 class Parts(Case):
