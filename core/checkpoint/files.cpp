@@ -66,15 +66,17 @@ struct stat Descriptor::status() const {
 }
 
 void Descriptor::require_sound() const {
-  if (!failed_.load()) return;
-  fail(OTR_E_IO, "{}: an earlier write or fsync failed, so what it holds is unknown", path_);
+  const int reason = failed_.load();
+  if (reason == 0) return;
+  fail(OTR_E_IO, "{}: an earlier write or fsync failed ({}), so what it holds is unknown", path_,
+       std::generic_category().message(reason));
 }
 
 void Descriptor::sync() {
   require_sound();
   const int result = repeat_interrupted([&] { return files_->sync(fd_); });
   if (result >= 0) return;
-  fail_for_good();
+  fail_for_good(result);
   fail_call(path_, "make it durable (fsync)", result);
 }
 
@@ -109,18 +111,37 @@ void File::read_at(int64_t offset, std::span<std::byte> out) const {
 
 void File::write_at(int64_t offset, std::span<const std::byte> data) {
   descriptor_.require_sound();
+  bool refused = false;
   while (!data.empty()) {
     const ssize_t done = repeat_interrupted([&] {
       return descriptor_.files().write(descriptor_.fd(), data.data(),
                                        std::min(data.size(), kMaxBytes), offset);
     });
+    // A file system that wants other sizes or addresses for direct writes than we have.
+    if (done == -EINVAL && set_direct(false)) {
+      if (std::exchange(refused, true)) fail_call(path(), "write it", done);
+      continue;
+    }
     if (done <= 0) {
-      descriptor_.fail_for_good();
-      fail_call(path(), "write it", done == 0 ? -EIO : done);
+      const ssize_t reason = done == 0 ? -EIO : done;
+      descriptor_.fail_for_good(reason);
+      fail_call(path(), "write it", reason);
     }
     data = data.subspan(static_cast<size_t>(done));
     offset += done;
   }
+}
+
+void File::allocate(int64_t bytes) {
+  const int result =
+      repeat_interrupted([&] { return descriptor_.files().allocate(descriptor_.fd(), bytes); });
+  if (result >= 0 || result == -EOPNOTSUPP || result == -ENOSYS || result == -EINVAL) return;
+  fail_call(path(), format_text("reserve {} bytes for it", bytes), result);
+}
+
+bool File::set_direct(bool direct) {
+  return repeat_interrupted(
+             [&] { return descriptor_.files().set_direct(descriptor_.fd(), direct); }) >= 0;
 }
 
 }  // namespace outrigger::checkpoint

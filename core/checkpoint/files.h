@@ -32,6 +32,10 @@ class Files {
   virtual int stat(int fd, struct stat& out) = 0;
   virtual ssize_t read(int fd, void* data, size_t bytes, off_t offset) = 0;
   virtual ssize_t write(int fd, const void* data, size_t bytes, off_t offset) = 0;
+  // Room on the disk for so many bytes, so that a shortage shows before anything is written.
+  virtual int allocate(int fd, off_t bytes) = 0;
+  // Reads and writes past the system's cache, of whole pages of memory and of the file.
+  virtual int set_direct(int fd, bool direct) = 0;
   virtual int sync(int fd) = 0;
   virtual int lock(int fd) = 0;  // exclusively, without waiting
   virtual int rename(int folder, const char* from, const char* to) = 0;
@@ -61,7 +65,7 @@ class Descriptor {
   // After a failed sync or write the descriptor stays failed: the kernel forgets what it could not
   // write, and would call the next sync a success.
   void sync();
-  void fail_for_good() { failed_.store(true); }
+  void fail_for_good(ssize_t reason) { failed_.store(static_cast<int>(-reason)); }
   void require_sound() const;
   void close();  // its errors count; later calls do nothing
 
@@ -69,7 +73,7 @@ class Descriptor {
   Files* files_;
   int fd_ = -1;
   std::string path_;
-  std::atomic<bool> failed_ = false;
+  std::atomic<int> failed_ = 0;  // the system's reason
 };
 
 // A regular file. Reads and writes may come from several threads.
@@ -82,6 +86,10 @@ class File {
   // All bytes, or an error: OTR_E_CORRUPT where the file ends before them.
   void read_at(int64_t offset, std::span<std::byte> out) const;
   void write_at(int64_t offset, std::span<const std::byte> data);
+  // Where the file system can tell, OTR_E_IO unless there is room for so many bytes.
+  void allocate(int64_t bytes);
+  // False: the file system cannot, and nothing has changed.
+  bool set_direct(bool direct);
   void sync() { descriptor_.sync(); }
   void close() { descriptor_.close(); }
 

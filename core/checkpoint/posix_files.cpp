@@ -30,6 +30,12 @@ class PosixFiles : public Files {
   ssize_t write(int fd, const void* data, size_t bytes, off_t offset) override {
     return or_errno(::pwrite(fd, data, bytes, offset));
   }
+  int allocate(int fd, off_t bytes) override { return or_errno(::fallocate(fd, 0, 0, bytes)); }
+  int set_direct(int fd, bool direct) override {
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0) return -errno;
+    return or_errno(::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT));
+  }
   int sync(int fd) override { return or_errno(::fsync(fd)); }
   int lock(int fd) override { return or_errno(::flock(fd, LOCK_EX | LOCK_NB)); }
   int rename(int folder, const char* from, const char* to) override {

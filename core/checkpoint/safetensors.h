@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/checkpoint/bulk_file.h"
 #include "core/checkpoint/files.h"
 #include "core/checkpoint/table.h"
 
@@ -46,19 +47,33 @@ struct TensorSpec {
   std::vector<int64_t> shape;
 };
 
-// All tensors are given up front; their bytes come in any order, from any thread, each byte once.
-// Whoever owns the folder removes a file that was not finished.
-class Writer {
- public:
+// A file to be written: where each tensor will be, and the bytes in front of them.
+struct Outline {
   // Throws OTR_E_ARGUMENT for names that are not UTF-8 or not different, and for what a reader
   // would refuse.
-  Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> tensors, Metadata metadata);
+  Outline(std::vector<TensorSpec> tensors, const Metadata& metadata);
+
+  std::vector<Entry> entries;  // in the order in which they were given
+  std::string head;
+  int64_t file_bytes = 0;
+  [[nodiscard]] int64_t data_begin() const { return static_cast<int64_t>(head.size()); }
+  // Of a tensor's first byte in the file.
+  [[nodiscard]] int64_t place_of(size_t index) const { return data_begin() + entries[index].begin; }
+};
+
+// All tensors are given up front; their bytes come from any thread, each byte once, in any order
+// where the file is small, and else as BulkFile wants them. Whoever owns the folder removes a file
+// that was not finished.
+class Writer {
+ public:
+  Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> tensors,
+         const Metadata& metadata, const BulkFile::Sizes& sizes = {});
   ~Writer();
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
-  [[nodiscard]] int64_t file_bytes() const { return file_bytes_; }
+  [[nodiscard]] int64_t file_bytes() const { return outline_.file_bytes; }
   // In the order in which they were given.
-  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] const std::vector<Entry>& entries() const { return outline_.entries; }
 
   // Bytes [offset, offset + data.size()) of tensor `index`.
   void write(size_t index, int64_t offset, std::span<const std::byte> data);
@@ -68,14 +83,10 @@ class Writer {
  private:
   struct Progress;
 
-  void lay_out();
-  void write_header();
   void claim(size_t index, int64_t offset, std::span<const std::byte> data);
 
-  Metadata metadata_;
-  std::vector<Entry> entries_;
-  int64_t data_begin_ = 0, file_bytes_ = 0;
-  File file_;
+  const Outline outline_;
+  BulkFile file_;
   mutable std::mutex mutex_;
   std::vector<Progress> progress_;  // guarded by mutex_
   bool finished_ = false;           // guarded by mutex_

@@ -5,6 +5,11 @@
 
 namespace outrigger::checkpoint::test {
 
+int FaultyFiles::next(Operation operation) {
+  const std::lock_guard lock(mutex_);
+  return plan_(calls_++, operation);
+}
+
 int FaultyFiles::open(int folder, const char* name, int flags, mode_t mode) {
   const int verdict = next(Operation::open);
   return verdict < 0 ? verdict : posix_files().open(folder, name, flags, mode);
@@ -33,6 +38,16 @@ ssize_t FaultyFiles::write(int fd, const void* data, size_t bytes, off_t offset)
   if (verdict < 0) return verdict;
   if (verdict == kHalf) bytes = std::max<size_t>(bytes / 2, 1);
   return posix_files().write(fd, data, bytes, offset);
+}
+
+int FaultyFiles::allocate(int fd, off_t bytes) {
+  const int verdict = next(Operation::allocate);
+  return verdict < 0 ? verdict : posix_files().allocate(fd, bytes);
+}
+
+int FaultyFiles::set_direct(int fd, bool direct) {
+  const int verdict = next(Operation::set_direct);
+  return verdict < 0 ? verdict : posix_files().set_direct(fd, direct);
 }
 
 int FaultyFiles::sync(int /*fd*/) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ enum class Operation : uint8_t {
   stat,
   read,
   write,
+  allocate,
+  set_direct,
   sync,
   lock,
   rename,
@@ -40,6 +43,8 @@ class FaultyFiles : public Files {
   int stat(int fd, struct stat& out) override;
   ssize_t read(int fd, void* data, size_t bytes, off_t offset) override;
   ssize_t write(int fd, const void* data, size_t bytes, off_t offset) override;
+  int allocate(int fd, off_t bytes) override;
+  int set_direct(int fd, bool direct) override;
   int sync(int fd) override;
   int lock(int fd) override;
   int rename(int folder, const char* from, const char* to) override;
@@ -49,9 +54,10 @@ class FaultyFiles : public Files {
   int list(int folder, std::vector<std::string>& names) override;
 
  private:
-  int next(Operation operation) { return plan_(calls_++, operation); }
+  int next(Operation operation);
 
   Plan plan_;
+  std::mutex mutex_;  // guards the plan's state, and the next one
   int64_t calls_ = 0;
 };
 

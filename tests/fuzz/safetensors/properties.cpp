@@ -38,6 +38,8 @@ class MemoryFiles : public Files {
     return static_cast<ssize_t>(bytes);
   }
   ssize_t write(int, const void*, size_t, off_t) override { return -EROFS; }
+  int allocate(int, off_t) override { return -EROFS; }
+  int set_direct(int, bool) override { return -EROFS; }
   int sync(int) override { return -EROFS; }
   int lock(int) override { return -EROFS; }
   int rename(int, const char*, const char*) override { return -EROFS; }

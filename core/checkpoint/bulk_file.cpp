@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/bulk_file.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace outrigger::checkpoint {
+namespace {
+
+constexpr std::chrono::seconds kLook{1};  // a wait for the disk, after which it is waited for again
+
+int64_t whole_pages(int64_t bytes) { return bytes / BulkFile::kPage * BulkFile::kPage; }
+
+}  // namespace
+
+void BulkFile::Free::operator()(std::byte* memory) const {
+  ::operator delete(memory, std::align_val_t{kPage});
+}
+
+int64_t BulkFile::room_of(int64_t bytes, const Sizes& sizes) {
+  if (bytes < sizes.direct_from) return 0;
+  return std::min(kBuffers, bytes / sizes.chunk + 1) * sizes.chunk;
+}
+
+BulkFile::BulkFile(File file, int64_t bytes, const Sizes& sizes)
+    : sizes_(sizes), bytes_(bytes), file_(std::move(file)), direct_(bytes >= sizes.direct_from) {
+  if (!direct_) return;
+  file_.allocate(bytes);
+  direct_ = file_.set_direct(true);
+}
+
+// What was not finished is of no use.
+BulkFile::~BulkFile() {
+  for (SerialWorker& lane : lanes_) lane.stop();
+}
+
+// ---- Lanes --------------------------------------------------------------------------------------
+
+void BulkFile::submit(int64_t offset, std::span<const std::byte> data, Buffer buffer) {
+  const auto pages = static_cast<size_t>(whole_pages(static_cast<int64_t>(data.size())));
+  if (pages < data.size()) tail_.assign(data.begin() + static_cast<ptrdiff_t>(pages), data.end());
+  const size_t lane = std::exchange(next_lane_, (next_lane_ + 1) % lanes_.size());
+  const auto part = data.first(pages);
+  const uint64_t job = lanes_.at(lane).add([this, offset, part] { file_.write_at(offset, part); });
+  flying_.push_back({lane, job, std::move(buffer)});
+}
+
+void BulkFile::land_one() {
+  Flight& oldest = flying_.front();
+  while (!lanes_.at(oldest.lane).wait_for(oldest.job, kLook)) {
+  }
+  if (oldest.buffer) free_.push_back(std::move(oldest.buffer));
+  flying_.pop_front();
+}
+
+BulkFile::Buffer BulkFile::take_buffer() {
+  const auto all = [&] { return free_.size() + begun_.size() + flying_.size(); };
+  if (free_.empty() && all() < static_cast<size_t>(kBuffers) &&
+      flying_.size() < 2 * lanes_.size()) {
+    const auto room = static_cast<size_t>(sizes_.chunk);
+    return Buffer(static_cast<std::byte*>(::operator new(room, std::align_val_t{kPage})));
+  }
+  while (free_.empty() && !flying_.empty()) land_one();
+  if (free_.empty()) {
+    fail(OTR_E_INTERNAL, "{}: {} parts of it are begun and not ended", path(), begun_.size());
+  }
+  Buffer buffer = std::move(free_.back());
+  free_.pop_back();
+  return buffer;
+}
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+BulkFile::Chunk& BulkFile::chunk_at(int64_t number) {
+  const auto found = begun_.find(number);
+  if (found != begun_.end()) return found->second;
+  Buffer buffer = take_buffer();
+  return begun_.emplace(number, Chunk{std::move(buffer)}).first->second;
+}
+
+void BulkFile::write(int64_t offset, std::span<const std::byte> data) {
+  if (!direct_) {
+    file_.write_at(offset, data);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  while (!data.empty()) {
+    const int64_t number = offset / sizes_.chunk, begin = number * sizes_.chunk;
+    const int64_t room = std::min(sizes_.chunk, bytes_ - begin);
+    const int64_t into = offset - begin;
+    const auto count = std::min(room - into, static_cast<int64_t>(data.size()));
+    Chunk& chunk = chunk_at(number);
+    std::copy_n(data.begin(), count, chunk.buffer.get() + into);
+    chunk.filled += count;
+    if (chunk.filled == room) {
+      Buffer buffer = std::move(chunk.buffer);
+      begun_.erase(number);
+      const std::span whole(buffer.get(), static_cast<size_t>(room));
+      submit(begin, whole, std::move(buffer));
+    }
+    data = data.subspan(static_cast<size_t>(count));
+    offset += count;
+  }
+}
+
+void BulkFile::write_pages(int64_t offset, std::span<const std::byte> data) {
+  if (!direct_) {
+    file_.write_at(offset, data);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  while (!data.empty()) {
+    const size_t count = std::min(data.size(), static_cast<size_t>(sizes_.chunk));
+    while (flying_.size() >= 2 * lanes_.size()) land_one();
+    submit(offset, data.first(count), nullptr);
+    data = data.subspan(count);
+    offset += static_cast<int64_t>(count);
+  }
+}
+
+void BulkFile::finish() {
+  const std::lock_guard lock(mutex_);
+  while (!flying_.empty()) land_one();
+  if (direct_ && !tail_.empty()) {
+    file_.set_direct(false);
+    file_.write_at(bytes_ - static_cast<int64_t>(tail_.size()), tail_);
+  }
+  file_.sync();
+  file_.close();
+}
+
+}  // namespace outrigger::checkpoint
