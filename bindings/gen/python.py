@@ -44,6 +44,8 @@ SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "i
 # Filled in by the wrapper, or no business of the language.
 HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count"}
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
+# Structs that the library fills, and a caller only reads.
+GIVEN = {"otr_step_report", "otr_save_status"}
 # Structs that become something else than a class of their own.
 NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part"}
 # Parameters for which None stands for a default, or for nothing.
@@ -59,7 +61,7 @@ PAIRS = {
     ("int32_t", "out_ndim"): "-> tuple[int, ...]",
 }
 RESULTS = {"out_is_boundary": "bool", "out_has_grad": "bool", "out_name": "str", "out_tensor": "TensorView", "out_slot": "TensorView",
-           "out_tensors": "list[TensorView]", "out_comms": "list[Comm]", "all": "bytes", "report": "StepReport",
+           "out_tensors": "list[TensorView]", "out_comms": "list[Comm]", "all": "bytes", "report": "StepReport", "out_status": "SaveStatus",
            "reports": "list[StepReport]", "out_data": "int"}
 
 
@@ -98,13 +100,13 @@ def record(struct):
         if variable.name not in HIDDEN_FIELDS and variable.type.base in [*SCALARS, "char"]:
             is_text = variable.type.base == "char"
             fields.append((variable.name, "str" if is_text else SCALARS[variable.type.base], is_text))
-    lines = ["@final", f"class {name}({'_Handle' if struct.name == 'otr_step_report' else '_Proxy'}):"]
+    lines = ["@final", f"class {name}({'_Handle' if struct.name in GIVEN else '_Proxy'}):"]
     lines += [f"    {field}: {kind}{' | None' if is_text else ''}" for field, kind, is_text in fields]
     if struct.name == "otr_shard_options":
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
     if struct.name == "otr_save_options":
         lines.append("    def add_part(self, name: str, mine: _Memory) -> None: ...")
-    if struct.name == "otr_step_report":
+    if struct.name in GIVEN:
         return [*lines, "    def __repr__(self) -> str: ..."]
     lines += ["    def __init__(self) -> None: ...", "", f"class _{name}(TypedDict, total=False):"]
     return lines + [f"    {field}: {kind}" for field, kind, _ in fields]

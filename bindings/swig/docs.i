@@ -124,13 +124,15 @@ Where ranks gave different values, rank 0's are sent to all, in pieces (with \"i
 0, ids and values then NULL. Collective. OTR_E_STATE: a pass was begun already; OTR_E_SHAPE,
 OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
 \"initial_values\": \"verify\" other values. Since: 0.1";
-%feature("docstring") otr_engine_finalize "Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
-become invalid. Collective. Since: 0.1";
+%feature("docstring") otr_engine_finalize "Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
+collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
+engine is as before then, and the call can be made again. Since: 0.1";
 %feature("docstring") otr_engine_abort "Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
 this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1";
 %feature("docstring") otr_engine_check "OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any
 thread. Since: 0.1";
-%feature("docstring") otr_engine_destroy "Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1";
+%feature("docstring") otr_engine_destroy "Local; never waits for other ranks. Tensors that the engine handed out become invalid, and an
+asynchronous save that is not complete does not appear. Since: 0.1";
 %feature("docstring") otr_engine_live_children "Passes not destroyed yet; for leak tests. Any thread. Since: 0.1";
 %feature("docstring") otr_engine_parameter_count "Parameters declared, aliases and frozen ones included. Any thread. Since: 0.1";
 %feature("docstring") otr_engine_parameter_id "OTR_E_NOT_FOUND gives the nearest known name. Any thread. Since: 0.1";
@@ -342,7 +344,19 @@ then, and if it fails, what was there before is whole. What a writer that died l
 removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
 leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
 taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
-OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1";
+OTR_E_MISMATCH: ranks give other tags or options.
+
+asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
+training goes on while a thread of the library writes them, and the checkpoint appears, as a
+whole, when all ranks have. The copies take memory as masters and moments do: reserved with
+\"outrigger\": {\"checkpoint\": {\"asynchronous\": true}}, else from the first such save on. See
+otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
+communicator's functions are called on the library's thread. Since: 0.1";
+%feature("docstring") otr_engine_wait_save "How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
+only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
+without their callers. May wait. A save that failed: its status and text, once, the same on all
+ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
+nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1";
 %feature("docstring") otr_load_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_engine_load "Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
 size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.
@@ -511,7 +525,13 @@ not";
 %feature("docstring") otr_part::name "UTF-8, different from the others'";
 %feature("docstring") otr_save_options::keep_last "after it, the checkpoints of the most steps that stay; 0 (default): all";
 %feature("docstring") otr_save_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
+%feature("docstring") otr_save_options::asynchronous "1: the call returns when the values are copied; default 0";
+%feature("docstring") otr_save_options::when_busy "OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE";
 %feature("docstring") otr_save_options::parts "this rank's; NULL with part_count 0";
+%feature("docstring") otr_save_status::state "OTR_SAVE_";
+%feature("docstring") otr_save_status::bytes "of this rank's file";
+%feature("docstring") otr_save_status::held_up_seconds "how long the call took to copy; the training waited";
+%feature("docstring") otr_save_status::seconds "from the call to the end, or to now";
 %feature("docstring") otr_load_options::weights_only "1: no moments and no progress; default 0";
 %feature("docstring") otr_load_options::strict "1 (default): the same parameters here and there; 0: those that are in
 both, with weights_only";

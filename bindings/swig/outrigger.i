@@ -176,6 +176,9 @@ OTR_KEEPS_TENSOR(remainder, if (copy->dtype.code == OTR_DTYPE_BFLOAT) copy->dtyp
 %rename(StepReport) otr_step_report;
 %nodefaultctor otr_step_report;
 %exception otr_step_report::~otr_step_report "$action"
+%rename(SaveStatus) otr_save_status;
+%nodefaultctor otr_save_status;
+%exception otr_save_status::~otr_save_status "$action"
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 
 // ---- Callbacks of the target language need its lock. A backward is two lines over the pass ----

@@ -60,7 +60,7 @@ class OutriggerError(RuntimeError):
 %typemap(ret) int32_t name ""
 %enddef
 OTR_NUMBER(otr_abi_version)
-// Fields of the structs; test_bindings.py fails where one is missing here.
+// Fields of the structs; test_python.py fails where one is missing here.
 OTR_NUMBER(log_level)
 OTR_NUMBER(workers)
 OTR_NUMBER(rank)
@@ -78,6 +78,14 @@ OTR_NUMBER(grads_at_once)
 OTR_NUMBER(ranks)
 OTR_NUMBER(start)
 OTR_NUMBER(initial_element_bytes)
+OTR_NUMBER(hosts)
+OTR_NUMBER(keep_last)
+OTR_NUMBER(replace)
+OTR_NUMBER(asynchronous)
+OTR_NUMBER(when_busy)
+OTR_NUMBER(weights_only)
+OTR_NUMBER(strict)
+OTR_NUMBER(state)
 
 // ---- Numbers and texts ----
 %define OTR_OUT_NUMBER(type, name, from)
@@ -131,26 +139,36 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
 %typemap(argout) type **name { %append_output(SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN)); }
 %enddef
 
-// The fields in their order, outcome and reason by name. Hidden ones of the struct are no properties.
+// The fields in their order, numbers that have names by name. Hidden ones of the struct are no properties.
+%pythoncode %{
+def _repr_of_record(record, prefixes):
+    def name(prefix, number):
+        return next((word for word, value in globals().items() if word.startswith(prefix) and value == number), number)
+
+    names = [word for word, value in vars(type(record)).items() if isinstance(value, property) and word not in ("thisown", "struct_size")]
+    values = {word: name(prefixes[word], getattr(record, word)) if word in prefixes else getattr(record, word) for word in names}
+    return f"{type(record).__name__}({', '.join(f'{word}={value}' for word, value in values.items())})"
+%}
 %extend otr_step_report {
 %pythoncode %{
     def __repr__(self):
-        def name(prefix, number):
-            return next((word for word, value in globals().items() if word.startswith(prefix) and value == number), number)
-
-        names = [word for word, value in vars(type(self)).items() if isinstance(value, property) and word not in ("thisown", "struct_size")]
-        values = {word: getattr(self, word) for word in names}
-        values["outcome"], values["reason"] = name("STEP_", self.outcome), name("SKIP_", self.reason)
-        return f"StepReport({', '.join(f'{word}={value}' for word, value in values.items())})"
+        return _repr_of_record(self, {"outcome": "STEP_", "reason": "SKIP_"})
 %}
 }
-%typemap(in, numinputs=0) otr_step_report *report (otr_step_report record) {
+%extend otr_save_status {
+%pythoncode %{
+    def __repr__(self):
+        return _repr_of_record(self, {"state": "SAVE_"})
+%}
+}
+%define OTR_OUT_RECORD(type, name)
+%typemap(in, numinputs=0) type *name (type record) {
   memset(&record, 0, sizeof record);
   record.struct_size = (uint32_t)sizeof record;
   $1 = &record;
 }
-%typemap(argout) otr_step_report *report {
-  otr_step_report *copy = (otr_step_report *)malloc(sizeof *copy);
+%typemap(argout) type *name {
+  type *copy = (type *)malloc(sizeof *copy);
   if (!copy) {
     PyErr_NoMemory();
     SWIG_fail;
@@ -158,6 +176,9 @@ OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its addres
   *copy = *$1;
   %append_output(SWIG_NewPointerObj(copy, $1_descriptor, SWIG_POINTER_OWN));
 }
+%enddef
+OTR_OUT_RECORD(otr_step_report, report)
+OTR_OUT_RECORD(otr_save_status, out_status)
 
 %typemap(in, numinputs=0) otr_step_report *reports "$1 = NULL;"
 %typemap(check) otr_step_report *reports {  /* otr_step_many: arg2 is the number of engines */

@@ -32,6 +32,13 @@ bool flag(int32_t value, const char* name) {
 engine::SaveOptions options_of(const otr_save_options& o) {
   engine::SaveOptions options;
   options.replace = flag(o.replace, "save_options.replace");
+  options.asynchronous = flag(o.asynchronous, "save_options.asynchronous");
+  if (o.when_busy != OTR_SAVE_WAIT && o.when_busy != OTR_SAVE_REFUSE) {
+    fail(OTR_E_ARGUMENT,
+         "save_options.when_busy = {}; legal is OTR_SAVE_WAIT ({}) or OTR_SAVE_REFUSE ({})",
+         o.when_busy, int{OTR_SAVE_WAIT}, int{OTR_SAVE_REFUSE});
+  }
+  options.refuse_when_busy = o.when_busy == OTR_SAVE_REFUSE;
   options.keep_last = o.keep_last;
   if (o.keep_last < 0) {
     fail(OTR_E_ARGUMENT, "save_options.keep_last = {}; legal is 0 or more", o.keep_last);
@@ -68,6 +75,21 @@ int32_t otr_engine_save(otr_engine* engine, const char* directory, const char* t
   return waiting(engine, [&](engine::Engine& e) {
     const otr_save_options read = read_struct(options, save_defaults(), "save_options");
     e.save(&required(directory, "directory"), &required(tag, "tag"), options_of(read));
+  });
+}
+
+int32_t otr_engine_wait_save(otr_engine* engine, double timeout_seconds,
+                             otr_save_status* out_status) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    const engine::Saver::Status s = e.wait_save(timeout_seconds);
+    if (out_status == nullptr) return;
+    fill_output(out_status, "out_status", [&](otr_save_status& full) {
+      full.state = static_cast<int32_t>(s.state);
+      full.bytes = s.bytes;
+      full.bytes_written = s.written;
+      full.held_up_seconds = s.held_up;
+      full.seconds = s.seconds;
+    });
   });
 }
 

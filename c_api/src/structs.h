@@ -33,7 +33,9 @@ inline constexpr size_t kFirstSize<otr_estimate_options> = 96;
 template <>
 inline constexpr size_t kFirstSize<otr_step_report> = 104;
 template <>
-inline constexpr size_t kFirstSize<otr_save_options> = 64;
+inline constexpr size_t kFirstSize<otr_save_options> = 72;
+template <>
+inline constexpr size_t kFirstSize<otr_save_status> = 72;
 template <>
 inline constexpr size_t kFirstSize<otr_load_options> = 48;
 template <>

@@ -57,7 +57,7 @@ class Communicator : public Group {
   [[nodiscard]] virtual int32_t groups() const { return 1; }
   [[nodiscard]] virtual Levels levels() const { return Levels::one; }
   [[nodiscard]] Shape shape() const {
-    return {levels(), groups(), slices(), slice(), shares_memory()};
+    return {levels(), groups(), slices(), slice(), shares_memory(), slice_counts()};
   }
 
   // What moves published parameters where they are in fewer slices than states (Levels::divided):

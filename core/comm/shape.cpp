@@ -12,6 +12,7 @@ Shape mesh_shape(int32_t rank, int32_t ranks, int32_t shard, bool divided) {
   shape.levels = divided ? Levels::divided : Levels::mesh;
   shape.slices = divided ? ranks : shard;
   shape.slice = divided ? place * shape.groups + rank / shard : place;
+  shape.counts = divided || rank < shard;
   return shape;
 }
 

@@ -20,6 +20,7 @@ struct Shape {
   int32_t groups = 1;  // of ranks, whose sums are made first
   int32_t slices = 1, slice = 0;
   bool shares_memory = true;  // with the ranks that together have all parameters
+  bool counts = true;         // of the ranks that have this slice, it is the first
 
   // Published parameters are in fewer slices than states where the latter are divided further.
   [[nodiscard]] int32_t parts() const { return levels == Levels::divided ? groups : 1; }

@@ -106,6 +106,7 @@ struct EngineConfig {
   bool check_overflow = true;         // skip the step on Inf/NaN
   int32_t shard = 0;                  // outrigger.mesh.shard; 0: all ranks
   bool divide_states = false;         // over all ranks, whatever the shard
+  bool asynchronous_saves = false;    // outrigger.checkpoint.asynchronous
   bool offload_optimizer = false;     // accumulators, master and moments in host memory
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each

@@ -63,6 +63,11 @@ inline constexpr Key kOutrigger[] = {
     choice("outrigger.mesh.states", "\"group\"", "group|all", "", Status::supported,
            "over which ranks the stage cuts gradients and states: those of a group, or all",
            "\"all\": only parameters are cut over a group; a step gathers them across groups"),
+    section("outrigger.checkpoint", "checkpoints"),
+    flag("outrigger.checkpoint.asynchronous", "false", Status::supported,
+         "reserve memory for the copies that asynchronous saves write",
+         "as much as a rank's masters and moments; then it is part of the estimate and of commit's "
+         "check; else the first asynchronous save takes it"),
     section("outrigger.muon", "optimizer.type Muon"),
     texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
           "a parameter whose name contains one of these, in any case, is no matrix",

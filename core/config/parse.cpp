@@ -154,6 +154,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.share_parameters = values.flag("outrigger.share_parameters");
   config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));
   config.divide_states = values.text("outrigger.mesh.states") == "all";
+  config.asynchronous_saves = values.flag("outrigger.checkpoint.asynchronous");
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);

@@ -55,6 +55,10 @@ void Engine::commit() {
     window_ = std::make_unique<Window>(declared_, *committed_, run_, comm_->duplicate("gradients"));
     updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_);
     values_ = std::make_unique<Values>(declared_, *committed_, *window_, health_);
+    if (config().asynchronous_saves) {
+      saver_ = std::make_unique<Saver>(declared_, control_->duplicate("asynchronous saves"),
+                                       committed_->plan.snapshots);
+    }
     require_memory(declared_, *committed_);
     if (declared_.config.initial == config::Initial::verify) {
       compare_initial_values(declared_, *control_);
@@ -86,6 +90,7 @@ void Engine::finalize() {
   constexpr const char* kCall = "otr_engine_finalize";
   require(State::committed, kCall);
   window_->require_no_pass(kCall);
+  static_cast<void>(wait_save(-1));
   health_.collective(kCall, Again::always, [this] {
     window_->reducer().wait_idle();
     committed_->gather.settle();
@@ -105,6 +110,7 @@ void Engine::drain() noexcept {
 // What commit made, and what the host held for it; under the declarations' mutex.
 void Engine::let_go() noexcept {
   drain();
+  saver_.reset();
   declared_.initial.clear();
   values_.reset();
   updater_.reset();
@@ -120,6 +126,7 @@ void Engine::abort(const std::string& reason) noexcept {
   } else if (control_) {  // from commit on
     control_->abort(reason);
     if (committed_) committed_->abort(reason);
+    if (saver_) saver_->abort(reason);
   }
 }
 
@@ -130,6 +137,7 @@ void Engine::leave() noexcept {
   if (health_.is_pending) control_->cancel();
   if (committed_) committed_->cancel();
   if (window_) window_->reducer().stop();
+  saver_.reset();
   pending_.reset();
   const std::unique_lock lock(declared_.mutex);
   let_go();
@@ -237,20 +245,6 @@ std::vector<Section> Engine::sections() const {
 void Engine::read_section(const Section& section, Encoding encoding, std::span<std::byte> out) {
   require_between_windows("read_section");
   health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
-}
-
-void Engine::save(const std::string& directory, const std::string& tag, const SaveOptions& options,
-                  checkpoint::Files& files) {
-  require_between_windows("otr_engine_save");
-  check();
-  Checkpoints(declared_, *committed_, run_, *values_, health_, files).save(directory, tag, options);
-}
-
-void Engine::load(const std::string& directory, const std::string& tag, const LoadOptions& options,
-                  checkpoint::Files& files) {
-  require_between_windows("otr_engine_load");
-  check();
-  Checkpoints(declared_, *committed_, run_, *values_, health_, files).load(directory, tag, options);
 }
 
 void Engine::set_group_value(const std::string& group, const std::string& name, double value) {

@@ -115,6 +115,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // With no window open.
   void save(const std::string& directory, const std::string& tag, const SaveOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
+  // The last asynchronous one, once it is over or so many seconds have passed; negative: without
+  // end. Throws its failure, once.
+  Saver::Status wait_save(double seconds);
   void load(const std::string& directory, const std::string& tag, const LoadOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
   [[nodiscard]] Progress progress() const;
@@ -132,6 +135,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void tell(const Error& error, bool first) noexcept;
   void drain() noexcept;
   void let_go() noexcept;
+
+  [[nodiscard]] Checkpoints checkpoints(checkpoint::Files& files);
 
   // step.cpp
   void do_step(otr_step_report& report);
@@ -152,6 +157,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Values> values_;
   const std::shared_ptr<const int> live_passes_ = std::make_shared<int>(0);  // each keeps a copy
+  std::unique_ptr<Saver> saver_;          // from the first asynchronous save on, or from commit
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
 

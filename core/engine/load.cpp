@@ -43,6 +43,11 @@ struct Checkpoints::Wanted {
   Kept here, there;    // as what it is kept here, and was kept there
 };
 
+Together Checkpoints::together(const char* call) {
+  return {control_, call,
+          [this, call](const auto& body) { health_.collective(call, Again::never, body); }};
+}
+
 void Checkpoints::agree_on(const char* call, uint64_t arguments) {
   comm::Compared<uint64_t> compared{};
   health_.collective(
@@ -144,8 +149,11 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
                        const LoadOptions& options) {
   const uint64_t arguments = XXH3_64bits(tag.data(), tag.size()) + (options.weights_only ? 2 : 0) +
                              (options.strict ? 1 : 0);
+  if (saver_) saver_->wait(-1, kLoadCall);
   agree_on(kLoadCall, arguments);
-  const std::string text = from_rank0(kLoadCall, [&] {
+  require_not_busy(kLoadCall, false);
+  Together ranks = together(kLoadCall);
+  const std::string text = ranks.from_rank0([&] {
     const Folder parent = Folder::open(files_, directory);
     const std::string found = checkpoint::tag_or_latest(parent, tag);
     return found + "\n" + checkpoint::read_manifest(checkpoint::open_checkpoint(parent, found));
@@ -158,7 +166,7 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
   std::vector<Wanted> all;
   // All that can be refused comes before anything is changed, so every byte is read twice: what was
   // right once comes from the system's cache.
-  together(kLoadCall, [&] {
+  ranks.run([&] {
     const Folder parent = Folder::open(files_, directory);
     manifest = checkpoint::parse_manifest(
         std::string_view(text).substr(end + 1),
@@ -166,7 +174,7 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
     source.emplace(checkpoint::open_checkpoint(parent, found), manifest);
     all = wanted(manifest, *source, options);
     if (!options.weights_only) resumed = read_progress(manifest.progress, declared_);
-    each_run(all, manifest, *source, [](const auto&...) {});
+    each_run(all, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });
   health_.collective(kLoadCall, Again::never, [&] {
     committed_.gather.settle();  // what is prefetched is about to change

@@ -62,6 +62,24 @@ void log_step(const Declared& declared, const otr_step_report& report, double sc
   }
 }
 
+void log_save(const Declared& declared, const SaveReport& report) noexcept {
+  try {
+    if (!report.failure.empty()) {
+      declared.context->log(OTR_LOG_ERROR,
+                            format_text("the asynchronous save of checkpoint \"{}\" failed: {}",
+                                        printable(report.tag), report.failure));
+    } else if (declared.context->logs(OTR_LOG_INFO)) {
+      declared.context->log(
+          OTR_LOG_INFO,
+          format_text("checkpoint \"{}\" is durable: this rank's {} bytes took {} s, {} MB/s; the "
+                      "training waited {} s for their copy",
+                      printable(report.tag), report.bytes, report.seconds,
+                      static_cast<double>(report.bytes) / report.seconds / 1e6, report.held_up));
+    }
+  } catch (...) {  // no memory for a line; the engine tells its caller of the failure
+  }
+}
+
 void log_failure(const Declared& declared, const Error& error) noexcept {
   try {
     declared.context->log(

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/engine/rank_file.h"
+
 namespace outrigger::engine {
 namespace {
 
@@ -96,7 +98,10 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (front == Space::host && !published_at_commit) untouched += published;
   if (back == Space::host) untouched += master + exp_avg + exp_avg_sq;
   if (back == Space::host && !boundary && config.stage > 0) untouched += accumulators;
-  untouched += received + update_staging + matrices.bytes();
+  if (config.asynchronous_saves) {
+    snapshots = Snapshot::room_for(bytes_to_save(model, layout, config, shape));
+  }
+  untouched += received + update_staging + matrices.bytes() + snapshots;
 }
 
 int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
@@ -153,6 +158,8 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
                                    : received_on_device);
     case memory::Purpose::scratch:  // other scratch comes and goes
       return space == Space::host ? matrices.bytes() : 0;
+    case memory::Purpose::snapshots:
+      return space == Space::host ? snapshots : 0;
     default:
       return 0;  // comes and goes
   }

@@ -62,6 +62,8 @@ struct Plan {
   int64_t gradient_staging = 0, publish_staging = 0;
   // Host memory between an offloaded update and the device, and its elements.
   int64_t update_staging = 0, update_elements = 0;
+  // What asynchronous saves copy to, where it is reserved.
+  int64_t snapshots = 0;
   // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
   // where the second moment of the others' element 0 would lie, by root. Empty: as in the shard.
   optimizer::NewtonSchulz::Room matrices;

@@ -8,17 +8,10 @@
 namespace outrigger::memory {
 
 const char* name_of(Purpose purpose) {
-  static constexpr std::array<const char*, kPurposes + 1> kNames{"published parameters",
-                                                                 "master weights",
-                                                                 "exp_avg",
-                                                                 "exp_avg_sq",
-                                                                 "gradient accumulators",
-                                                                 "gradient buckets",
-                                                                 "gradient scratch",
-                                                                 "acquired copies",
-                                                                 "output gradients",
-                                                                 "initial values",
-                                                                 "total"};
+  static constexpr std::array<const char*, kPurposes + 1> kNames{
+      "published parameters",  "master weights",   "exp_avg",          "exp_avg_sq",
+      "gradient accumulators", "gradient buckets", "gradient scratch", "checkpoint copies",
+      "acquired copies",       "output gradients", "initial values",   "total"};
   return kNames.at(static_cast<size_t>(purpose));
 }
 

@@ -21,6 +21,7 @@ enum class Purpose : uint8_t {
   buckets,       // gradients on their way to the reduction
   scratch,       // gradient slots and contributions that found their bucket's place taken; Muon's
                  // matrices
+  snapshots,     // of states, while an asynchronous save writes them
   acquired,      // copies of parameters and states, while someone reads them
   outputs,       // scaled output gradients
   initial,       // values given before commit
@@ -35,7 +36,7 @@ inline constexpr size_t kPurposes = static_cast<size_t>(Purpose::count);
 
 // Of blocks that are made long before the first value is written into them.
 [[nodiscard]] constexpr bool is_touched_later(Purpose purpose) {
-  return purpose <= Purpose::scratch;
+  return purpose <= Purpose::snapshots;
 }
 
 // Whose memory it is: the host's, or that of the device that an engine is on.

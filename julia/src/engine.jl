@@ -191,17 +191,31 @@ set_progress!(engine::Engine, progress) = check(otr_engine_set_progress(engine, 
 
 """
 Saves the training as `directory/tag`, which exists. parts: pairs of a name and bytes of this rank's host that ride along. When it returns,
-the checkpoint is durable and the file `latest` names it. keep_last: those of the most steps that stay; 0: all. Between two windows.
-Collective.
+the checkpoint is durable and the file `latest` names it. keep_last: those of the most steps that stay; 0: all. asynchronous: returns when
+the values are copied, and the training goes on while they are written (`wait_save`). when_busy: while such a save is under way, `:wait` for
+its end or `:refuse`. Between two windows. Collective.
 """
-function save(engine::Engine, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false)
+function save(engine::Engine, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false,
+              asynchronous = false, when_busy = :wait)
+    when_busy in (:wait, :refuse) || throw(ArgumentError("when_busy = $when_busy; legal is :wait or :refuse"))
     names = String[name for (name, _) in parts]
     datas = [Vector{UInt8}(data) for (_, data) in parts]
     GC.@preserve names datas begin
         raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
         GC.@preserve raw check(otr_engine_save(engine, directory, tag, Options(otr_save_options, otr_save_options_init;
-            keep_last = Int32(keep_last), replace = Int32(replace), parts = pointer(raw), part_count = Int64(length(raw)))))
+            keep_last = Int32(keep_last), replace = Int32(replace), asynchronous = Int32(asynchronous),
+            when_busy = Int32(when_busy === :wait ? OTR_SAVE_WAIT : OTR_SAVE_REFUSE), parts = pointer(raw), part_count = Int64(length(raw)))))
     end
+end
+
+"""
+How the last asynchronous save is getting on, once it is over or `timeout` seconds have passed; 0 only asks; negative: as long as it takes.
+Its `state` is OTR_SAVE_NONE, OTR_SAVE_UNDER_WAY or OTR_SAVE_DONE; a save that failed throws, once. Local.
+"""
+function wait_save(engine::Engine; timeout = -1.0)
+    status = Ref(otr_save_status(sizeof(otr_save_status), 0, 0, 0, 0.0, 0.0, ntuple(_ -> UInt64(0), 4)))
+    check(otr_engine_wait_save(engine, timeout, status))
+    return status[]
 end
 
 """

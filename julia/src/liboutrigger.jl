@@ -71,6 +71,12 @@ const OTR_SKIP_OUTLIER = Int32(5)
 const OTR_BOUNDARY_CONFIGURED = Int32(0)
 const OTR_BOUNDARY_NO = Int32(1)
 const OTR_BOUNDARY_YES = Int32(2)
+const OTR_SAVE_WAIT = Int32(0)
+const OTR_SAVE_REFUSE = Int32(1)
+const OTR_SAVE_NONE = Int32(0)
+const OTR_SAVE_UNDER_WAY = Int32(1)
+const OTR_SAVE_DONE = Int32(2)
+const OTR_SAVE_FAILED = Int32(3)
 
 mutable struct otr_context end
 
@@ -219,9 +225,21 @@ struct otr_save_options
     struct_size::UInt32
     keep_last::Int32
     replace::Int32
+    asynchronous::Int32
+    when_busy::Int32
     reserved0::UInt32
     parts::Ptr{otr_part}
     part_count::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_save_status
+    struct_size::UInt32
+    state::Int32
+    bytes::Int64
+    bytes_written::Int64
+    held_up_seconds::Float64
+    seconds::Float64
     reserved::NTuple{4, UInt64}
 end
 
@@ -691,6 +709,11 @@ otr_engine_save(engine, directory, tag, options) =
     @gcsafe ccall((:otr_engine_save, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_save_options}),
         engine, directory, tag, options)
+
+otr_engine_wait_save(engine, timeout_seconds, out_status) =
+    @gcsafe ccall((:otr_engine_wait_save, liboutrigger), Int32,
+        (Ptr{otr_engine}, Float64, Ptr{otr_save_status}),
+        engine, timeout_seconds, out_status)
 
 otr_load_options_init(options, size) =
     ccall((:otr_load_options_init, liboutrigger), Int32,

@@ -69,6 +69,9 @@ end
         train!(again, 4:5)
         @test all_values(engine) == all_values(again)
         save(again, folder, "a"; keep_last = 1, replace = true)
+        save(again, folder, "b"; asynchronous = true)
+        @test wait_save(again).state == Outrigger.OTR_SAVE_DONE
+        @test_throws ArgumentError save(again, folder, "c"; when_busy = :now)
         load!(engine, folder, "a"; weights_only = true)
     end
 end

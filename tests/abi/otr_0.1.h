@@ -540,8 +540,9 @@ OTR_API int32_t otr_engine_commit(otr_engine *engine) OTR_NOEXCEPT;
 OTR_API int32_t otr_engine_set_initial(otr_engine *engine, const int64_t *ids, int64_t count,
                                        const otr_tensor *values) OTR_NOEXCEPT;
 
-/* Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
- * become invalid. Collective. Since: 0.1 */
+/* Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
+ * collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
+ * engine is as before then, and the call can be made again. Since: 0.1 */
 OTR_API int32_t otr_engine_finalize(otr_engine *engine) OTR_NOEXCEPT;
 
 /* Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
@@ -552,8 +553,8 @@ OTR_API int32_t otr_engine_abort(otr_engine *engine, const char *reason) OTR_NOE
  * thread. Since: 0.1 */
 OTR_API int32_t otr_engine_check(otr_engine *engine) OTR_NOEXCEPT;
 
-/* Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1
- */
+/* Local; never waits for other ranks. Tensors that the engine handed out become invalid, and an
+ * asynchronous save that is not complete does not appear. Since: 0.1 */
 OTR_API void otr_engine_destroy(otr_engine *engine) OTR_NOEXCEPT;
 
 /* Passes not destroyed yet; for leak tests. Any thread. Since: 0.1 */
@@ -1014,11 +1015,16 @@ typedef struct otr_save_options {
   uint32_t struct_size;
   int32_t keep_last; /* after it, the checkpoints of the most steps that stay; 0 (default): all */
   int32_t replace;   /* 1: a checkpoint of the same tag may be there, and is replaced */
+  int32_t asynchronous; /* 1: the call returns when the values are copied; default 0 */
+  int32_t when_busy;    /* OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE */
   uint32_t reserved0;
   const otr_part *parts; /* this rank's; NULL with part_count 0 */
   int64_t part_count;
   uint64_t reserved[4];
 } otr_save_options;
+
+/* What a save does while an asynchronous one is under way: waits for its end, or is OTR_E_STATE. */
+enum { OTR_SAVE_WAIT = 0, OTR_SAVE_REFUSE = 1 };
 
 /* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
 OTR_API int32_t otr_save_options_init(otr_save_options *options, size_t size) OTR_NOEXCEPT;
@@ -1031,9 +1037,44 @@ OTR_API int32_t otr_save_options_init(otr_save_options *options, size_t size) OT
  * removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
  * leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
  * taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
- * OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1 */
+ * OTR_E_MISMATCH: ranks give other tags or options.
+ *
+ * asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
+ * training goes on while a thread of the library writes them, and the checkpoint appears, as a
+ * whole, when all ranks have. The copies take memory as masters and moments do: reserved with
+ * "outrigger": {"checkpoint": {"asynchronous": true}}, else from the first such save on. See
+ * otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
+ * communicator's functions are called on the library's thread. Since: 0.1 */
 OTR_API int32_t otr_engine_save(otr_engine *engine, const char *directory, const char *tag,
                                 const otr_save_options *options) OTR_NOEXCEPT;
+
+/* otr_save_status.state: of the last asynchronous save of this engine. */
+enum {
+  OTR_SAVE_NONE = 0,      /* none was made */
+  OTR_SAVE_UNDER_WAY = 1, /* it is being written */
+  OTR_SAVE_DONE = 2,      /* it is durable, and `latest` named it */
+  OTR_SAVE_FAILED = 3     /* what was there before is whole */
+};
+
+typedef struct otr_save_status {
+  uint32_t struct_size;
+  int32_t state; /* OTR_SAVE_ */
+  int64_t bytes; /* of this rank's file */
+  int64_t bytes_written;
+  double held_up_seconds; /* how long the call took to copy; the training waited */
+  double seconds;         /* from the call to the end, or to now */
+  uint64_t reserved[4];
+} otr_save_status;
+
+#define OTR_SAVE_STATUS_INIT {(uint32_t)sizeof(otr_save_status), 0, 0, 0, 0.0, 0.0, {0, 0, 0, 0}}
+
+/* How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
+ * only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
+ * without their callers. May wait. A save that failed: its status and text, once, the same on all
+ * ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
+ * nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1 */
+OTR_API int32_t otr_engine_wait_save(otr_engine *engine, double timeout_seconds,
+                                     otr_save_status *out_status) OTR_NOEXCEPT;
 
 typedef struct otr_load_options {
   uint32_t struct_size;

@@ -51,6 +51,23 @@ class Checkpoints(unittest.TestCase):
             engine.load(folder, "a", weights_only=True)
             self.assertEqual(engine.read(0).tolist(), again.read(0).tolist())
 
+    def test_beside_the_training(self):
+        with tempfile.TemporaryDirectory() as folder:
+            engine = engine_with(np.full(300, 0.5, np.float32), config={**self.CONFIG, "outrigger": {"checkpoint": {"asynchronous": True}}})
+            self.assertEqual(engine.wait_save(0).state, lowlevel.SAVE_NONE)
+            self.train(engine, (1, 2))
+            saved = self.values(engine)
+            engine.save(folder, "a", asynchronous=True)
+            self.train(engine, (3, 4))
+            status = engine.wait_save()
+            self.assertEqual((status.state, status.bytes_written), (lowlevel.SAVE_DONE, status.bytes))
+            self.assertRegex(repr(status), r"^SaveStatus\(state=SAVE_DONE, bytes=\d+, .*seconds=")
+            self.assertNotEqual(self.values(engine), saved)
+            engine.load(folder, "a")
+            self.assertEqual(self.values(engine), saved)
+            with self.assertRaisesRegex(ValueError, "when_busy = 'now'; legal is 'wait' or 'refuse'"):
+                engine.save(folder, "b", when_busy="now")
+
     def test_what_is_wrong_is_said(self):
         engine = engine_with(np.zeros(4, np.float32))
         with tempfile.TemporaryDirectory() as folder:

@@ -83,7 +83,8 @@ class Errors(unittest.TestCase):
         engine.begin_pass().end()
         report = engine.step()
         for record in (lowlevel.ParamOptions(), lowlevel.CommOptions(), lowlevel.ContextOptions(),
-                       lowlevel.ShardOptions(), lowlevel.CallInfo(), report):
+                       lowlevel.ShardOptions(), lowlevel.CallInfo(), lowlevel.EstimateOptions(), lowlevel.SaveOptions(),
+                       lowlevel.LoadOptions(), engine.wait_save(0), report):
             fields = [n for n, v in vars(type(record)).items() if isinstance(v, property) and n != "thisown"]
             self.assertTrue(fields)
             for field in fields:

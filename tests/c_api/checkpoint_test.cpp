@@ -5,134 +5,20 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <map>
 
-#include "memory.h"
+#include "checkpoints.h"
 
 namespace {
 
 using namespace otr_test;
-namespace fs = std::filesystem;
-
-// A folder of this test's own.
-class Place {
- public:
-  Place() {
-    std::string name = (fs::temp_directory_path() / "otr-checkpoint-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Place() { fs::remove_all(path_); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  [[nodiscard]] const char* text() const { return path_.c_str(); }
-  [[nodiscard]] fs::path operator/(const char* name) const { return fs::path(path_) / name; }
-
- private:
-  std::string path_;
-};
-
-struct Job {
-  int32_t world = 1, stage = 1;
-  std::string zero = {}, own = {};  // more keys
-};
-
-struct Kind {
-  const char* name;
-  const char* keys;
-  bool at_stage_0 = true;
-};
-// Every format of every state, and rules with other states.
-constexpr Kind kKinds[] = {
-    {"float32", R"("optimizer": {"type": "AdamW", "params": {"lr": 0.03}})"},
-    {"bf16, float32 states",
-     R"("bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 0.03}})"},
-    {"bf16 stochastic",
-     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true,
-        "bf16_optimizer_states": true}, "optimizer": {"type": "AdamW", "params": {"lr": 0.03}},
-        "outrigger": {"states": {"master": {"rounding": "stochastic"},
-        "exp_avg": {"rounding": "stochastic"}, "exp_avg_sq": {"rounding": "stochastic"}}})",
-     false},
-    {"split, 8-bit",
-     R"("bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 0.03}},
-        "outrigger": {"states": {"master": {"format": "split"}, "exp_avg": {"format": "block8"},
-        "exp_avg_sq": {"format": "block8"}}})"},
-    {"fp16, loss scale",
-     R"("fp16": {"enabled": true, "initial_scale_power": 4, "loss_scale_window": 2},
-        "optimizer": {"type": "Adam", "params": {"lr": 0.03}})"},
-    {"SGD, momentum", R"("optimizer": {"type": "SGD", "params": {"lr": 0.3, "momentum": 0.9}})"},
-    {"Lamb", R"("optimizer": {"type": "Lamb", "params": {"lr": 0.03}})"},
-    {"Muon", R"("optimizer": {"type": "Muon", "params": {"lr": 0.03}})"},
-};
-
-// The keys of `own` and of a kind's section "outrigger" become one section.
-std::string config(const Kind& kind, const Job& shape) {
-  std::string keys = kind.keys;
-  const std::string section = R"("outrigger": {)";
-  const std::string own =
-      R"("seed": 11, "skip_outlier_norms": {"window": 4, "deviations": 50})" + shape.own;
-  if (const size_t at = keys.find(section); at != std::string::npos) {
-    keys.insert(at + section.size(), own + ", ");
-  } else {
-    keys += ", " + section + own + "}";
-  }
-  return "{" + keys + R"(, "gradient_clipping": 0.5, "zero_optimization": {"stage": )" +
-         std::to_string(shape.stage) + R"(, "reduce_bucket_size": 900)" + shape.zero + "}}";
-}
-
-constexpr int64_t kParameters = 4;
-const std::vector<Shape> kShapes{{1500}, {40, 30}, {7}, {300}};
-
-void declare(Engine& engine, double first) {
-  for (size_t i = 0; i < kShapes.size(); ++i) {
-    int64_t count = 1;
-    for (const int64_t n : kShapes[i]) count *= n;
-    Values values = dyadic(count, static_cast<int64_t>(i));
-    for (double& v : values) v *= first;
-    otr_param_options options = param_options();
-    options.trainable = i == 3 ? 0 : 1;
-    engine.add(("p" + std::to_string(i)).c_str(), kShapes[i], values, &options);
-  }
-  engine.commit();
-}
-
-// The gradients depend on the step only, so that any world has the same mean.
-void step(const Engine& engine, int64_t number) {
-  engine.pass({{0, dyadic(1500, number)}, {1, dyadic(1200, number + 1)}, {2, dyadic(7, number)}});
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  ASSERT_OK(otr_engine_step(engine.get(), &report));
-}
-
-// All that a checkpoint is to bring back, as whole values.
-using Everything = std::map<std::string, Values>;
-Everything everything(const Engine& engine) {
-  Everything all;
-  for (int64_t id = 0; id < kParameters; ++id) {
-    for (const int32_t value :
-         {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ, OTR_VALUE_PUBLISHED}) {
-      Tensor out = Tensor::filled(kShapes[static_cast<size_t>(id)], 0);
-      const int32_t status = otr_engine_parameter_read(engine.get(), id, value, &out.get());
-      if (status == OTR_E_NOT_FOUND) continue;  // not kept
-      EXPECT_OK(status);
-      all[std::to_string(id) + "/" + std::to_string(value)] = out.values();
-    }
-  }
-  return all;
-}
-
-int32_t save(const Engine& engine, const Place& place, const char* tag = "a") {
-  return otr_engine_save(engine.get(), place.text(), tag, nullptr);
-}
-int32_t load(const Engine& engine, const Place& place, const char* tag = nullptr) {
-  return otr_engine_load(engine.get(), place.text(), tag, nullptr);
-}
+using namespace otr_test::checkpoints;
 
 // Steps 0 to 2, a save, steps 3 to 7 of a run; what it was at the save and at the end.
 struct Course {
   Everything saved, ended;
 };
-Course original(const Kind& kind, const Job& shape, const Place& place) {
+Course original(const Recipe& kind, const Job& shape, const Place& place) {
   Course run;
   run_ranks(shape.world, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config(kind, shape));
@@ -148,7 +34,7 @@ Course original(const Kind& kind, const Job& shape, const Place& place) {
   return run;
 }
 
-void expect_continues(const Kind& kind, const Job& shape, const Place& place, const Course& run,
+void expect_continues(const Recipe& kind, const Job& shape, const Place& place, const Course& run,
                       bool same_steps) {
   run_ranks(shape.world, [&](int32_t, otr_comm* comm) {
     Engine engine(comm, config(kind, shape));
@@ -187,7 +73,7 @@ bool same_steps(const Job& a, const Job& b) {
 }
 
 TEST(Checkpoint, BringsBackEveryBitAndGoesOn) {
-  for (const Kind& kind : kKinds) {
+  for (const Recipe& kind : kRecipes) {
     for (size_t i = 0; i < shapes().size(); ++i) {
       const Job& from = shapes()[i];
       if (from.stage == 0 && !kind.at_stage_0) continue;
@@ -213,7 +99,7 @@ TEST(Checkpoint, TiesOfASplitMasterComeBack) {
   const Place place;
   const Values ties(1500, 1 + std::ldexp(1.0, -8));
   for (const bool saves : {true, false}) {
-    Solo solo(config(kKinds[3], {1, 1}));
+    Solo solo(config(kRecipes[3], {1, 1}));
     declare(solo.engine, 1);
     if (saves) {
       const Tensor given({1500}, ties);
@@ -230,10 +116,10 @@ TEST(Checkpoint, TiesOfASplitMasterComeBack) {
 // Into another format values are rounded to nearest, once.
 TEST(Checkpoint, OtherFormatsRoundToNearest) {
   const Place place;
-  const Course run = original(kKinds[0], {2, 1}, place);
+  const Course run = original(kRecipes[0], {2, 1}, place);
   for (size_t k : {1U, 2U, 3U}) {
     run_ranks(3, [&](int32_t, otr_comm* comm) {
-      Engine engine(comm, config(kKinds[k], {3, 3}));
+      Engine engine(comm, config(kRecipes[k], {3, 3}));
       declare(engine, -0.5);
       ASSERT_OK(load(engine, place));
       const Everything loaded = everything(engine);
@@ -259,8 +145,8 @@ TEST(Checkpoint, OtherFormatsRoundToNearest) {
 
 TEST(Checkpoint, WeightsOfWhatIsInBoth) {
   const Place place;
-  const Course run = original(kKinds[0], {2, 1}, place);
-  Solo solo(config(kKinds[5], {1, 0}));  // SGD: no second moment
+  const Course run = original(kRecipes[0], {2, 1}, place);
+  Solo solo(config(kRecipes[5], {1, 0}));  // SGD: no second moment
   Engine& engine = solo.engine;
   engine.add("p1", {40, 30}, Values(1200, 0));
   engine.add("other", {5}, Values(5, 3));
@@ -283,7 +169,7 @@ TEST(Checkpoint, WeightsOfWhatIsInBoth) {
 TEST(Checkpoint, BytesOfTheHostRideAlong) {
   const Place place;
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config(kKinds[0], {3, 2}));
+    Engine engine(comm, config(kRecipes[0], {3, 2}));
     declare(engine, 1);
     const std::string state = "state of rank " + std::to_string(rank);
     const std::array<otr_part, 2> parts{
@@ -328,7 +214,7 @@ std::vector<std::string> names_in(const Place& place) {
 
 TEST(Checkpoint, TheLatestOnesStay) {
   const Place place;
-  Solo solo(config(kKinds[0], {1, 0}));
+  Solo solo(config(kRecipes[0], {1, 0}));
   declare(solo.engine, 1);
   otr_save_options options;
   ASSERT_OK(otr_save_options_init(&options, sizeof options));
@@ -353,7 +239,7 @@ TEST(Checkpoint, TheLatestOnesStay) {
 // Of a job whose checkpoint was damaged: every rank refuses with one text, nothing has changed.
 void expect_refused(const Place& place, int32_t status, const std::string& word) {
   run_ranks(3, [&](int32_t, otr_comm* comm) {
-    Engine engine(comm, config(kKinds[3], {3, 2}));
+    Engine engine(comm, config(kRecipes[3], {3, 2}));
     declare(engine, -0.5);
     step(engine, 1);
     const Everything before = everything(engine);
@@ -375,7 +261,7 @@ void write_bytes(const fs::path& path, const std::string& bytes) {
 
 TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
   const Place place;
-  original(kKinds[3], {2, 1}, place);
+  original(kRecipes[3], {2, 1}, place);
   const fs::path folder = place / "a";
   for (const char* name :
        {"rank-00000.safetensors", "rank-00001.safetensors", "index.safetensors", "manifest.json"}) {
@@ -389,7 +275,7 @@ TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
       write_bytes(path, bad);
       if (name == std::string("manifest.json") && at == good.size() - 1) continue;  // its newline
       run_ranks(2, [&](int32_t, otr_comm* comm) {
-        Engine engine(comm, config(kKinds[3], {2, 1}));
+        Engine engine(comm, config(kRecipes[3], {2, 1}));
         declare(engine, -0.5);
         const Everything before = everything(engine);
         EXPECT_EQ(load(engine, place, "a"), OTR_E_CORRUPT) << otr_last_error_message();
@@ -413,7 +299,7 @@ TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
 
 TEST(Checkpoint, ALaterVersionIsRefusedByName) {
   const Place place;
-  original(kKinds[3], {2, 1}, place);
+  original(kRecipes[3], {2, 1}, place);
   const fs::path path = place / "a" / "manifest.json";
   std::string text = bytes_of(path);
   const size_t at = text.find("\"version\": 1");
@@ -425,7 +311,7 @@ TEST(Checkpoint, ALaterVersionIsRefusedByName) {
 
 TEST(Checkpoint, WrongUseNamesTheWayOut) {
   const Place place;
-  Solo solo(config(kKinds[0], {1, 0}));
+  Solo solo(config(kRecipes[0], {1, 0}));
   Engine& engine = solo.engine;
   EXPECT_EQ(save(engine, place), OTR_E_STATE) << "before commit";
   EXPECT_EQ(load(engine, place), OTR_E_STATE);
@@ -469,7 +355,7 @@ TEST(Checkpoint, WrongUseNamesTheWayOut) {
 TEST(Checkpoint, RanksThatDifferAreNamed) {
   const Place place;
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config(kKinds[0], {2, 1}));
+    Engine engine(comm, config(kRecipes[0], {2, 1}));
     declare(engine, 1);
     EXPECT_FAILS(OTR_E_MISMATCH, save(engine, place, rank == 0 ? "a" : "b"), "rank 1");
     const Place other;

@@ -123,9 +123,10 @@ TEST(Estimate, IsTheLedgerToTheByte) {
         const char* const states = random() % 2 == 0 ? "all" : "group";
         const std::string mesh = R"(, "mesh": {"shard": )" + std::to_string(shard) +
                                  R"(, "states": ")" + states + R"("})";
-        const std::string own = R"("bucket_buffers": )" + std::to_string(1 + random() % 5) +
-                                R"(, "share_parameters": )" +
-                                (random() % 3 == 0 ? "false" : "true") + mesh;
+        const std::string own =
+            R"("bucket_buffers": )" + std::to_string(1 + random() % 5) +
+            R"(, "share_parameters": )" + (random() % 3 == 0 ? "false" : "true") + mesh +
+            R"(, "checkpoint": {"asynchronous": )" + (random() % 2 == 0 ? "false" : "true") + "}";
         const bool mixed = kind.stage > 0 && round % 2 == 1;
         const auto& formats = kFormats[random() % std::size(kFormats)];
         std::string config = mixed ? with_formats(kind, formats, own) : config_of(kind, 1, "", own);

@@ -5,12 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <functional>
 #include <mutex>
 #include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "c_api/src/handles.h"
@@ -75,13 +80,28 @@ class Trained {
   }
   // "" or why it failed.
   std::string save(const TemporaryFolder& folder, const char* tag, Files& files,
-                   bool replace = false) {
-    engine::SaveOptions options;
-    options.replace = replace;
+                   const engine::SaveOptions& options = {}) {
     return text_of([&] { own().save(folder.path(), tag, options, files); });
   }
-  std::string load(const TemporaryFolder& folder, Files& files) {
-    return text_of([&] { own().load(folder.path(), "", {}, files); });
+  std::string wait_save() {
+    return text_of([&] { static_cast<void>(own().wait_save(-1)); });
+  }
+  // To its end, with steps meanwhile where it is an asynchronous one.
+  std::string whole_save(const TemporaryFolder& folder, const char* tag, Files& files,
+                         const engine::SaveOptions& options) {
+    std::string text = save(folder, tag, files, options);
+    if (!options.asynchronous) return text;
+    step();
+    const std::string later = wait_save();
+    return text.empty() ? later : text;
+  }
+  engine::Saver::State state() { return own().wait_save(0).state; }
+  std::string finalize() {
+    return text_of([&] { own().finalize(); });
+  }
+  void destroy() { otr_engine_destroy(std::exchange(engine_, nullptr)); }
+  std::string load(const TemporaryFolder& folder, Files& files, const char* tag = "") {
+    return text_of([&] { own().load(folder.path(), tag, {}, files); });
   }
   void check() { own().check(); }
   bool is_sound() {
@@ -108,6 +128,13 @@ class Trained {
   size_t steps_ = 0;
 };
 
+engine::SaveOptions with(bool replace, bool asynchronous) {
+  engine::SaveOptions options;
+  options.replace = replace;
+  options.asynchronous = asynchronous;
+  return options;
+}
+
 // Every rank's text.
 using Body = std::function<std::string(int32_t rank, Trained& trained)>;
 std::vector<std::string> on_ranks(const Body& body) {
@@ -131,13 +158,14 @@ std::string whole_tag(const TemporaryFolder& folder) {
 }
 
 // Calls of one rank in a save that replaces nothing, or in a load.
-int64_t calls_of(int32_t which, bool saves) {
+int64_t calls_of(int32_t which, bool saves, bool asynchronous = false) {
   TemporaryFolder folder;
   int64_t calls = 0;
   on_ranks([&](int32_t rank, Trained& t) {
     EXPECT_EQ(t.save(folder, "old", quick_files()), "");
     FaultyFiles files([](int64_t, Operation) { return 0; });
-    const std::string text = saves ? t.save(folder, "new", files) : t.load(folder, files);
+    const std::string text = saves ? t.whole_save(folder, "new", files, with(false, asynchronous))
+                                   : t.load(folder, files);
     if (rank == which) calls = files.calls();
     return text;
   });
@@ -145,9 +173,11 @@ int64_t calls_of(int32_t which, bool saves) {
   return calls;
 }
 
-TEST(CheckpointFault, AnyCallOfAnyRankInASave) {
+class SaveFault : public testing::TestWithParam<bool> {};  // asynchronous
+
+TEST_P(SaveFault, AnyCallOfAnyRank) {
   for (int32_t which = 0; which < kWorld; ++which) {
-    const int64_t calls = calls_of(which, true);
+    const int64_t calls = calls_of(which, true, GetParam());
     for (int64_t n = 0; n < calls; ++n) {
       for (const int reason : {-EIO, -ENOSPC}) {
         SCOPED_TRACE(format_text("rank {} call {} {}", which, n, reason));
@@ -157,7 +187,7 @@ TEST(CheckpointFault, AnyCallOfAnyRankInASave) {
           EXPECT_EQ(t.save(folder, "old", quick_files()), "");
           t.step();
           FaultyFiles files(checkpoint::test::failing_at(rank == which ? n : -1, reason));
-          std::string text = t.save(folder, "new", files);
+          std::string text = t.whole_save(folder, "new", files, with(false, GetParam()));
           t.check();
           t.step();
           EXPECT_EQ(t.save(folder, "next", quick_files()), "") << "the next one is not in its way";
@@ -177,6 +207,8 @@ TEST(CheckpointFault, AnyCallOfAnyRankInASave) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, SaveFault, testing::Bool());
 
 // While everything is checked, a failure changes nothing. Later, when it is read once more and
 // taken, it ends the engine.
@@ -218,8 +250,123 @@ TEST(CheckpointFault, AnyCallOfAnyRankInALoad) {
   }
 }
 
+TEST(CheckpointFault, AnAsynchronousFailureIsToldOnceOnAllRanks) {
+  TemporaryFolder folder;
+  const auto texts = on_ranks([&](int32_t rank, Trained& t) {
+    EXPECT_EQ(t.state(), engine::Saver::State::none);
+    FaultyFiles failing(checkpoint::test::failing(Operation::sync, 0, -EIO, true));
+    Files& files = rank == 1 ? static_cast<Files&>(failing) : quick_files();
+    const auto begin = [&](const char* tag) {
+      EXPECT_EQ(t.save(folder, tag, files, with(false, true)), "");
+      t.step();
+    };
+    const auto expect_told = [&](const std::string& text) {
+      EXPECT_NE(text.find("the asynchronous save of checkpoint \"x\" failed"), std::string::npos)
+          << text;
+      EXPECT_NE(text.find("on rank 1"), std::string::npos) << text;
+    };
+    begin("x");
+    std::string text = t.wait_save();
+    expect_told(text);
+    EXPECT_EQ(t.wait_save(), "") << "told once";
+    EXPECT_EQ(t.state(), engine::Saver::State::failed);
+    begin("x");
+    expect_told(t.save(folder, "good", quick_files()));
+    EXPECT_EQ(t.save(folder, "good", quick_files()), "");
+    begin("x");
+    expect_told(t.load(folder, quick_files()));
+    EXPECT_EQ(t.load(folder, quick_files()), "");
+    begin("x");
+    expect_told(t.finalize());
+    EXPECT_EQ(t.finalize(), "");
+    return text;
+  });
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_EQ(whole_tag(folder), "good");
+}
+
+// Holds what rank 1 writes until it is opened.
+class Gate {
+ public:
+  FaultyFiles::Plan plan() {
+    return [this](int64_t, Operation called) {
+      std::unique_lock lock(mutex_);
+      if (called == Operation::sync) opened_.wait(lock, [&] { return open_; });
+      return 0;
+    };
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+TEST(CheckpointFault, ASaveWhileOneIsUnderWayWaitsOrIsRefused) {
+  TemporaryFolder folder;
+  Gate gate;
+  on_ranks([&](int32_t rank, Trained& t) {
+    FaultyFiles gated(gate.plan());
+    Files& files = rank == 1 ? static_cast<Files&>(gated) : quick_files();
+    EXPECT_EQ(t.save(folder, "x", files, with(false, true)), "");
+    const std::vector<float> saved = t.values();
+    for (int i = 0; i < 3; ++i) t.step();
+    EXPECT_EQ(t.state(), engine::Saver::State::under_way);
+    engine::SaveOptions refuse = with(false, true);
+    refuse.refuse_when_busy = true;
+    const std::string refused = t.save(folder, "y", quick_files(), refuse);
+    EXPECT_NE(refused.find("save of checkpoint \"x\" is under way"), std::string::npos) << refused;
+    EXPECT_FALSE(folder.open().has("x"));
+    std::thread opener;
+    if (rank == 1) {
+      opener = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        gate.open();
+      });
+    }
+    EXPECT_EQ(t.save(folder, "y", quick_files(), with(false, true)), "") << "waited for x";
+    EXPECT_TRUE(folder.open().has("x"));
+    if (opener.joinable()) opener.join();
+    EXPECT_EQ(t.wait_save(), "");
+    EXPECT_EQ(whole_tag(folder), "y");
+    EXPECT_EQ(t.load(folder, quick_files(), "x"), "");
+    EXPECT_TRUE(t.values() == saved);
+    return "";
+  });
+}
+
+// Rank 0 waits for rank 1's file, which never comes.
+TEST(CheckpointFault, DestroyGivesASaveUp) {
+  TemporaryFolder folder;
+  Gate gate;
+  std::atomic<bool> gone{false};
+  FaultyFiles gated(gate.plan());
+  on_ranks([&](int32_t rank, Trained& t) {
+    Files& files = rank == 1 ? static_cast<Files&>(gated) : quick_files();
+    EXPECT_EQ(t.save(folder, "old", quick_files()), "");
+    EXPECT_EQ(t.save(folder, "x", files, with(false, true)), "");
+    if (rank == 0) {
+      t.destroy();
+      gone = true;
+    } else {
+      while (!gone) std::this_thread::yield();
+      gate.open();
+      const std::string text = t.wait_save();
+      EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
+    }
+    return "";
+  });
+  EXPECT_EQ(whole_tag(folder), "old");
+  EXPECT_EQ(folder.open().names(), (std::vector<std::string>{".lock", "latest", "old"}));
+}
+
 // In a process of its own, whose threads are the ranks: one of them ends it at its n-th call.
-int ends_at(const TemporaryFolder& folder, int32_t which, int64_t n) {
+int ends_at(const TemporaryFolder& folder, int32_t which, int64_t n, bool asynchronous) {
   const pid_t child = fork();
   if (child == 0) {
     on_ranks([&](int32_t rank, Trained& t) {
@@ -228,7 +375,7 @@ int ends_at(const TemporaryFolder& folder, int32_t which, int64_t n) {
         return 0;
       });
       for (int i = 0; i < 2; ++i) t.step();
-      return t.save(folder, "a", files, true);
+      return t.whole_save(folder, "a", files, with(true, asynchronous));
     });
     _exit(0);
   }
@@ -237,14 +384,14 @@ int ends_at(const TemporaryFolder& folder, int32_t which, int64_t n) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(CheckpointFault, TheProcessEndsAtAnyCall) {
+TEST_P(SaveFault, TheProcessEndsAtAnyCall) {
   for (int32_t which = 0; which < kWorld; ++which) {
     int64_t n = 0;
     for (int code = 7; code == 7; ++n) {
       SCOPED_TRACE(format_text("rank {} call {}", which, n));
       TemporaryFolder folder;
       on_ranks([&](int32_t, Trained& t) { return t.save(folder, "a", quick_files()); });
-      code = ends_at(folder, which, n);
+      code = ends_at(folder, which, n, GetParam());
       ASSERT_TRUE(code == 7 || code == 0) << code;
       EXPECT_EQ(whole_tag(folder), "a");
       on_ranks([&](int32_t, Trained& t) {
@@ -256,7 +403,7 @@ TEST(CheckpointFault, TheProcessEndsAtAnyCall) {
       EXPECT_EQ(names, (std::vector<std::string>{".lock", "a", "b", "latest"}));
       if (HasFailure()) return;
     }
-    EXPECT_GT(n, 10);
+    EXPECT_GT(n, GetParam() ? 7 : 10);
   }
 }
 
@@ -268,7 +415,8 @@ void save_without_end(const TemporaryFolder& folder, int told) {
       t.step();
       if (rank == 0 && write(told, "s", 1) != 1) _exit(6);
       const std::string tag = format_text("s{}", i % 3);
-      if (!t.save(folder, tag.c_str(), checkpoint::posix_files(), true).empty()) _exit(8);
+      if (!t.save(folder, tag.c_str(), checkpoint::posix_files(), with(true, i % 2 == 0)).empty())
+        _exit(8);
     }
     return "";
   });

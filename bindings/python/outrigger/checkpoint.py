@@ -51,10 +51,15 @@ class Checkpoint(Handle[lowlevel.Checkpoint]):
         lowlevel.checkpoint_verify(self.handle)
 
 
-def save_options(parts: Mapping[str, bytes] | None, keep_last: int, replace: bool) -> lowlevel.SaveOptions:
+def save_options(parts: Mapping[str, bytes] | None, keep_last: int, replace: bool, asynchronous: bool = False,
+                 when_busy: str = "wait") -> lowlevel.SaveOptions:
     """For outrigger.lowlevel.engine_save."""
+    choices = {"wait": lowlevel.SAVE_WAIT, "refuse": lowlevel.SAVE_REFUSE}
+    if when_busy not in choices:
+        raise ValueError(f"when_busy = {when_busy!r}; legal is 'wait' or 'refuse'")
     options = lowlevel.SaveOptions()
     options.keep_last, options.replace = keep_last, int(replace)
+    options.asynchronous, options.when_busy = int(asynchronous), choices[when_busy]
     for name, data in (parts or {}).items():
         options.add_part(name, data)
     return options

@@ -236,14 +236,23 @@ class Engine(Handle[lowlevel.Engine]):
         lowlevel.engine_discard(self.handle)
 
     def save(self, directory: str | os.PathLike[str], tag: str, parts: Mapping[str, bytes] | None = None, keep_last: int = 0,
-             replace: bool = False) -> None:
+             replace: bool = False, asynchronous: bool = False, when_busy: str = "wait") -> None:
         """Saves the training as directory/tag; the directory is made if it is not there. When it returns, the checkpoint is durable
         and the file `latest` names it; until then what was there before is whole. parts: bytes of this rank's host that ride
         along, by name: Checkpoint(directory).parts(rank) gives them back. keep_last: of the checkpoints there, those of the most
-        steps that stay; 0: all. replace: one of that tag is replaced. Between two windows. Collective; a failure is the same
-        on all ranks and leaves the engine as it was. E_DUPLICATE: the tag is taken; E_IO; E_STATE: another process is writing."""
+        steps that stay; 0: all. replace: one of that tag is replaced. asynchronous: returns when the values are copied, and the
+        training goes on while they are written; when_busy: while an asynchronous save is under way, "wait" for its end or "refuse"
+        (E_STATE). Between two windows. Collective; a failure is the same on all ranks and leaves the engine as it was; that of an
+        asynchronous save comes from wait_save, or from the next save, load or finalize. E_DUPLICATE: the tag is taken; E_IO;
+        E_STATE: another process is writing."""
         os.makedirs(directory, exist_ok=True)
-        lowlevel.engine_save(self.handle, os.fspath(directory), tag, save_options(parts, keep_last, replace))
+        lowlevel.engine_save(self.handle, os.fspath(directory), tag,
+                             save_options(parts, keep_last, replace, asynchronous, when_busy))
+
+    def wait_save(self, timeout: float = -1.0) -> lowlevel.SaveStatus:
+        """How the last asynchronous save is getting on, once it is over or so many seconds have passed; 0 only asks; negative: as long
+        as it takes. state: lowlevel.SAVE_NONE, SAVE_UNDER_WAY, SAVE_DONE. A save that failed raises, once. Local."""
+        return lowlevel.engine_wait_save(self.handle, timeout)
 
     def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False,
              strict: bool = True) -> None:

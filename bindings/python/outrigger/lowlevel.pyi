@@ -123,6 +123,12 @@ SKIP_OUTLIER: Final = 5
 BOUNDARY_CONFIGURED: Final = 0
 BOUNDARY_NO: Final = 1
 BOUNDARY_YES: Final = 2
+SAVE_WAIT: Final = 0
+SAVE_REFUSE: Final = 1
+SAVE_NONE: Final = 0
+SAVE_UNDER_WAY: Final = 1
+SAVE_DONE: Final = 2
+SAVE_FAILED: Final = 3
 
 @final
 class CallInfo(_Proxy):
@@ -232,12 +238,25 @@ class StepReport(_Handle):
 class SaveOptions(_Proxy):
     keep_last: int
     replace: int
+    asynchronous: int
+    when_busy: int
     def add_part(self, name: str, mine: _Memory) -> None: ...
     def __init__(self) -> None: ...
 
 class _SaveOptions(TypedDict, total=False):
     keep_last: int
     replace: int
+    asynchronous: int
+    when_busy: int
+
+@final
+class SaveStatus(_Handle):
+    state: int
+    bytes: int
+    bytes_written: int
+    held_up_seconds: float
+    seconds: float
+    def __repr__(self) -> str: ...
 
 @final
 class LoadOptions(_Proxy):
@@ -342,6 +361,7 @@ def engine_get_loss_scale(engine: Engine) -> float: ...
 def engine_get_progress(engine: Engine) -> str: ...
 def engine_set_progress(engine: Engine, progress_json: str) -> None: ...
 def engine_save(engine: Engine, directory: str, tag: str, options: SaveOptions | None) -> None: ...
+def engine_wait_save(engine: Engine, timeout_seconds: float) -> SaveStatus: ...
 def engine_load(engine: Engine, directory: str, tag: str | None, options: LoadOptions | None) -> None: ...
 def checkpoint_open(directory: str, tag: str | None) -> Checkpoint: ...
 def checkpoint_describe(checkpoint: Checkpoint) -> str: ...

@@ -153,9 +153,13 @@ class Engine:
         self.library.write(self.id_of(name), numpy.asarray(array), value)
 
     def save(self, directory: str | os.PathLike[str], tag: str, parts: Mapping[str, bytes] | None = None, keep_last: int = 0,
-             replace: bool = False) -> None:
+             replace: bool = False, asynchronous: bool = False, when_busy: str = "wait") -> None:
         """Saves the training as directory/tag: see outrigger.Engine.save. Collective."""
-        self.library.save(directory, tag, parts, keep_last, replace)
+        self.library.save(directory, tag, parts, keep_last, replace, asynchronous, when_busy)
+
+    def wait_save(self, timeout: float = -1.0) -> lowlevel.SaveStatus:
+        """How the last asynchronous save is getting on: see outrigger.Engine.wait_save."""
+        return self.library.wait_save(timeout)
 
     def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False, strict: bool = True) -> None:
         """Goes on from a checkpoint: see outrigger.Engine.load. Collective."""

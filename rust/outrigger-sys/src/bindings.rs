@@ -127,6 +127,16 @@ pub const OTR_BOUNDARY_CONFIGURED: i32 = 0;
 pub const OTR_BOUNDARY_NO: i32 = 1;
 /// every step ends its window
 pub const OTR_BOUNDARY_YES: i32 = 2;
+pub const OTR_SAVE_WAIT: i32 = 0;
+pub const OTR_SAVE_REFUSE: i32 = 1;
+/// none was made
+pub const OTR_SAVE_NONE: i32 = 0;
+/// it is being written
+pub const OTR_SAVE_UNDER_WAY: i32 = 1;
+/// it is durable, and `latest` named it
+pub const OTR_SAVE_DONE: i32 = 2;
+/// what was there before is whole
+pub const OTR_SAVE_FAILED: i32 = 3;
 
 /// Holds what would otherwise be global: the log callback, the number of worker threads, the
 /// topology.
@@ -479,10 +489,30 @@ pub struct otr_save_options {
     pub keep_last: i32,
     /// 1: a checkpoint of the same tag may be there, and is replaced
     pub replace: i32,
+    /// 1: the call returns when the values are copied; default 0
+    pub asynchronous: i32,
+    /// OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE
+    pub when_busy: i32,
     pub reserved0: u32,
     /// this rank's; NULL with part_count 0
     pub parts: *const otr_part,
     pub part_count: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_save_status {
+    pub struct_size: u32,
+    /// OTR_SAVE_
+    pub state: i32,
+    /// of this rank's file
+    pub bytes: i64,
+    pub bytes_written: i64,
+    /// how long the call took to copy; the training waited
+    pub held_up_seconds: f64,
+    /// from the call to the end, or to now
+    pub seconds: f64,
     pub reserved: [u64; 4],
 }
 
@@ -688,8 +718,9 @@ extern "C" {
     /// OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
     /// "initial_values": "verify" other values. Since: 0.1
     pub fn otr_engine_set_initial(engine: *mut otr_engine, ids: *const i64, count: i64, values: *const otr_tensor) -> i32;
-    /// Waits for all background work of all ranks and ends the engine's collectives. Acquired tensors
-    /// become invalid. Collective. Since: 0.1
+    /// Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
+    /// collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
+    /// engine is as before then, and the call can be made again. Since: 0.1
     pub fn otr_engine_finalize(engine: *mut otr_engine) -> i32;
     /// Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
     /// this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
@@ -697,7 +728,8 @@ extern "C" {
     /// OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any
     /// thread. Since: 0.1
     pub fn otr_engine_check(engine: *mut otr_engine) -> i32;
-    /// Local; never waits for other ranks. Tensors that the engine handed out become invalid. Since: 0.1
+    /// Local; never waits for other ranks. Tensors that the engine handed out become invalid, and an
+    /// asynchronous save that is not complete does not appear. Since: 0.1
     pub fn otr_engine_destroy(engine: *mut otr_engine);
     /// Passes not destroyed yet; for leak tests. Any thread. Since: 0.1
     pub fn otr_engine_live_children(engine: *const otr_engine, out_count: *mut i64) -> i32;
@@ -956,8 +988,21 @@ extern "C" {
     /// removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
     /// leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
     /// taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
-    /// OTR_E_MISMATCH: ranks give other tags or options. Since: 0.1
+    /// OTR_E_MISMATCH: ranks give other tags or options.
+    ///
+    /// asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
+    /// training goes on while a thread of the library writes them, and the checkpoint appears, as a
+    /// whole, when all ranks have. The copies take memory as masters and moments do: reserved with
+    /// "outrigger": {"checkpoint": {"asynchronous": true}}, else from the first such save on. See
+    /// otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
+    /// communicator's functions are called on the library's thread. Since: 0.1
     pub fn otr_engine_save(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_save_options) -> i32;
+    /// How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
+    /// only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
+    /// without their callers. May wait. A save that failed: its status and text, once, the same on all
+    /// ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
+    /// nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1
+    pub fn otr_engine_wait_save(engine: *mut otr_engine, timeout_seconds: f64, out_status: *mut otr_save_status) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_load_options_init(options: *mut otr_load_options, size: usize) -> i32;
     /// Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket

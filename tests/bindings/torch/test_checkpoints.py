@@ -100,6 +100,18 @@ class Resumed(Case):
                 self.assertEqual(train(engine, 3, 6), expected[0])
                 self.assertEqual(differing(expected[1], values(engine)), [])
 
+    def test_beside_the_training(self):
+        for options in ({}, {"make": HOSTS["RMSprop"]}):  # the library's states, and PyTorch's
+            with self.subTest(**options):
+                engine = start(**options)
+                train(engine, 0, 3)
+                self.assertIs(engine.save_checkpoint(self.folder, "beside", asynchronous=True), True)
+                expected = train(engine, 3, 6), values(engine)
+                self.assertEqual(engine.wait_save().state, outrigger.lowlevel.SAVE_DONE)
+                engine.load_checkpoint(self.folder, "beside")
+                self.assertEqual(train(engine, 3, 6), expected[0])
+                self.assertEqual(differing(expected[1], values(engine)), [])
+
     def test_what_was_written_into_parameters_is_saved(self):
         engine, other = (start(seed, stage=1, **PRECISIONS["bf16"]) for seed in (0, 1))
         with torch.no_grad():

@@ -43,6 +43,12 @@ def main(folder):
         resumed = train(engine, begin, 60)
     assert all(np.array_equal(a, b) for a, b in zip(expected, resumed, strict=True)), "other bits"
     print("stopped at step 30 and resumed: the same bits")
+    with outrigger.numpy.Engine(parameters, config) as engine:
+        engine.load(folder)
+        engine.save(folder, "beside", replace=True, asynchronous=True)
+        train(engine, 30, 60)
+        status = engine.wait_save()  # of this rank: status.bytes, status.seconds, status.held_up_seconds
+    print(f"{status.bytes} bytes were saved beside the training, which waited {status.held_up_seconds:.4f} of {status.seconds:.4f} s")
 
 
 main(sys.argv[1] if len(sys.argv) > 1 else "resume.checkpoints")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import Checkpoint
+from .. import Checkpoint, lowlevel
 from . import riders
 from .pytorch import untraced
 
@@ -46,9 +46,10 @@ class Checkpoints:
 
     @untraced
     def save_checkpoint(self, save_dir: Path, tag: str | int | None = None, client_state: Any = None, save_latest: bool = True,
-                        exclude_frozen_parameters: bool = False) -> bool:
+                        exclude_frozen_parameters: bool = False, asynchronous: bool = False) -> bool:
         """Saves the training as save_dir/tag (default "global_step<N>"), in the place of what has that name, and makes it the latest.
-        client_state: what the script wants back, this rank's. True: it is durable.
+        client_state: what the script wants back, this rank's. True: it is durable; with asynchronous=True, it is copied and being
+        written: wait_save() waits for its end, as does the next save_checkpoint.
 
         TypeError: client_state has what torch.load(weights_only=True) does not read; NotImplementedError: save_latest=False, or
         exclude_frozen_parameters=True where some are frozen; RuntimeError: in the middle of a window."""
@@ -69,8 +70,12 @@ class Checkpoints:
             return riders.pack(self, client_state)
 
         part = _together(self._comm, "save_checkpoint", pack)
-        self._library.save(save_dir, name, parts={riders.PART: part}, replace=True)
+        self._library.save(save_dir, name, parts={riders.PART: part}, replace=True, asynchronous=asynchronous)
         return True
+
+    def wait_save(self, timeout: float = -1.0) -> lowlevel.SaveStatus:
+        """How the last asynchronous save_checkpoint is getting on: see outrigger.Engine.wait_save."""
+        return self._library.wait_save(timeout)
 
     @untraced
     def load_checkpoint(self, load_dir: Path, tag: str | int | None = None, load_module_strict: bool = True,

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine's calls on checkpoints.
+#include "core/engine/checkpoints.h"
+
+#include "core/engine/engine.h"
+
+namespace outrigger::engine {
+
+Checkpoints Engine::checkpoints(checkpoint::Files& files) {
+  return {declared_, *committed_, run_, *values_, health_, files, saver_};
+}
+
+void Engine::save(const std::string& directory, const std::string& tag, const SaveOptions& options,
+                  checkpoint::Files& files) {
+  require_between_windows("otr_engine_save");
+  check();
+  checkpoints(files).save(directory, tag, options);
+}
+
+void Engine::load(const std::string& directory, const std::string& tag, const LoadOptions& options,
+                  checkpoint::Files& files) {
+  require_between_windows("otr_engine_load");
+  check();
+  checkpoints(files).load(directory, tag, options);
+}
+
+Saver::Status Engine::wait_save(double seconds) {
+  if (!saver_) return {};
+  if (saver_->wait(seconds, "otr_engine_wait_save")) saver_->require_success();
+  return saver_->status();
+}
+
+}  // namespace outrigger::engine

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/save_job.h"
+
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/engine/progress.h"
+
+namespace outrigger::engine {
+
+using checkpoint::Folder;
+using checkpoint::IndexRow;
+using checkpoint::Manifest;
+
+namespace {
+
+std::string new_id() {
+  std::random_device random;
+  return format_text("{:08x}{:08x}", random(), random());
+}
+
+// Checkpoints are ordered by how many steps their training had made.
+std::optional<int64_t> steps_of(const Folder& parent, const std::string& tag) {
+  try {
+    const Folder folder = checkpoint::open_checkpoint(parent, tag);
+    const std::string text = checkpoint::read_manifest(folder);
+    const Manifest manifest =
+        checkpoint::parse_manifest(text, folder.path_of(checkpoint::kManifestName));
+    return parse_progress(manifest.progress).micro_steps;
+  } catch (const Error&) {
+    return {};  // of another program, or damaged: neither counts nor goes
+  }
+}
+
+}  // namespace
+
+SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target, Manifest manifest)
+    : files_(files), target_(std::move(target)), manifest_(std::move(manifest)) {
+  const std::string begun = together.from_rank0([&] {
+    checkpoint::require_tag(target_.tag);
+    lock_ = std::make_unique<checkpoint::Lock>(Folder::open(files_, target_.directory));
+    checkpoint::sweep(*lock_);
+    const Folder& parent = lock_->folder();
+    if (!target_.replace && parent.has(target_.tag)) {  // before everything is written
+      fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(target_.tag));
+    }
+    staging_ = std::make_unique<checkpoint::Staging>(*lock_, target_.tag);
+    return format_text("{}\n{}", new_id(), staging_->name());
+  });
+  const size_t end = begun.find('\n');
+  manifest_.id = begun.substr(0, end);
+  staging_name_ = begun.substr(end + 1);
+}
+
+// On all ranks: their number is small beside what a row says.
+checkpoint::Index SaveJob::gather_index(Together& together, const RankFile& mine) {
+  struct Sizes {
+    uint64_t rows, checksums;
+    int64_t bytes;
+  };
+  comm::Group& group = together.group();
+  const char* const call = together.call();
+  const Sizes own{mine.rows.size(), mine.checksums.size(), mine.bytes};
+  std::vector<Sizes> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), call);
+  checkpoint::Index index;
+  for (int32_t r = 0; r < group.size(); ++r) {
+    const Sizes& sizes = all[static_cast<size_t>(r)];
+    manifest_.file_bytes.push_back(sizes.bytes);
+    std::vector<IndexRow> rows(sizes.rows);
+    std::vector<uint64_t> sums(sizes.checksums);
+    if (r == group.rank()) {
+      rows = mine.rows;
+      sums = mine.checksums;
+    }
+    group.broadcast(std::as_writable_bytes(std::span(rows)), r, call);
+    group.broadcast(std::as_writable_bytes(std::span(sums)), r, call);
+    for (IndexRow& row : rows) row.checksum += static_cast<int64_t>(index.checksums.size());
+    index.rows.insert(index.rows.end(), rows.begin(), rows.end());
+    index.checksums.insert(index.checksums.end(), sums.begin(), sums.end());
+  }
+  return index;
+}
+
+void SaveJob::publish(const checkpoint::Index& index) {
+  Folder& folder = staging_->folder();
+  checkpoint::write_index(folder, index, manifest_);
+  const std::string text = checkpoint::to_json(manifest_);
+  checkpoint::File file = folder.create_file(checkpoint::kManifestName);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+  staging_->commit(target_.replace);
+  checkpoint::set_latest(*lock_, target_.tag);
+  if (target_.keep_last == 0) return;
+  const Folder& parent = lock_->folder();
+  checkpoint::keep_last(*lock_, static_cast<size_t>(target_.keep_last),
+                        [&](const std::string& other) { return steps_of(parent, other); });
+}
+
+void SaveJob::release() noexcept {
+  staging_.reset();
+  lock_.reset();
+}
+
+void SaveJob::finish(Together& together, const Write& write) {
+  RankFile mine;
+  together.run([&] {
+    Folder folder = Folder::open(files_, target_.directory).open_folder(staging_name_);
+    mine = write(folder);
+  });
+  checkpoint::Index index;
+  together.collective([&] { index = gather_index(together, mine); });
+  together.run([&] {
+    if (together.leads()) publish(index);
+  });
+}
+
+}  // namespace outrigger::engine

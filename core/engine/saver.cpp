@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/saver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/comm/wait.h"
+#include "core/context/interrupt.h"
+#include "core/engine/log.h"
+
+namespace outrigger::engine {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+}  // namespace
+
+Saver::Saver(Declared& declared, std::unique_ptr<comm::Communicator> group, int64_t room)
+    : declared_(declared), group_(std::move(group)) {
+  worker_.start();  // here a rank can still refuse
+  if (room > 0) room_ = memory::Block(declared.ledger, memory::Purpose::snapshots, room);
+}
+
+// Without other ranks: what is not complete now does not appear.
+Saver::~Saver() {
+  cancelled_ = true;
+  group_->cancel();
+  while (!worker_.wait_for(worker_.added(), comm::kSlice)) {
+  }
+}
+
+void Saver::begin(SaveJob job, Snapshot snapshot, std::chrono::steady_clock::time_point began) {
+  const int64_t bytes = snapshot.file_bytes();
+  // A std::function is copied.
+  const auto task =
+      std::make_shared<std::pair<SaveJob, Snapshot>>(std::move(job), std::move(snapshot));
+  const std::lock_guard lock(mutex_);
+  status_ = {};
+  status_.state = State::under_way;
+  status_.tag = task->first.target().tag;
+  status_.bytes = bytes;
+  status_.held_up = seconds_since(began);
+  began_ = began;
+  written_ = 0;
+  job_ = worker_.add([this, task] { save(task->first, task->second); });
+}
+
+void Saver::save(SaveJob& job, const Snapshot& snapshot) {
+  std::optional<Error> failure;
+  try {
+    Together together(*group_, "otr_engine_save", [](const auto& body) { body(); });
+    job.finish(together, [&](checkpoint::Folder& folder) {
+      return snapshot.write(folder, [&](int64_t written) {
+        written_ = written;
+        if (cancelled_) fail(OTR_E_ABORTED, "the engine was destroyed before its end");
+        together.tick();
+      });
+    });
+  } catch (const Error& error) {
+    failure = error;
+  } catch (const std::exception& error) {
+    failure = Error(OTR_E_INTERNAL, error.what());
+  }
+  job.release();
+  end(failure ? State::failed : State::done, failure);
+}
+
+void Saver::end(State state, const std::optional<Error>& failure) {
+  Status ended;
+  {
+    const std::lock_guard lock(mutex_);
+    status_.state = state;
+    status_.seconds = seconds_since(began_);
+    status_.written = written_;
+    if (failure) status_.failure = failure->what();
+    failure_ = failure;
+    ended = status_;
+  }
+  log_save(declared_, {ended.tag, ended.failure, ended.bytes, ended.seconds, ended.held_up});
+}
+
+bool Saver::is_under_way() const {
+  const std::lock_guard lock(mutex_);
+  return status_.state == State::under_way;
+}
+
+Saver::Status Saver::status() const {
+  const std::lock_guard lock(mutex_);
+  Status status = status_;
+  if (status.state == State::under_way) {
+    status.written = written_;
+    status.seconds = seconds_since(began_);
+  }
+  return status;
+}
+
+bool Saver::wait(double seconds, const char* call) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point deadline = comm::deadline_in(seconds < 0 ? HUGE_VAL : seconds);
+  uint64_t job = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    job = job_;
+  }
+  for (;;) {
+    const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+    if (worker_.wait_for(job, std::min<Clock::duration>(left, comm::kSlice))) return true;
+    const auto now = Clock::now();
+    if (now >= deadline) return false;
+    if (interrupted(now)) {
+      fail(OTR_E_INTERRUPTED,
+           "{} was interrupted while it waited for the end of an asynchronous save, which goes on: "
+           "call it again",
+           call);
+    }
+  }
+}
+
+void Saver::require_success() {
+  std::optional<Error> failure;
+  std::string tag;
+  {
+    const std::lock_guard lock(mutex_);
+    failure.swap(failure_);
+    tag = status_.tag;
+  }
+  if (!failure) return;
+  fail(failure->status(), "the asynchronous save of checkpoint \"{}\" failed: {}", printable(tag),
+       failure->what());
+}
+
+}  // namespace outrigger::engine

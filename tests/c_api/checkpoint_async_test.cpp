@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous saves: what they write is the training at the call, which goes on meanwhile.
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "checkpoints.h"
+
+namespace {
+
+using namespace otr_test;
+using namespace otr_test::checkpoints;
+
+int32_t save_beside(const Engine& engine, const Place& place, const char* tag,
+                    const otr_part* part = nullptr) {
+  otr_save_options options;
+  EXPECT_OK(otr_save_options_init(&options, sizeof options));
+  options.asynchronous = 1;
+  options.parts = part;
+  options.part_count = part == nullptr ? 0 : 1;
+  return otr_engine_save(engine.get(), place.text(), tag, &options);
+}
+
+otr_save_status wait_save(const Engine& engine, double seconds = -1) {
+  otr_save_status status = OTR_SAVE_STATUS_INIT;
+  EXPECT_OK(otr_engine_wait_save(engine.get(), seconds, &status));
+  return status;
+}
+
+// A rank's file behind its header, which names the save.
+std::string data_of(const fs::path& folder, int32_t rank) {
+  std::ifstream file(folder / ("rank-0000" + std::to_string(rank) + ".safetensors"),
+                     std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  uint64_t length = 0;
+  if (all.size() < sizeof length) return "";
+  std::memcpy(&length, all.data(), sizeof length);
+  return all.substr(sizeof length + length);
+}
+
+TEST(CheckpointAside, IsTheTrainingAtTheCall) {
+  const std::vector<Job> jobs{{1, 0},
+                              {2, 1},
+                              {3, 3, "", R"(, "share_parameters": false)"},
+                              {4, 2, "", R"(, "mesh": {"shard": 2})"}};
+  for (const Recipe& kind : kRecipes) {
+    for (const Job& job : jobs) {
+      if (job.stage == 0 && !kind.at_stage_0) continue;
+      SCOPED_TRACE(std::string(kind.name) + ", " + std::to_string(job.world) + " ranks");
+      const Place place;
+      Everything saved;
+      run_ranks(job.world, [&](int32_t rank, otr_comm* comm) {
+        Engine engine(comm, config(kind, job));
+        declare(engine, 1);
+        for (int64_t i = 0; i < 3; ++i) step(engine, i);
+        const Everything now = everything(engine);
+        ASSERT_OK(save(engine, place, "beside_nothing"));
+        const std::string bytes(5, static_cast<char>('0' + rank));
+        const otr_part part{"name", bytes.data(), bytes.size()};
+        ASSERT_OK(save_beside(engine, place, "aside", &part));
+        for (int64_t i = 3; i < 8; ++i) step(engine, i);
+        const otr_save_status status = wait_save(engine);
+        EXPECT_EQ(status.state, OTR_SAVE_DONE);
+        EXPECT_EQ(status.bytes, status.bytes_written);
+        EXPECT_GT(status.bytes, 0);
+        EXPECT_GT(status.seconds, status.held_up_seconds);
+        EXPECT_NE(everything(engine), now) << "the training went on";
+        EXPECT_OK(otr_engine_finalize(engine.get()));
+        if (rank == 0) saved = now;
+      });
+      for (int32_t rank = 0; rank < job.world; ++rank) {
+        const std::string whole = data_of(place / "beside_nothing", rank);
+        EXPECT_EQ(data_of(place / "aside", rank),
+                  whole + std::string(5, static_cast<char>('0' + rank)));
+      }
+      run_ranks(2, [&](int32_t, otr_comm* comm) {
+        Engine engine(comm, config(kind, {2, 1}));
+        declare(engine, -0.5);
+        ASSERT_OK(load(engine, place, "aside"));
+        EXPECT_EQ(everything(engine), saved);
+        EXPECT_OK(otr_engine_finalize(engine.get()));
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Files that are written past the system's cache, from where states are and from copies.
+TEST(CheckpointAside, LargeFilesAreWhole) {
+  constexpr int64_t kCount = (int64_t{3} << 20) + 300;
+  const Place place;
+  for (const char* formats :
+       {"", R"("bf16": {"enabled": true}, "outrigger": {"states": {"master": {"format": "split"},
+              "exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}}},)"}) {
+    run_ranks(1, [&](int32_t, otr_comm* comm) {
+      Engine engine(comm, "{" + std::string(formats) + R"("zero_optimization": {"stage": 0}})");
+      engine.add("w", {kCount}, dyadic(kCount, 3));
+      engine.commit();
+      engine.pass({{0, dyadic(kCount, 5)}});
+      ASSERT_OK(otr_engine_step(engine.get(), nullptr));
+      otr_save_options options;
+      ASSERT_OK(otr_save_options_init(&options, sizeof options));
+      options.replace = 1;
+      ASSERT_OK(otr_engine_save(engine.get(), place.text(), "now", &options));
+      options.asynchronous = 1;
+      ASSERT_OK(otr_engine_save(engine.get(), place.text(), "aside", &options));
+      wait_save(engine);
+      Tensor before = Tensor::filled({kCount}, 0), after = Tensor::filled({kCount}, 0);
+      ASSERT_OK(otr_engine_parameter_read(engine.get(), 0, OTR_VALUE_EXP_AVG_SQ, &before.get()));
+      engine.pass({{0, dyadic(kCount, 7)}});
+      ASSERT_OK(otr_engine_step(engine.get(), nullptr));
+      ASSERT_OK(load(engine, place, "aside"));
+      ASSERT_OK(otr_engine_parameter_read(engine.get(), 0, OTR_VALUE_EXP_AVG_SQ, &after.get()));
+      EXPECT_EQ(before.values(), after.values());
+      EXPECT_OK(otr_engine_finalize(engine.get()));
+    });
+    const std::string now = data_of(place / "now", 0);
+    EXPECT_GT(now.size(), 17'000'000U);
+    EXPECT_TRUE(now == data_of(place / "aside", 0));
+  }
+}
+
+int64_t copies_of(const Engine& engine) {
+  for (const otr_memory_entry& entry : ledger(engine.get())) {
+    if (std::strcmp(entry.purpose, "checkpoint copies") == 0) return entry.resident_bytes;
+  }
+  return -1;
+}
+
+TEST(CheckpointAside, MemoryIsReservedOrComesWithTheFirst) {
+  for (const bool reserved : {false, true}) {
+    const Place place;
+    run_ranks(2, [&](int32_t, otr_comm* comm) {
+      const Job job{2, 1, "", reserved ? R"(, "checkpoint": {"asynchronous": true})" : ""};
+      Engine engine(comm, config(kRecipes[0], job));
+      declare(engine, 1);
+      step(engine, 0);
+      const int64_t at_commit = copies_of(engine);
+      EXPECT_EQ(at_commit > 0, reserved);
+      ASSERT_OK(save_beside(engine, place, "a"));
+      wait_save(engine);
+      const int64_t first = copies_of(engine);
+      EXPECT_GT(first, 0);
+      if (reserved) {
+        EXPECT_EQ(first, at_commit);
+      }
+      ASSERT_OK(save_beside(engine, place, "b"));
+      wait_save(engine);
+      EXPECT_EQ(copies_of(engine), first) << "the next one uses the same";
+      EXPECT_OK(otr_engine_finalize(engine.get()));
+    });
+  }
+}
+
+TEST(CheckpointAside, WrongUseNamesTheWayOut) {
+  const Place place;
+  run_ranks(2, [&](int32_t rank, otr_comm* comm) {
+    Engine engine(comm, config(kRecipes[0], {2, 2}));
+    declare(engine, 1);
+    otr_save_options options;
+    ASSERT_OK(otr_save_options_init(&options, sizeof options));
+    options.when_busy = 7;
+    EXPECT_EQ(otr_engine_save(engine.get(), place.text(), "a", &options), OTR_E_ARGUMENT);
+    EXPECT_NE(std::string(otr_last_error_message()).find("when_busy = 7"), std::string::npos)
+        << std::string(otr_last_error_message());
+    options.when_busy = OTR_SAVE_REFUSE;
+    options.asynchronous = 2;
+    EXPECT_EQ(otr_engine_save(engine.get(), place.text(), "a", &options), OTR_E_ARGUMENT);
+    options.asynchronous = rank;
+    EXPECT_EQ(otr_engine_save(engine.get(), place.text(), "a", &options), OTR_E_MISMATCH);
+    otr_save_status status{};
+    EXPECT_EQ(otr_engine_wait_save(engine.get(), 0, &status), OTR_E_ABI);
+    EXPECT_OK(otr_engine_finalize(engine.get()));
+  });
+}
+
+}  // namespace
