@@ -1,269 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <deque>
-#include <functional>
-#include <optional>
-#include <stdexcept>
+#include <utility>
 
-#include "orphans.h"
+#include "attempt.h"
+#include "signals.h"
 #include "text.h"
-#include "worker.h"
 
 namespace outrigger::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using LaunchClock = std::chrono::steady_clock;
 
-// The signals that the run reacts to, read from a descriptor instead of interrupting it.
-class Signals {
+constexpr double kLongestPause = 60;  // unless the first one is longer
+constexpr double kLasting = 60;       // an attempt of so many seconds got somewhere
+
+// A program that fails at once is not started again and again without a breath.
+class Pauses {
  public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
-    sigprocmask(SIG_BLOCK, &set, nullptr);
-    descriptor_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (descriptor_ < 0) throw std::runtime_error("the system gives no signal descriptor");
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-  ~Signals() { close(descriptor_); }
-
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  [[nodiscard]] std::optional<signalfd_siginfo> next() const {
-    signalfd_siginfo info{};
-    if (read(descriptor_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return {};
-    return info;
+  explicit Pauses(double first) : first_(first), next_(first) {}
+  double after(double seconds_of_attempt) {
+    if (seconds_of_attempt >= kLasting) next_ = first_;
+    return std::exchange(next_, std::max(first_, std::min(2 * next_, kLongestPause)));
   }
 
  private:
-  int descriptor_;
+  double first_, next_;
 };
 
-// A port of this host that no one else has. The socket stays open and bound, but does not listen,
-// so the system gives the number to no other program, while rank 0 may still listen on it with
-// SO_REUSEADDR.
-class ReservedPort {
- public:
-  ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int yes = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(socket_, generic, size) != 0 || getsockname(socket_, generic, &size) != 0) {
-      if (socket_ >= 0) close(socket_);
-      throw std::runtime_error("cannot reserve a port on 127.0.0.1");
-    }
-    port_ = ntohs(address.sin_port);
+const WorkerEnd* first_to_fail(const LaunchResult& result) {
+  for (const WorkerEnd& worker : result.workers) {
+    if (worker.first_to_fail) return &worker;
   }
-  ReservedPort(const ReservedPort&) = delete;
-  ReservedPort& operator=(const ReservedPort&) = delete;
-  ~ReservedPort() { close(socket_); }
-
-  [[nodiscard]] int number() const noexcept { return port_; }
-
- private:
-  int socket_, port_ = 0;
-};
-
-class Run {
- public:
-  explicit Run(const LaunchOptions& options) : options_(options) {}
-
-  LaunchResult execute() {
-    start();
-    while (any_running()) look();
-    if (first_failed_ != nullptr || ended_by_ != 0) end_orphans();
-    for (Worker& worker : workers_) pump(worker);
-    if (!options_.quiet) report();
-    return result();
-  }
-
- private:
-  void look() {
-    wait();
-    handle_signals();
-    reap();
-    watch_limit();
-    escalate();
-  }
-
-  // What the workers of a failed run left behind holds memory and cores; after a good run it is
-  // meant to stay. Bounded: a process that even SIGKILL does not end is left to the system.
-  void end_orphans() {
-    const double begin = seconds();
-    end_others_at_ = begin;
-    asked_to_end_ = false;
-    while (!orphans_.running(worker_test()).empty() && seconds() < begin + 2 * kKillAfter) look();
-    orphans_.reap(worker_test());
-  }
-
-  [[nodiscard]] std::function<bool(pid_t)> worker_test() const {
-    return [this](pid_t pid) {
-      return std::any_of(workers_.begin(), workers_.end(),
-                         [&](const Worker& w) { return w.running() && w.pid() == pid; });
-    };
-  }
-
-  void start() {
-    const std::string run_id =
-        format_text("outrigger-{}-{}", getpid(), begin_.time_since_epoch().count());
-    for (int rank = 0; rank < options_.workers; rank++) {
-      const Cores share = share_of(options_.cores, rank, options_.workers);
-      const int threads = std::max(1, static_cast<int>(share.size()));
-      workers_.emplace_back(WorkerOptions{rank, options_.workers, options_.bind ? share : Cores{},
-                                          threads, std::to_string(port_.number()), run_id,
-                                          options_.program});
-      if (!options_.verbose) continue;
-      say("outrigger run: rank {} is process {} on cores {}\n", rank, workers_.back().pid(),
-          options_.bind ? format_cores(share) : "not bound");
-    }
-  }
-
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count();
-  }
-
-  [[nodiscard]] bool any_running() const {
-    return std::any_of(workers_.begin(), workers_.end(),
-                       [](const Worker& w) { return w.running(); });
-  }
-
-  static void pump(Worker& worker) {
-    if (worker.relay() != nullptr) worker.relay()->pump();
-  }
-
-  // Until there is a signal or output, or the limit is reached; at most 0.2 s.
-  void wait() {
-    std::vector<pollfd> descriptors{{signals_.descriptor(), POLLIN, 0}};
-    for (Worker& worker : workers_) {
-      if (worker.relay() != nullptr)
-        descriptors.push_back({worker.relay()->descriptor(), POLLIN, 0});
-    }
-    const double left = 1000 * (options_.limit_seconds - seconds());
-    const bool limited = options_.limit_seconds > 0 && !limit_reached_;
-    poll(descriptors.data(), descriptors.size(),
-         limited ? static_cast<int>(std::clamp(left + 1, 0.0, 200.0)) : 200);
-    for (Worker& worker : workers_) pump(worker);
-  }
-
-  void handle_signals() {
-    while (const std::optional<signalfd_siginfo> info = signals_.next()) {
-      const int number = static_cast<int>(info->ssi_signo);
-      if (number == SIGCHLD) continue;
-      // What the terminal's Ctrl-C sends went to the workers too: they are of the same process
-      // group.
-      if (info->ssi_code != SI_KERNEL) signal_all(number);
-      if (ended_by_ == 0) {
-        ended_by_ = number;
-        end_others_at_ = seconds() + options_.grace_seconds;
-      } else {
-        end_others_at_ = seconds();  // asked twice: no more patience
-      }
-    }
-  }
-
-  void reap() {
-    const Worker* failed = nullptr;
-    for (Worker& worker : workers_) {
-      if (!worker.reap(seconds()) || !worker.failed()) continue;
-      // Of two that ended since the last look, the killed one is the cause, the other a survivor
-      // that said so.
-      if (failed == nullptr || (worker.was_killed() && !failed->was_killed())) failed = &worker;
-    }
-    orphans_.reap(worker_test());
-    if (failed == nullptr || first_failed_ != nullptr) return;
-    first_failed_ = failed;
-    if (ended_by_ != 0 || !any_running()) return;
-    end_others_at_ = seconds() + options_.grace_seconds;
-    if (options_.quiet) return;
-    say("outrigger run: rank {} (process {}) {}; the others have {:g} s to end\n", failed->rank(),
-        failed->pid(), failed->fate(), options_.grace_seconds);
-  }
-
-  void watch_limit() {
-    if (options_.limit_seconds <= 0 || limit_reached_ || !any_running()) return;
-    if (seconds() < options_.limit_seconds) return;
-    limit_reached_ = true;
-    if (end_others_at_ < 0) end_others_at_ = seconds();
-  }
-
-  // After the grace: SIGTERM, and two seconds later SIGKILL.
-  void escalate() {
-    if (end_others_at_ < 0 || seconds() < end_others_at_) return;
-    if (!asked_to_end_) {
-      signal_all(SIGTERM);
-      asked_to_end_ = true;
-    } else if (seconds() > end_others_at_ + kKillAfter) {
-      signal_all(SIGKILL);
-    }
-  }
-
-  void signal_all(int number) const {
-    for (const Worker& worker : workers_) worker.signal(number);
-    for (const pid_t pid : orphans_.running(worker_test())) kill(pid, number);
-  }
-
-  void report() const {
-    if (first_failed_ == nullptr && ended_by_ == 0) return;
-    if (ended_by_ != 0) say("outrigger run: ended by signal {}\n", ended_by_);
-    for (const Worker& worker : workers_) {
-      say("outrigger run: rank {} (process {}) {}{}\n", worker.rank(), worker.pid(), worker.fate(),
-          is_first_to_fail(worker) ? " — the first to fail" : "");
-    }
-  }
-
-  [[nodiscard]] bool is_first_to_fail(const Worker& worker) const {
-    return ended_by_ == 0 && !limit_reached_ && &worker == first_failed_;
-  }
-
-  [[nodiscard]] LaunchResult result() const {
-    LaunchResult all;
-    all.exit_code = ended_by_ != 0             ? 128 + ended_by_
-                    : limit_reached_           ? 124
-                    : first_failed_ != nullptr ? first_failed_->exit_code()
-                                               : 0;
-    all.limit_reached = limit_reached_;
-    all.seconds = seconds();
-    for (const Worker& w : workers_) {
-      all.workers.push_back(
-          {w.rank(), w.pid(), w.exit_code(), w.fate(), w.seconds(), is_first_to_fail(w)});
-    }
-    return all;
-  }
-
-  static constexpr double kKillAfter = 2;  // seconds from SIGTERM to SIGKILL
-
-  const LaunchOptions& options_;
-  const Clock::time_point begin_ = Clock::now();
-  ReservedPort port_;
-  Signals signals_;
-  Orphans orphans_;
-  std::deque<Worker> workers_;
-  const Worker* first_failed_ = nullptr;
-  int ended_by_ = 0;           // signal that this command got
-  double end_others_at_ = -1;  // seconds; -1: no reason yet
-  bool asked_to_end_ = false;
-  bool limit_reached_ = false;
-};
+  return nullptr;
+}
 
 }  // namespace
 
-LaunchResult launch(const LaunchOptions& options) { return Run(options).execute(); }
+LaunchResult launch(const LaunchOptions& options) {
+  const auto begin = LaunchClock::now();
+  const Signals signals;
+  AttemptPlace place{format_text("outrigger-{}-{}", getpid(), begin.time_since_epoch().count())};
+  Pauses pauses(options.restart_pause_seconds);
+  LaunchResult result;
+  while (true) {
+    result = run_attempt(options, signals, place);
+    result.restarts = place.number;
+    const WorkerEnd* failed = first_to_fail(result);
+    if (failed == nullptr || place.number == options.max_restarts) break;
+    const double pause = pauses.after(result.seconds);
+    if (!options.quiet) {
+      say("outrigger run: rank {} (process {}) {}; restart {} of {} {}\n", failed->rank,
+          failed->pid, failed->fate, place.number + 1, options.max_restarts,
+          pause > 0 ? format_text("in {:g} s", pause) : "now");
+    }
+    if (const int number = signals.wait_for_end(pause); number != 0) {
+      result.ended_by = number;
+      result.exit_code = 128 + number;
+      if (!options.quiet) say("outrigger run: ended by signal {} before the restart\n", number);
+      break;
+    }
+    ++place.number;
+  }
+  result.seconds = std::chrono::duration<double>(LaunchClock::now() - begin).count();
+  return result;
+}
 
 }  // namespace outrigger::tools

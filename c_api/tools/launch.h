@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `outrigger run`: starts local workers and looks after them until all have ended.
+// `outrigger run`: starts local workers and looks after them until all have ended; starts them all
+// again where one failed, as often as it may.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +17,9 @@ struct LaunchOptions {
   Cores cores;
   bool bind = true;
   double grace_seconds = 5;
-  double limit_seconds = 0;  // after it all are ended; 0: none
+  double limit_seconds = 0;          // after it all are ended; 0: none
+  int max_restarts = 0;              // of all workers, after one failed
+  double restart_pause_seconds = 1;  // before the first; it doubles while attempts are short
   bool verbose = false;
   bool quiet = false;  // failures are in the result only
   std::vector<std::string> program;
@@ -27,7 +30,7 @@ struct WorkerEnd {
   pid_t pid;
   int exit_code;     // 128 + number for a signal
   std::string fate;  // in words
-  double seconds;    // from the start of the run
+  double seconds;    // from the start of its attempt
   bool first_to_fail;
 };
 
@@ -35,11 +38,14 @@ struct LaunchResult {
   int exit_code = 0;  // 0, that of the first worker that failed, 124 if the limit was reached, or
                       // 128 + the signal that ended the run
   bool limit_reached = false;
+  int ended_by = 0;  // signal that this command got
+  int restarts = 0;
   double seconds = 0;
-  std::vector<WorkerEnd> workers;
+  std::vector<WorkerEnd> workers;  // of the last attempt
 };
 
-// Throws std::runtime_error where a worker cannot be started.
+// A run that a signal or its limit ended is not started again. Throws std::runtime_error where a
+// worker cannot be started.
 [[nodiscard]] LaunchResult launch(const LaunchOptions& options);
 
 }  // namespace outrigger::tools

@@ -34,8 +34,10 @@ std::string summary(const LaunchResult& result) {
                        {"seconds", w.seconds},
                        {"first_to_fail", w.first_to_fail}});
   }
-  const nlohmann::ordered_json all = {
-      {"exit_code", result.exit_code}, {"seconds", result.seconds}, {"workers", workers}};
+  const nlohmann::ordered_json all = {{"exit_code", result.exit_code},
+                                      {"restarts", result.restarts},
+                                      {"seconds", result.seconds},
+                                      {"workers", workers}};
   return all.dump();
 }
 
@@ -61,13 +63,23 @@ Command add_run(CLI::App& app, bool& json) {
                   "Seconds that the others have to end by themselves after one failed")
       ->check(number_in(0, 3600, "seconds"))
       ->capture_default_str();
+  run->add_option("--max-restarts", options.max_restarts,
+                  "How often all workers are started again after one failed")
+      ->check(number_in(0, 1000000, "restarts"))
+      ->capture_default_str();
+  run->add_option("--restart-pause", options.restart_pause_seconds,
+                  "Seconds before the first restart; they double while attempts last less than a "
+                  "minute, up to a minute")
+      ->check(number_in(0, 3600, "seconds"))
+      ->capture_default_str();
   run->add_flag("-v,--verbose", options.verbose, "Tell process number and cores of each worker");
   run->add_flag("--json", json,
                 "End with one line of JSON on standard error: how each worker ended");
   run->prefix_command();  // from the first word that is no option of run on, all belongs to the
                           // program
   run->footer(
-      "Workers get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and\n"
+      "Workers get RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,\n"
+      "TORCHELASTIC_RESTART_COUNT (0 at first), TORCHELASTIC_MAX_RESTARTS, and\n"
       "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS (unless set) for their share of the cores. Rank 0 "
       "has\n"
       "the terminal; the others' output goes to standard error, each line marked [rank k], in "

@@ -24,13 +24,18 @@ namespace {
 void set_environment(const WorkerOptions& options) {
   const std::string world = std::to_string(options.world), rank = std::to_string(options.rank);
   const std::string threads = std::to_string(options.threads);
+  const std::string restarts = std::to_string(options.restarts);
+  const std::string most = std::to_string(options.max_restarts);
   setenv("RANK", rank.c_str(), 1);
   setenv("LOCAL_RANK", rank.c_str(), 1);
   setenv("WORLD_SIZE", world.c_str(), 1);
   setenv("LOCAL_WORLD_SIZE", world.c_str(), 1);
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", options.port.c_str(), 1);
+  // torchrun's names: a program need not know which launcher counts its restarts.
   setenv("TORCHELASTIC_RUN_ID", options.run_id.c_str(), 1);
+  setenv("TORCHELASTIC_RESTART_COUNT", restarts.c_str(), 1);
+  setenv("TORCHELASTIC_MAX_RESTARTS", most.c_str(), 1);
   setenv("OMP_NUM_THREADS", threads.c_str(), 0);  // what the user set, stays
   setenv("OPENBLAS_NUM_THREADS", threads.c_str(), 0);
 }

@@ -39,6 +39,7 @@ struct WorkerOptions {
   Cores cores;  // empty: not bound
   int threads = 1;
   std::string port, run_id;
+  int restarts = 0, max_restarts = 0;
   std::vector<std::string> program;
 };
 

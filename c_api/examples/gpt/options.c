@@ -59,6 +59,7 @@ options options_parse(int argc, char **argv) {
                .held_out = 0.1,
                .evaluate_every = 100,
                .evaluate_batches = 8,
+               .checkpoint_every = 100,
                .sample = 200,
                .temperature = 0.8,
                .seed = 1};
@@ -69,6 +70,7 @@ options options_parse(int argc, char **argv) {
       {"summary", "file for the results, JSON", &o.summary, NULL, NULL},
       {"load", "weights to begin with, as --save wrote them", &o.load, NULL, NULL},
       {"save", "file for the weights at the end, float32", &o.save, NULL, NULL},
+      {"checkpoints", "folder to save to, and to go on from", &o.checkpoints, NULL, NULL},
       {"name", "what to call the run", &o.name, NULL, NULL},
       {"layers", "blocks", NULL, &o.layers, NULL},
       {"width", "numbers per position", NULL, &o.width, NULL},
@@ -82,6 +84,7 @@ options options_parse(int argc, char **argv) {
       {"held-out", "fraction of the text, its end", NULL, NULL, &o.held_out},
       {"evaluate-every", "steps between evaluations", NULL, &o.evaluate_every, NULL},
       {"evaluate-batches", "passes per rank in each", NULL, &o.evaluate_batches, NULL},
+      {"checkpoint-every", "steps between two", NULL, &o.checkpoint_every, NULL},
       {"sample", "characters to write at the end", NULL, &o.sample, NULL},
       {"temperature", "of the sampling", NULL, NULL, &o.temperature},
       {"seed", "of weights, batches and sampling", NULL, &o.seed, NULL},
@@ -107,6 +110,7 @@ options options_parse(int argc, char **argv) {
   require(o.steps > 0 && o.warmup >= 0, "--steps must be at least 1, --warmup at least 0");
   require(o.held_out > 0 && o.held_out < 1, "--held-out must lie between 0 and 1");
   require(o.evaluate_every >= 0 && o.evaluate_batches > 0, "--evaluate-batches must be at least 1");
+  require(o.checkpoint_every > 0, "--checkpoint-every must be at least 1");
   require(o.sample >= 0 && o.temperature > 0, "--temperature must be above 0");
   return o;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "checkpoints.h"
 #include "model.h"
 #include "options.h"
 #include "outrigger.h"
@@ -109,14 +110,21 @@ static void train(trainer *t, progress *p) {
   const options *o = &t->options;
   int64_t tokens_per_pass = o->batch * o->context * t->world;
   otr_step_report report = OTR_STEP_REPORT_INIT;
-  for (int64_t step = 0; step < o->steps; step++) {
+  report.micro_steps = p->now.passes;
+  while (p->now.step < o->steps) {
     double begin = seconds_now();
-    double loss = train_step(t, step, &report);
+    double loss = train_step(t, p->now.step, &report);
     double seconds = seconds_now() - begin;
-    int due = o->evaluate_every > 0 && (step + 1) % o->evaluate_every == 0;
+    p->now.passes = report.micro_steps;
+    p->now.step++;
+    int due = o->evaluate_every > 0 && p->now.step % o->evaluate_every == 0;
     double held_out = due ? evaluate(t, o->evaluate_batches) : -1;
-    if (t->rank != 0) continue;
-    progress_step(p, loss, held_out, tokens_per_pass * report.micro_steps, seconds, &report);
+    if (t->rank == 0) {
+      progress_step(p, loss, held_out, tokens_per_pass * report.micro_steps, seconds, &report);
+    }
+    if (o->checkpoints == NULL || p->now.step % o->checkpoint_every != 0) continue;
+    progress_flush(p);
+    checkpoint_save(t->engine, o->checkpoints, &p->now);
   }
 }
 
@@ -131,10 +139,10 @@ static void finish(trainer *t, const progress *p) {
   if (t->rank == 0) {
     s.bigram = text_bigram_loss(t->text);
     s.parameters = weights_total(t->model->weights);
-    s.tokens = p->tokens;
-    s.seconds_per_step = p->seconds_for_steps / (double)p->step;
-    s.updates = p->updates;
-    s.vanished = p->vanished;
+    s.tokens = p->now.tokens;
+    s.seconds_per_step = p->now.seconds_for_steps / (double)p->now.step;
+    s.updates = p->now.updates;
+    s.vanished = p->now.vanished;
     summary_print(&s);
     if (o->summary != NULL) summary_write(&s, o->summary);
   }
@@ -169,6 +177,9 @@ int main(int argc, char **argv) {
   t.inputs = allocate(o->batch * o->context, sizeof *t.inputs);
   t.targets = allocate(o->batch * o->context, sizeof *t.targets);
   progress p = {0};
+  if (o->checkpoints != NULL && checkpoint_load(t.engine, o->checkpoints, &p.now) && t.rank == 0) {
+    printf("%s goes on from step %lld\n", o->name, (long long)p.now.step);
+  }
   if (t.rank == 0) progress_begin(&p, o->name, o->steps, o->csv);
   train(&t, &p);
   if (t.rank == 0) progress_end(&p);
