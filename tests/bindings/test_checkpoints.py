@@ -5,13 +5,13 @@ import tempfile
 import unittest
 
 import numpy as np
-import outrigger
+import outrigger.numpy
 from outrigger import Comm, Context, Engine, OutriggerError, lowlevel
 
 
-def engine_with(array, config=None):
+def engine_with(array, config=None, name="w"):
     engine = Engine(Comm.self_group(Context(workers=1)), config or {})
-    engine.add_parameter("w", array)
+    engine.add_parameter(name, array)
     engine.commit()
     return engine
 
@@ -67,6 +67,31 @@ class Checkpoints(unittest.TestCase):
             self.assertEqual(self.values(engine), saved)
             with self.assertRaisesRegex(ValueError, "when_busy = 'now'; legal is 'wait' or 'refuse'"):
                 engine.save(folder, "b", when_busy="now")
+
+    def test_resume_begins_or_goes_on(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "made"
+            engine = engine_with(np.full(300, 0.5, np.float32), config=self.CONFIG)
+            begun = self.values(engine)
+            self.assertEqual(engine.resume(folder), {}, "no directory")
+            folder.mkdir()
+            self.assertEqual(engine.resume(folder), {}, "nothing in it")
+            self.assertEqual(self.values(engine), begun)
+            self.train(engine, (1, 2))
+            engine.save(folder, "a", parts={"step": b"2"})
+            saved = self.values(engine)
+            again = engine_with(np.zeros(300, np.float32), config=self.CONFIG)
+            self.assertEqual(again.resume(folder), {"step": b"2"})
+            self.assertEqual(self.values(again), saved)
+            self.assertEqual(outrigger.numpy.Engine({"w": np.zeros(300)}, self.CONFIG, Comm.self_group(Context(workers=1))).resume(folder),
+                             {"step": b"2"})
+            other = engine_with(np.zeros(300, np.float32), config=self.CONFIG, name="v")
+            (folder / "b").mkdir()
+            for latest in ("a", "b"):  # with other parameters, and an empty folder: a training that was there is not begun anew
+                (folder / "latest").write_text(latest + "\n")
+                with self.assertRaises(OutriggerError) as caught:
+                    other.resume(folder)
+                self.assertEqual(caught.exception.name, "OTR_E_NOT_FOUND")
 
     def test_what_is_wrong_is_said(self):
         engine = engine_with(np.zeros(4, np.float32))

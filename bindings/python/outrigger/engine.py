@@ -7,9 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import lowlevel
-from .arrays import new_float32, view_of
-from .checkpoint import load_options, save_options
+from .acquired import Acquired, acquire_info
+from .arrays import new_float32
+from .checkpoint import Checkpoint, load_options, save_options
 from .handle import Handle, options_of, text_of
+from .lowlevel import OutriggerError
 from .passes import Pass, tagged
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Engine(Handle[lowlevel.Engine]):
 
     def __init__(self, comm: Comm, config: Config = None) -> None:
         super().__init__(lowlevel.engine_create(comm.handle, text_of(config)))
+        self._rank = comm.rank
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  traceback: TracebackType | None) -> None:
@@ -116,7 +119,7 @@ class Engine(Handle[lowlevel.Engine]):
     def prefetch(self, ids: Iterable[int], float32: bool = False) -> None:
         """Begins to gather these parameters for acquires that come soon, on a thread of the library. Where acquire is collective
         every rank prefetches the same ones in the same order. Local."""
-        lowlevel.engine_prefetch(self.handle, ids, _acquire_info(float32))
+        lowlevel.engine_prefetch(self.handle, ids, acquire_info(float32))
 
     @overload
     def read(self, id: int, value: int = ...) -> Float32Array: ...
@@ -262,6 +265,19 @@ class Engine(Handle[lowlevel.Engine]):
         E_NOT_FOUND: no such checkpoint or parameter; E_CORRUPT: a file is damaged; E_SHAPE."""
         lowlevel.engine_load(self.handle, os.fspath(directory), tag, load_options(weights_only, strict))
 
+    def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
+        """Goes on from the directory's latest checkpoint, if it has one: for a program that may be started again. The parts that this
+        rank's host gave to the save (rank 0's where it did not save); {} where there is no checkpoint, and the training begins. After
+        commit. Collective. Errors as of load, but for a directory that is not there or has no `latest`."""
+        try:
+            self.load(directory)
+        except OutriggerError as error:
+            if error.name != "OTR_E_NOT_FOUND" or os.path.lexists(os.path.join(directory, "latest")):
+                raise
+            return {}
+        with Checkpoint(directory) as checkpoint:
+            return checkpoint.parts(self._rank)
+
     def get_progress(self) -> dict[str, Any]:
         """All that the run is besides the parameters' values: step counts, loss scale, what was set by hand, counts of updates. Between
         two windows (else E_STATE). JSON keeps it exactly. The same on every rank."""
@@ -292,21 +308,3 @@ def step_many(engines: Iterable[Engine], joint: Comm | None = None) -> list[lowl
     """One step of several engines, all or none; joint: a Comm of the ranks of all, where they have different ones.
     Collective over all of them. OutriggerError E_ABORTED: a rank could not take part; nothing was updated."""
     return lowlevel.step_many([engine.handle for engine in engines], None if joint is None else joint.handle)
-
-
-def _acquire_info(float32: bool) -> lowlevel.CallInfo | None:
-    return options_of(lowlevel.CallInfo, {"flags": lowlevel.ACQUIRE_FLOAT32} if float32 else {})
-
-
-class Acquired:
-    """What Engine.acquire returns: arrays inside of a with block."""
-
-    def __init__(self, engine: Engine, ids: Iterable[int], float32: bool) -> None:
-        self._engine, self._ids, self._info = engine, list(ids), _acquire_info(float32)
-
-    def __enter__(self) -> list[Array]:
-        return [view_of(view) for view in lowlevel.engine_acquire(self._engine.handle, self._ids, self._info)]
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        lowlevel.engine_release(self._engine.handle, self._ids, self._info)

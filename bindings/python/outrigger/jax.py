@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,10 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import Checkpoint, lowlevel
 from . import Engine as _Engine
-from . import lowlevel
 from . import step_many as _step_many
 from .process import process_comm
+from .pytrees import PART, has_latest, pack, unpack
 
 if TYPE_CHECKING:
     from . import Comm
@@ -199,6 +201,28 @@ class Engine:
         read = [self.library.read(identity, lowlevel.VALUE_MASTER if self.is_trainable(identity) else lowlevel.VALUE_PUBLISHED)
                 for _, identity, _ in self._leaves]
         return jax.tree.unflatten(self._tree, read)
+
+    def save(self, directory: str | os.PathLike[str], tag: str, host: Tree = None, keep_last: int = 0, replace: bool = False) -> None:
+        """Saves the training as directory/tag (outrigger.Engine.save), and with it this rank's host: a pytree of what the program needs
+        to go on, arrays of JAX and NumPy, keys of jax.random, numbers, str and bytes. TypeError names another leaf. Collective."""
+        self.library.save(directory, tag, None if host is None else {PART: pack(host)}, keep_last, replace)
+
+    def load(self, directory: str | os.PathLike[str], tag: str | None = None, host: Tree = None, weights_only: bool = False,
+             strict: bool = True) -> Tree:
+        """Goes on from a checkpoint (outrigger.Engine.load). host: a tree of the form that was saved, whose leaves do not count; returns
+        what this rank's was (rank 0's where it did not save), or None where none is asked for. ValueError: it was of another form,
+        and nothing has changed. Collective."""
+        with Checkpoint(directory, tag) as checkpoint:
+            rank = self.rank if self.rank < checkpoint.ranks else 0
+            restored = None if host is None else unpack(checkpoint.part(PART, rank), host)
+            self.library.load(directory, checkpoint.tag, weights_only, strict)
+        self._shown.clear()
+        return restored
+
+    def resume(self, directory: str | os.PathLike[str], host: Tree = None) -> Tree:
+        """Goes on from the directory's latest checkpoint and returns its host, or the one that was given where there is none and the
+        training begins. Collective. Errors as of load."""
+        return self.load(directory, host=host) if has_latest(directory) else host
 
     def __enter__(self) -> Engine:
         self.library.__enter__()

@@ -165,6 +165,10 @@ class Engine:
         """Goes on from a checkpoint: see outrigger.Engine.load. Collective."""
         self.library.load(directory, tag, weights_only, strict)
 
+    def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
+        """Goes on from the latest checkpoint, if there is one, and returns its parts: see outrigger.Engine.resume. Collective."""
+        return self.library.resume(directory)
+
     def get_progress(self) -> dict[str, Any]:
         """All that the run is besides values, for a later engine: see outrigger.Engine.get_progress."""
         return self.library.get_progress()

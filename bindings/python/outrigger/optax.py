@@ -5,6 +5,7 @@
     state = optimizer.init(params)
     updates, state = optimizer.update(grads, state, params)
     params = optax.apply_updates(params, updates)
+    outrigger.optax.save(folder, step, (params, state))      # and resume(folder, (params, state)), of any pytree
 
 A function of its arguments and nothing else, so it may be jitted, called again with an older state, and traced more than
 once: step and moments are arrays of the state, and a call makes the shard of each leaf anew."""
@@ -25,8 +26,9 @@ import optax
 from jax.experimental.buffer_callback import buffer_callback
 
 from . import Context, Optimizer, Shard, lowlevel
+from .pytrees import load, resume, save
 
-__all__ = ["AdamState", "adam", "adamw"]
+__all__ = ["AdamState", "adam", "adamw", "load", "resume", "save"]
 
 Number: TypeAlias = float | jax.Array
 Rate: TypeAlias = Number | Callable[[Any], Any]  # or a schedule of the updates made

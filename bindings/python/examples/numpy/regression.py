@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A two-layer network with gradients written by hand, in fp16 with loss scaling, sharded over the ranks.
 
-    python regression.py        outrigger run -n 2 -- python regression.py
+    python regression.py        outrigger run -n 2 --max-restarts 3 -- python regression.py --checkpoints DIR
 """
+import argparse
+import json
+
 import numpy as np
 
 import outrigger.numpy
@@ -11,14 +14,14 @@ config = {"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "zero_optimiza
           "fp16": {"enabled": True, "initial_scale_power": 12}, "gradient_accumulation_steps": 2}
 
 
-def main():
-    losses = []
+def main(folder):
     random = np.random.default_rng(0)
     parameters = {"first": {"w": random.normal(0, 0.3, (8, 32)), "b": np.zeros(32)},
                   "second": {"w": random.normal(0, 0.3, (32, 4)), "b": np.zeros(4)}}
     with outrigger.numpy.Engine(parameters, config) as engine:
-        random = np.random.default_rng(1 + engine.rank)
-        for _ in range(600):
+        losses = json.loads(engine.resume(folder).get("losses", "[]")) if folder else []
+        for micro in range(len(losses), 600):
+            random = np.random.default_rng((1 + micro, engine.rank))  # its data follow from its number
             x = random.normal(size=(16, 8)).astype(np.float32)
             target = x[:, :4] * x[:, 4:]
             with engine.parameters() as p:
@@ -35,9 +38,13 @@ def main():
                     with grads.slot("first.b") as db:
                         db[:] = dh.sum(0)
             engine.step()
+            if folder and (micro + 1) % 100 == 0:
+                engine.save(folder, f"micro{micro + 1}", parts={"losses": json.dumps(losses).encode()}, keep_last=2, replace=True)
     first, last = np.mean(losses[:60]), np.mean(losses[-60:])
     print(f"mean loss of the first 60 micro-batches {first:.3f}, of the last 60 {last:.3f}")
     assert last < 0.6 * first, "it does not learn"
 
 
-main()
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
+main(parser.parse_args().checkpoints)

@@ -3,6 +3,8 @@
 
     python -m outrigger.torch.compat deepspeed_script.py        outrigger run -n 2 -- python -m outrigger.torch.compat …
 """
+import argparse
+
 import deepspeed
 import torch
 
@@ -30,22 +32,27 @@ class Quarters(torch.utils.data.Dataset):
         return self.points[index], int(x > 0) + 2 * int(y > 0)
 
 
-def main():
+def main(folder):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
     engine, optimizer, loader, scheduler = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config,
                                                                 training_data=Quarters())
-    losses = []
-    for epoch in range(4):
+    _, state = engine.load_checkpoint(folder) if folder else (None, None)  # None, None: nothing is there yet
+    losses, begin = (state["losses"], state["epochs"]) if state else ([], 0)
+    for epoch in range(begin, 4):
         loader.sampler.set_epoch(epoch)
         for points, quarters in loader:
             loss = torch.nn.functional.cross_entropy(engine(points.to(engine.device).bfloat16()).float(), quarters)
             engine.backward(loss)
             engine.step()
             losses.append(loss.item())
+        if folder:
+            engine.save_checkpoint(folder, client_state={"losses": losses, "epochs": epoch + 1})
     deepspeed.comm.barrier()
     print(f"loss {losses[0]:.3f}, at the end {losses[-1]:.3f}; updates: {engine.global_steps}; made by {type(engine).__module__}")
     assert losses[-1] < 0.5 * losses[0], "it does not learn"
 
 
-main()
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
+main(parser.parse_args().checkpoints)

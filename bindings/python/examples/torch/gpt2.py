@@ -2,8 +2,10 @@
 """A GPT-2 of Hugging Face transformers, built from a configuration and trained from scratch in bfloat16 at stage 2, on
 sentences of a small language of its own.
 
-    python gpt2.py        outrigger run -n 2 -- python gpt2.py
+    python gpt2.py        outrigger run -n 2 --max-restarts 3 -- python gpt2.py --checkpoints DIR
 """
+import argparse
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -28,19 +30,21 @@ def sentences(generator):
     return tokens
 
 
-def main():
+def main(folder):
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=2, n_head=4, use_cache=False,
                                        bos_token_id=None, eos_token_id=None))
     engine, _, _, _ = outrigger.torch.initialize(model=model, config=config)
-    generator = torch.Generator().manual_seed(1 + engine.global_rank)
-    losses = []
-    for _ in range(80):
-        tokens = sentences(generator)
+    _, state = engine.load_checkpoint(folder) if folder else (None, None)  # None, None: nothing is there yet
+    losses = state["losses"] if state else []
+    for micro in range(len(losses), 80):
+        tokens = sentences(torch.Generator().manual_seed(1 + micro * engine.world_size + engine.global_rank))
         loss = engine(input_ids=tokens, labels=tokens).loss
         engine.backward(loss)
         engine.step()
         losses.append(loss.item())
+        if folder and (micro + 1) % 20 == 0:
+            engine.save_checkpoint(folder, client_state={"losses": losses})
     first, last = sum(losses[:10]) / 10, sum(losses[-10:]) / 10
     print(f"mean loss of the first 10 micro-batches {first:.3f}, of the last 10 {last:.3f}; updates: {engine.global_steps}")
     tied = engine.module
@@ -49,4 +53,6 @@ def main():
     assert last < 0.5 * first, "it does not learn"
 
 
-main()
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
+main(parser.parse_args().checkpoints)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers' Trainer with a DeepSpeed configuration whose values it fills in: stage 3, so the model is made under zero.Init.
 
-    outrigger run -n 2 -- python trainer_gpt2.py        torchrun --nproc-per-node 2 trainer_gpt2.py
+    outrigger run -n 2 -- python trainer_gpt2.py [--checkpoints DIR]        torchrun --nproc-per-node 2 trainer_gpt2.py
 """
+import argparse
 import os
 import tempfile
 
@@ -13,6 +14,7 @@ outrigger.torch.compat.install()  # before accelerate and transformers are impor
 import torch  # noqa: E402
 from accelerate import PartialState  # noqa: E402
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments  # noqa: E402
+from transformers.trainer_utils import get_last_checkpoint  # noqa: E402
 
 config = {
     "train_batch_size": "auto",
@@ -43,16 +45,18 @@ def main(folder):
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     PartialState(backend="gloo")
     arguments = TrainingArguments(folder, deepspeed=config, accelerator_config={"use_configured_state": True}, max_steps=40,
-                                  per_device_train_batch_size=8, learning_rate=1e-2, logging_steps=5, save_strategy="no",
+                                  per_device_train_batch_size=8, learning_rate=1e-2, logging_steps=5, save_strategy="steps", save_steps=10, save_total_limit=2,
                                   report_to=[], disable_tqdm=True)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=2, n_head=4, use_cache=False,
                                        bos_token_id=None, eos_token_id=None))
     trainer = Trainer(model, arguments, train_dataset=Sentences())
-    trainer.train()
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if os.path.isdir(folder) else None)
     assert type(trainer.model_wrapped) is outrigger.torch.Engine
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert float(losses[-1]) < 0.6 * float(losses[0]), "it does not learn"
 
 
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
 with tempfile.TemporaryDirectory() as place:
-    main(place)
+    main(parser.parse_args().checkpoints or place)

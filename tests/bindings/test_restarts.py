@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training under `outrigger run --max-restarts` whose rank 1 is killed ends with the bits of one that was not, and leaves nothing.
+
+    test_restarts.py LAUNCHER Restarts
+    test_restarts.py LAUNCHER Examples.test_jax           or one of another framework, which must be there
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+TRAINING = HERE / "restarts/training.py"
+EXAMPLES = HERE.parents[1] / "bindings/python/examples"
+launcher = None
+
+
+def processes(mark):
+    """Of this test: those that have its folder among their words."""
+    found = []
+    for each in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in each.read_bytes() and int(each.parent.name) != os.getpid():
+                found.append(each.parent.name)
+        except OSError:
+            pass  # it has just gone
+    return found
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="outrigger-restarts-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+class Restarts(Case):
+    def train(self, name, seed, attempts, most):
+        """rank 1 dies in so many attempts; the weights of the end, and the process that ran."""
+        command = [launcher, "run", "-n", "2", "--max-restarts", str(most), "--restart-pause", "0", "--", sys.executable, str(TRAINING),
+                   str(self.folder / name), str(self.folder / f"{name}.npz"), str(seed), str(attempts)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(processes(str(self.folder / name)), [])
+        return done
+
+    def values(self, name):
+        with np.load(self.folder / f"{name}.npz") as file:
+            return {each: file[each].tobytes() for each in file.files}
+
+    def test_it_ends_with_the_same_bits(self):
+        for seed in (1, 2, 3):
+            with self.subTest(seed=seed):
+                whole = self.train(f"whole{seed}", seed, 0, 0)
+                self.assertEqual((whole.returncode, whole.stdout), (0, "begins at 0\n"), whole.stderr)
+                killed = self.train(f"killed{seed}", seed, 2, 2)
+                self.assertEqual(killed.returncode, 0, killed.stderr)
+                begins = [int(each) for each in re.findall(r"begins at (\d+)", killed.stdout)]
+                self.assertEqual((len(begins), begins[0]), (3, 0))
+                self.assertTrue(0 < begins[1] <= begins[2], begins)
+                self.assertEqual(len(re.findall(r"rank 1 \(process \d+\) was killed by signal 9 \(Killed\) after [\d.]+ s; restart [12] of 2 now\n",
+                                                killed.stderr)), 2, killed.stderr)
+                expected = self.values(f"whole{seed}")
+                self.assertEqual(len(expected), 4)
+                self.assertEqual(self.values(f"killed{seed}"), expected)
+                self.assertEqual({path.name for path in (self.folder / f"killed{seed}").iterdir()}, {".lock", "latest", "step30", "step36"})
+
+    def test_restarts_are_used_up(self):
+        done = self.train("up", 1, 9, 1)
+        self.assertEqual(done.returncode, 128 + 9, done.stderr)
+        self.assertEqual(done.stdout.count("begins at"), 2)
+        self.assertFalse((self.folder / "up.npz").exists())
+        # Nobody holds the folder: another day goes on there.
+        again = self.train("up", 1, 0, 0)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertGreater(int(again.stdout.split()[-1]), 0)
+        self.train("whole", 1, 0, 0)
+        self.assertEqual(self.values("up"), self.values("whole"))
+
+
+class Examples(Case):
+    """What an example prints at its end follows from all of its losses."""
+
+    def run_example(self, name, ranks, restarts, *arguments):
+        command = [launcher, "run", "-n", str(ranks), "--max-restarts", str(restarts), "--restart-pause", "0", "--", sys.executable, "-W", "error",
+                   str(HERE / "restarts/killed.py"), str(EXAMPLES / name), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
+
+    def goes_on(self, name, ranks=2):
+        folder = self.folder / name.replace("/", "_")
+        whole = self.run_example(name, ranks, 0)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertTrue(whole.stdout)
+        stopped = self.run_example(name, ranks, 1, "--checkpoints", str(folder))
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+        self.assertEqual(stopped.stderr.count("; restart 1 of 1 now"), 1, stopped.stderr)
+        self.assertEqual(stopped.stdout, whole.stdout)
+        again = self.run_example(name, ranks, 0, "--checkpoints", str(folder))  # nothing is left to do
+        self.assertEqual((again.returncode, again.stdout), (0, whole.stdout), again.stderr)
+
+    def test_numpy(self):
+        self.goes_on("numpy/regression.py")
+
+    def test_jax(self):
+        for name, ranks in (("classifier", 2), ("blocks", 2), ("transformation", 1)):
+            with self.subTest(name=name):
+                self.goes_on(f"jax/{name}.py", ranks)
+
+    def test_torch(self):
+        for name in ("frozen_base", "deepspeed_script"):
+            with self.subTest(name=name):
+                self.goes_on(f"torch/{name}.py")
+
+    def test_transformers(self):
+        self.goes_on("torch/gpt2.py")
+
+
+if __name__ == "__main__":
+    launcher = sys.argv.pop(1)
+    unittest.main()
