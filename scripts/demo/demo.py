@@ -13,6 +13,7 @@ from configurations import configurations
 from picture import draw
 from plays import download, make_text
 from results import Run, memory_table, table
+from unfinished import Unfinished
 
 LIMIT = 2.2  # nats per character on held-out plays, in every configuration
 LEAST = 500  # updates that get below it
@@ -57,7 +58,7 @@ def environment():
     return env
 
 
-def train(args, name, config, text, held_out, steps, evaluations=20, quiet=False):
+def train(args, name, config, text, held_out, steps, evaluations=20, quiet=False, checkpoints=None):
     path = os.path.join(args.out, name)
     with open(path + ".config.json", "w", encoding="ascii") as file:
         json.dump(config, file, indent=2)
@@ -66,6 +67,8 @@ def train(args, name, config, text, held_out, steps, evaluations=20, quiet=False
                    warmup=min(100, steps // 10), sample=200)
     options["held-out"] = f"{held_out:.9f}"
     options["evaluate-every"] = steps // evaluations if evaluations else 0
+    if checkpoints:
+        options["checkpoints"] = checkpoints
     words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
     command = [program(args.build, "c_api", "tools", "outrigger"), "run", "-n", str(args.workers), "--",
                program(args.build, "c_api", "examples", "gpt"), *words]
@@ -94,15 +97,24 @@ def main():
     print(f"{os.path.getsize(text) / 1e6:.2f} million characters; {100 * held_out:.1f} % held out "
           "(Hamlet, Macbeth, The Tempest, Twelfth Night)\n", flush=True)
 
-    print("A trial of 30 updates says how many this machine makes in the time there is.\n", flush=True)
-    steps = affordable_steps(args, text, held_out)
+    unfinished = Unfinished(args.out, {key: value for key, value in vars(args).items() if key not in ("build", "out")})
+    if unfinished.steps is None:
+        print("A trial of 30 updates says how many this machine makes in the time there is.\n", flush=True)
+        unfinished.steps = affordable_steps(args, text, held_out)
+    else:
+        print(f"The last demo was stopped: this one goes on, {unfinished.steps} updates for each configuration.\n", flush=True)
     runs = []
     for name, (title, config) in configurations(args.batch).items():
         print(title, flush=True)
-        runs.append(train(args, name, config, text, held_out, steps))
+        if unfinished.is_done(name):
+            runs.append(Run(args.out, name))
+        else:
+            runs.append(train(args, name, config, text, held_out, unfinished.steps, checkpoints=unfinished.checkpoints(name)))
+            unfinished.note_done(name)
         runs[-1].title = title
         print(flush=True)
 
+    unfinished.finish()
     bigram = runs[0].summary["bigram"]
     picture = os.path.join(args.out, "loss_curves.png")
     draw(runs, bigram, picture)
