@@ -73,7 +73,7 @@ class Header:
     functions: list = field(default_factory=list)
 
 
-SCALARS = {"int32_t", "uint32_t", "int64_t", "uint64_t", "uint8_t", "uint16_t", "size_t", "double", "char", "void"}
+SCALARS = {"int32_t", "uint32_t", "int64_t", "uint64_t", "uint8_t", "uint16_t", "size_t", "float", "double", "char", "void"}
 TOKEN = re.compile(r"""/\*.*?\*/ | [A-Za-z_]\w* | \d\w* | [-{}()\[\];,*=] | "[^"]*" """, re.X | re.S)
 
 

@@ -7,7 +7,7 @@ waits does not hold up the other threads' garbage collection.
 
 SCALARS = {
     "int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64_t": "UInt64", "uint8_t": "UInt8",
-    "uint16_t": "UInt16", "size_t": "Csize_t", "double": "Float64", "char": "UInt8", "void": "Cvoid",
+    "uint16_t": "UInt16", "size_t": "Csize_t", "float": "Float32", "double": "Float64", "char": "UInt8", "void": "Cvoid",
 }
 
 

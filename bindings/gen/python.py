@@ -40,7 +40,7 @@ class TensorView:
     def __dlpack__(self, *args: Any, **kwargs: Any) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 '''
-SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "int", "size_t": "int", "double": "float"}
+SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "int", "size_t": "int", "float": "float", "double": "float"}
 # Filled in by the wrapper, or no business of the language.
 HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count"}
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
@@ -119,6 +119,8 @@ def signature(function, handles, records):
         name, base = parameter.name, parameter.type.base
         pair = PAIRS.get((base, name))
         if base == "void" and name == "data" and parameters and parameters[0].name == "bytes":
+            pair = "_Memory"
+        if name == "count" and parameters and parameters[0].type.base == "float":
             pair = "_Memory"
         if pair is not None and parameters:
             parameters.pop(0)

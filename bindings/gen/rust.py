@@ -3,7 +3,7 @@
 
 SCALARS = {
     "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "uint8_t": "u8", "uint16_t": "u16",
-    "size_t": "usize", "double": "f64", "char": "c_char", "void": "c_void",
+    "size_t": "usize", "float": "f32", "double": "f64", "char": "c_char", "void": "c_void",
 }
 OPAQUE = "    _data: [u8; 0],\n    _marker: PhantomData<(*mut u8, PhantomPinned)>,\n"
 

@@ -378,6 +378,24 @@ OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_swig_checkpoint_part "Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
 that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
 rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
+%feature("docstring") otr_checkpoint_read "Elements [first, first + count) of a parameter, row-major, as float32, whatever they are stored
+as. value: OTR_VALUE_MASTER (of a frozen parameter its one weight), OTR_VALUE_PUBLISHED,
+OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. An alias reads what it shares. out: count floats of
+the caller's. Checked with the checksums; the memory that it takes does not grow with the
+parameter. Local. Any thread; calls on one handle wait for each other. OTR_E_NOT_FOUND: no such
+parameter, or it has no such value; OTR_E_ARGUMENT: the elements are not there; OTR_E_CORRUPT
+names the file and the tensor, and what is in out then is not defined. Since: 0.1";
+%feature("docstring") otr_export_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_checkpoint_export "Writes the weights, frozen ones too, as a safetensors file `path` that the safetensors package
+and transformers read. With max_shard_bytes, path is a folder that exists, and gets the files of
+a Hugging Face model: model-00001-of-0000N.safetensors and so on and
+model.safetensors.index.json; or model.safetensors, if one file is enough. An alias is left out,
+as transformers does it, and is named in the metadata of the file that has what it shares. Takes
+some MiB of memory, whatever the size. options: NULL for defaults. The files get their names when
+all are durable: a failure before leaves everything as it was. Files of a former export in that
+folder are replaced or, where they have other names, removed. Local. OTR_E_DUPLICATE: there is
+such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_CORRUPT: the
+checkpoint is damaged. Since: 0.1";
 %feature("docstring") otr_checkpoint_verify "Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
 tensor. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
@@ -535,6 +553,9 @@ not";
 %feature("docstring") otr_load_options::weights_only "1: no moments and no progress; default 0";
 %feature("docstring") otr_load_options::strict "1 (default): the same parameters here and there; 0: those that are in
 both, with weights_only";
+%feature("docstring") otr_export_options::replace "1: files of these names may be there, and are replaced; default 0";
+%feature("docstring") otr_export_options::dtype "\"float32\" (default), \"bfloat16\" or \"float16\": rounded to nearest even";
+%feature("docstring") otr_export_options::max_shard_bytes "of tensors in a file; 0 (default): path is the one file";
 %feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";
 %feature("docstring") otr_shard_options::first_element "index of the first element in the whole parameter: the same bits
 however it is cut, if cuts are multiples of 256; default 0";

@@ -111,6 +111,7 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
 OTR_OPTIONS(load_options, LoadOptions, , )
+OTR_OPTIONS(export_options, ExportOptions, OTR_OWN_TEXT(dtype), OTR_FREE_TEXT(dtype))
 OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_count; ++i) {
   free((char *)self->parts[i].name);
   free((void *)self->parts[i].data);

@@ -77,6 +77,10 @@ OTR_NUMBER(separate_memory)
 OTR_NUMBER(grads_at_once)
 OTR_NUMBER(ranks)
 OTR_NUMBER(start)
+OTR_NUMBER(replace)
+OTR_NUMBER(keep_last)
+OTR_NUMBER(weights_only)
+OTR_NUMBER(strict)
 OTR_NUMBER(initial_element_bytes)
 OTR_NUMBER(hosts)
 OTR_NUMBER(keep_last)
@@ -331,6 +335,17 @@ OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
   }
   $2 /= sizeof(double);
 }
+%typemap(in) (int64_t count, float *out) (Py_buffer view) {
+  if (PyObject_GetBuffer($input, &view, PyBUF_CONTIG | PyBUF_FORMAT) != 0) SWIG_fail;
+  if (!view.format || strcmp(view.format, "f") != 0) {
+    PyBuffer_Release(&view);
+    PyErr_SetString(PyExc_TypeError, "expected a contiguous array of float32");
+    SWIG_fail;
+  }
+  $1 = (int64_t)((size_t)view.len / sizeof(float));
+  $2 = (float *)view.buf;
+}
+%typemap(freearg) (int64_t count, float *out) { if ($2) PyBuffer_Release(&view$argnum); }
 
 %typemap(in, numinputs=0) void *all (Py_ssize_t size = 0) "$1 = NULL;"
 %typemap(check) void *all {  /* otr_comm_all_gather: arg1 is the communicator, arg3 the bytes of one rank */

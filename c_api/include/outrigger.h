@@ -1125,6 +1125,40 @@ OTR_API int32_t otr_checkpoint_describe(otr_checkpoint *checkpoint, char *buffer
 OTR_API int32_t otr_checkpoint_part(otr_checkpoint *checkpoint, int32_t rank, const char *name,
                                     void *buffer, size_t *inout_size) OTR_NOEXCEPT;
 
+/* Elements [first, first + count) of a parameter, row-major, as float32, whatever they are stored
+ * as. value: OTR_VALUE_MASTER (of a frozen parameter its one weight), OTR_VALUE_PUBLISHED,
+ * OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. An alias reads what it shares. out: count floats of
+ * the caller's. Checked with the checksums; the memory that it takes does not grow with the
+ * parameter. Local. Any thread; calls on one handle wait for each other. OTR_E_NOT_FOUND: no such
+ * parameter, or it has no such value; OTR_E_ARGUMENT: the elements are not there; OTR_E_CORRUPT
+ * names the file and the tensor, and what is in out then is not defined. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_read(otr_checkpoint *checkpoint, const char *name, int32_t value,
+                                    int64_t first, int64_t count, float *out) OTR_NOEXCEPT;
+
+typedef struct otr_export_options {
+  uint32_t struct_size;
+  int32_t replace;   /* 1: files of these names may be there, and are replaced; default 0 */
+  const char *dtype; /* "float32" (default), "bfloat16" or "float16": rounded to nearest even */
+  int64_t max_shard_bytes; /* of tensors in a file; 0 (default): path is the one file */
+  uint64_t reserved[4];
+} otr_export_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_export_options_init(otr_export_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Writes the weights, frozen ones too, as a safetensors file `path` that the safetensors package
+ * and transformers read. With max_shard_bytes, path is a folder that exists, and gets the files of
+ * a Hugging Face model: model-00001-of-0000N.safetensors and so on and
+ * model.safetensors.index.json; or model.safetensors, if one file is enough. An alias is left out,
+ * as transformers does it, and is named in the metadata of the file that has what it shares. Takes
+ * some MiB of memory, whatever the size. options: NULL for defaults. The files get their names when
+ * all are durable: a failure before leaves everything as it was. Files of a former export in that
+ * folder are replaced or, where they have other names, removed. Local. OTR_E_DUPLICATE: there is
+ * such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_CORRUPT: the
+ * checkpoint is damaged. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_export(otr_checkpoint *checkpoint, const char *path,
+                                      const otr_export_options *options) OTR_NOEXCEPT;
+
 /* Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
  * tensor. Since: 0.1 */
 OTR_API int32_t otr_checkpoint_verify(otr_checkpoint *checkpoint) OTR_NOEXCEPT;

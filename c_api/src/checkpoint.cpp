@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "c_api/src/checkpoint_arguments.h"
 #include "c_api/src/handles.h"
 #include "c_api/src/structs.h"
 #include "core/base/text.h"
@@ -22,11 +23,6 @@ otr_load_options load_defaults() {
   o.struct_size = sizeof o;
   o.strict = 1;
   return o;
-}
-
-bool flag(int32_t value, const char* name) {
-  if (value != 0 && value != 1) fail(OTR_E_ARGUMENT, "{} = {}; legal is 0 or 1", name, value);
-  return value == 1;
 }
 
 engine::SaveOptions options_of(const otr_save_options& o) {
@@ -58,7 +54,21 @@ engine::SaveOptions options_of(const otr_save_options& o) {
   return options;
 }
 
-std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+otr_export_options export_defaults() {
+  otr_export_options o{};
+  o.struct_size = sizeof o;
+  o.dtype = "float32";
+  return o;
+}
+
+checkpoint::ExportOptions options_of(const otr_export_options& o) {
+  if (o.max_shard_bytes < 0) {
+    fail(OTR_E_ARGUMENT, "export_options.max_shard_bytes = {}; legal is 0 or more",
+         o.max_shard_bytes);
+  }
+  return {weight_format(o.dtype, "export_options.dtype"), o.max_shard_bytes,
+          flag(o.replace, "export_options.replace")};
+}
 
 }  // namespace
 
@@ -136,6 +146,26 @@ int32_t otr_checkpoint_part(otr_checkpoint* checkpoint, int32_t rank, const char
       fail(OTR_E_BUFFER_SIZE, "{} bytes are needed; the buffer has {}", bytes.size(), room);
     }
     std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(buffer));
+  });
+}
+
+int32_t otr_checkpoint_read(otr_checkpoint* checkpoint, const char* name, int32_t value,
+                            int64_t first, int64_t count, float* out) noexcept {
+  return guard([&] {
+    const auto size = static_cast<size_t>(required_count(count, out, "elements"));
+    get(checkpoint, "checkpoint")->read(&required(name, "name"), value, first, {out, size});
+  });
+}
+
+int32_t otr_export_options_init(otr_export_options* options, size_t size) noexcept {
+  return init_struct(options, size, export_defaults(), "options");
+}
+
+int32_t otr_checkpoint_export(otr_checkpoint* checkpoint, const char* path,
+                              const otr_export_options* options) noexcept {
+  return guard([&] {
+    const otr_export_options read = read_struct(options, export_defaults(), "export_options");
+    get(checkpoint, "checkpoint")->export_to(&required(path, "path"), options_of(read));
   });
 }
 

@@ -39,6 +39,8 @@ inline constexpr size_t kFirstSize<otr_save_status> = 72;
 template <>
 inline constexpr size_t kFirstSize<otr_load_options> = 48;
 template <>
+inline constexpr size_t kFirstSize<otr_export_options> = 56;
+template <>
 inline constexpr size_t kFirstSize<otr_shard_options> = 80;
 
 inline constexpr size_t kLargestSize = 4096;  // beyond, it is no size

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
 
@@ -27,7 +29,18 @@ OpenCheckpoint::OpenCheckpoint(const std::string& directory, const std::string& 
 OpenCheckpoint::OpenCheckpoint(const Folder& parent, const std::string& tag)
     : tag_(checkpoint::tag_or_latest(parent, tag)),
       manifest_(manifest_in(parent, tag_)),
-      source_(checkpoint::open_checkpoint(parent, tag_), manifest_) {}
+      source_(checkpoint::open_checkpoint(parent, tag_), manifest_),
+      decoder_(source_, manifest_) {
+  for (size_t i = 0; i < manifest_.parameters.size(); ++i) {
+    parameters_.emplace(manifest_.parameters[i].name, static_cast<int64_t>(i));
+  }
+}
+
+int64_t OpenCheckpoint::parameter_named(const std::string& name) const {
+  if (const auto found = parameters_.find(name); found != parameters_.end()) return found->second;
+  fail(OTR_E_NOT_FOUND, "checkpoint {} has no parameter \"{}\" among its {}", tag_, printable(name),
+       manifest_.parameters.size());
+}
 
 std::string OpenCheckpoint::describe() {
   using Json = nlohmann::ordered_json;
@@ -49,6 +62,33 @@ std::string OpenCheckpoint::describe() {
 std::vector<std::byte> OpenCheckpoint::part(const std::string& name, int32_t rank) {
   const std::lock_guard lock(mutex_);
   return source_.part(name, rank);
+}
+
+void OpenCheckpoint::read(const std::string& name, int32_t value, int64_t first,
+                          std::span<float> out) {
+  const int64_t parameter = parameter_named(name);
+  const std::lock_guard lock(mutex_);
+  switch (value) {
+    case OTR_VALUE_MASTER:
+      return decoder_.read_weight(parameter, first, out);
+    case OTR_VALUE_PUBLISHED:
+      return decoder_.read_published(parameter, first, out);
+    case OTR_VALUE_EXP_AVG:
+      return decoder_.read(parameter, checkpoint::Kept::exp_avg, first, out);
+    case OTR_VALUE_EXP_AVG_SQ:
+      return decoder_.read(parameter, checkpoint::Kept::exp_avg_sq, first, out);
+    default:
+      fail(OTR_E_ARGUMENT,
+           "value = {}; a checkpoint has OTR_VALUE_MASTER, OTR_VALUE_PUBLISHED, OTR_VALUE_EXP_AVG "
+           "and OTR_VALUE_EXP_AVG_SQ",
+           value);
+  }
+}
+
+void OpenCheckpoint::export_to(const std::string& path, const checkpoint::ExportOptions& options,
+                               checkpoint::Files& files) {
+  const std::lock_guard lock(mutex_);
+  checkpoint::export_weights(source_, manifest_, files, path, options);
 }
 
 void OpenCheckpoint::verify() {

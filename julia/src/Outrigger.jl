@@ -21,7 +21,7 @@ include("engine.jl")
 
 export BFloat16, Checkpoint, Comm, Context, Engine, Optimizer, OutriggerError, Pass, Shard
 export acquire, add_grad!, add_parameter!, all_gather, all_reduce_sum!, backward, barrier, broadcast!, commit!, declare_parameter!, describe, discard!,
-       end!, finalize!, get_group_value, has_grad, is_boundary, live_children, load!, loss_scale, memory, output_grad, parameter_id, parameter_name,
+       end!, export_weights, finalize!, get_group_value, has_grad, is_boundary, live_children, load!, loss_scale, memory, output_grad, parameter_id, parameter_name,
        get_progress, get_step, parameter_shape, part, prefetch, prepare!, rank, read!, reduce!, save, set_boundary!, set_group_value!, set_initial!, set_progress!, set_step!, set_trainable!, slot, state,
        state_bytes, step!, step_begin!, step_many!, tag, unscale, verify, wait_save, world_size, write!
 

@@ -245,6 +245,24 @@ What a checkpoint is of, as JSON.
 describe(checkpoint::Checkpoint) = text(asked((buffer, size) -> otr_checkpoint_describe(checkpoint, buffer, size)))
 
 """
+Elements of a parameter as Float32, row-major, whatever they are stored as; value: OTR_VALUE_MASTER and so on. first counts from 0.
+"""
+function Base.read(checkpoint::Checkpoint, name::AbstractString, count::Integer; value = OTR_VALUE_MASTER, first = 0)
+    values = Vector{Float32}(undef, count)
+    check(otr_checkpoint_read(checkpoint, name, value, first, count, values))
+    values
+end
+
+"""
+Writes the weights as a safetensors file, or with max_shard_bytes as files of a Hugging Face model in the folder `path`, which exists.
+dtype: "float32", "bfloat16" or "float16".
+"""
+function export_weights(checkpoint::Checkpoint, path::AbstractString; dtype = "float32", max_shard_bytes = 0, replace = false)
+    options = Options(otr_export_options, otr_export_options_init; dtype, max_shard_bytes = Int64(max_shard_bytes), replace = Int32(replace))
+    check(otr_checkpoint_export(checkpoint, path, options))
+end
+
+"""
 Reads every value and compares it with its checksum.
 """
 verify(checkpoint::Checkpoint) = check(otr_checkpoint_verify(checkpoint))

@@ -251,6 +251,14 @@ struct otr_load_options
     reserved::NTuple{4, UInt64}
 end
 
+struct otr_export_options
+    struct_size::UInt32
+    replace::Int32
+    dtype::Cstring
+    max_shard_bytes::Int64
+    reserved::NTuple{4, UInt64}
+end
+
 struct otr_shard_options
     struct_size::UInt32
     reserved0::UInt32
@@ -744,6 +752,21 @@ otr_checkpoint_part(checkpoint, rank, name, buffer, inout_size) =
     ccall((:otr_checkpoint_part, liboutrigger), Int32,
         (Ptr{otr_checkpoint}, Int32, Cstring, Ptr{Cvoid}, Ptr{Csize_t}),
         checkpoint, rank, name, buffer, inout_size)
+
+otr_checkpoint_read(checkpoint, name, value, first, count, out) =
+    ccall((:otr_checkpoint_read, liboutrigger), Int32,
+        (Ptr{otr_checkpoint}, Cstring, Int32, Int64, Int64, Ptr{Float32}),
+        checkpoint, name, value, first, count, out)
+
+otr_export_options_init(options, size) =
+    ccall((:otr_export_options_init, liboutrigger), Int32,
+        (Ptr{otr_export_options}, Csize_t),
+        options, size)
+
+otr_checkpoint_export(checkpoint, path, options) =
+    ccall((:otr_checkpoint_export, liboutrigger), Int32,
+        (Ptr{otr_checkpoint}, Cstring, Ptr{otr_export_options}),
+        checkpoint, path, options)
 
 otr_checkpoint_verify(checkpoint) =
     ccall((:otr_checkpoint_verify, liboutrigger), Int32,

@@ -65,6 +65,11 @@ end
         @test String(part(checkpoint, "place")) == "3" && isempty(part(checkpoint, "empty"))
         @test occursin("\"tag\":\"a\"", describe(checkpoint))
         verify(checkpoint)
+        @test read(checkpoint, "w", 300) == read(engine, 0)
+        @test read(checkpoint, "w", 2; value = Outrigger.OTR_VALUE_EXP_AVG, first = 7) == read(engine, 0, Outrigger.OTR_VALUE_EXP_AVG)[8:9]
+        export_weights(checkpoint, joinpath(folder, "w.safetensors"); dtype = "bfloat16")
+        @test filesize(joinpath(folder, "w.safetensors")) > 600
+        @test_throws OutriggerError export_weights(checkpoint, joinpath(folder, "w.safetensors"))
         train!(engine, 4:5)
         train!(again, 4:5)
         @test all_values(engine) == all_values(again)

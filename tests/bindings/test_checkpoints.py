@@ -93,6 +93,27 @@ class Checkpoints(unittest.TestCase):
                     other.resume(folder)
                 self.assertEqual(caught.exception.name, "OTR_E_NOT_FOUND")
 
+    def test_values_are_read_without_an_engine(self):
+        engine = engine_with(np.arange(300, dtype=np.float32).reshape(30, 10), config=self.CONFIG)
+        with engine.begin_pass() as a_pass:
+            a_pass.add_grad(0, np.ones((30, 10), np.float32))
+        engine.step()
+        with tempfile.TemporaryDirectory() as folder:
+            engine.save(folder, "a")
+            with outrigger.Checkpoint(folder) as checkpoint:
+                for value in (lowlevel.VALUE_MASTER, lowlevel.VALUE_PUBLISHED, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ):
+                    read = checkpoint.read("w", value)
+                    self.assertEqual((read.dtype, read.shape), (np.float32, (30, 10)))
+                    np.testing.assert_array_equal(read, engine.read(0, value))
+                flat = engine.read(0).ravel()
+                np.testing.assert_array_equal(checkpoint.read("w", first=17), flat[17:])
+                np.testing.assert_array_equal(checkpoint.read("w", first=17, count=2), flat[17:19])
+                for arguments in ({"name": "v"}, {"name": "w", "first": 299, "count": 2}, {"name": "w", "first": 301}, {"name": "w", "value": 4}):
+                    with self.subTest(arguments), self.assertRaises(OutriggerError):
+                        checkpoint.read(**arguments)
+                with self.assertRaises(TypeError):
+                    lowlevel.checkpoint_read(checkpoint.handle, "w", 0, 0, np.zeros(3, np.float64))
+
     def test_what_is_wrong_is_said(self):
         engine = engine_with(np.zeros(4, np.float32))
         with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,6 @@
 namespace {
 
 using namespace otr_test;
-using namespace otr_test::checkpoints;
 
 int32_t save_beside(const Engine& engine, const Place& place, const char* tag,
                     const otr_part* part = nullptr) {
@@ -43,7 +42,7 @@ TEST(CheckpointAside, IsTheTrainingAtTheCall) {
                               {2, 1},
                               {3, 3, "", R"(, "share_parameters": false)"},
                               {4, 2, "", R"(, "mesh": {"shard": 2})"}};
-  for (const Recipe& kind : kRecipes) {
+  for (const Training& kind : kTrainings) {
     for (const Job& job : jobs) {
       if (job.stage == 0 && !kind.at_stage_0) continue;
       SCOPED_TRACE(std::string(kind.name) + ", " + std::to_string(job.world) + " ranks");
@@ -132,7 +131,7 @@ TEST(CheckpointAside, MemoryIsReservedOrComesWithTheFirst) {
     const Place place;
     run_ranks(2, [&](int32_t, otr_comm* comm) {
       const Job job{2, 1, "", reserved ? R"(, "checkpoint": {"asynchronous": true})" : ""};
-      Engine engine(comm, config(kRecipes[0], job));
+      Engine engine(comm, config(kTrainings[0], job));
       declare(engine, 1);
       step(engine, 0);
       const int64_t at_commit = copies_of(engine);
@@ -155,7 +154,7 @@ TEST(CheckpointAside, MemoryIsReservedOrComesWithTheFirst) {
 TEST(CheckpointAside, WrongUseNamesTheWayOut) {
   const Place place;
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config(kRecipes[0], {2, 2}));
+    Engine engine(comm, config(kTrainings[0], {2, 2}));
     declare(engine, 1);
     otr_save_options options;
     ASSERT_OK(otr_save_options_init(&options, sizeof options));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 
 #include "checkpoints.h"
@@ -12,13 +11,12 @@
 namespace {
 
 using namespace otr_test;
-using namespace otr_test::checkpoints;
 
 // Steps 0 to 2, a save, steps 3 to 7 of a run; what it was at the save and at the end.
 struct Course {
   Everything saved, ended;
 };
-Course original(const Recipe& kind, const Job& shape, const Place& place) {
+Course original(const Training& kind, const Job& shape, const Place& place) {
   Course run;
   run_ranks(shape.world, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config(kind, shape));
@@ -34,7 +32,7 @@ Course original(const Recipe& kind, const Job& shape, const Place& place) {
   return run;
 }
 
-void expect_continues(const Recipe& kind, const Job& shape, const Place& place, const Course& run,
+void expect_continues(const Training& kind, const Job& shape, const Place& place, const Course& run,
                       bool same_steps) {
   run_ranks(shape.world, [&](int32_t, otr_comm* comm) {
     Engine engine(comm, config(kind, shape));
@@ -73,7 +71,7 @@ bool same_steps(const Job& a, const Job& b) {
 }
 
 TEST(Checkpoint, BringsBackEveryBitAndGoesOn) {
-  for (const Recipe& kind : kRecipes) {
+  for (const Training& kind : kTrainings) {
     for (size_t i = 0; i < shapes().size(); ++i) {
       const Job& from = shapes()[i];
       if (from.stage == 0 && !kind.at_stage_0) continue;
@@ -99,7 +97,7 @@ TEST(Checkpoint, TiesOfASplitMasterComeBack) {
   const Place place;
   const Values ties(1500, 1 + std::ldexp(1.0, -8));
   for (const bool saves : {true, false}) {
-    Solo solo(config(kRecipes[3], {1, 1}));
+    Solo solo(config(kTrainings[3], {1, 1}));
     declare(solo.engine, 1);
     if (saves) {
       const Tensor given({1500}, ties);
@@ -116,10 +114,10 @@ TEST(Checkpoint, TiesOfASplitMasterComeBack) {
 // Into another format values are rounded to nearest, once.
 TEST(Checkpoint, OtherFormatsRoundToNearest) {
   const Place place;
-  const Course run = original(kRecipes[0], {2, 1}, place);
+  const Course run = original(kTrainings[0], {2, 1}, place);
   for (size_t k : {1U, 2U, 3U}) {
     run_ranks(3, [&](int32_t, otr_comm* comm) {
-      Engine engine(comm, config(kRecipes[k], {3, 3}));
+      Engine engine(comm, config(kTrainings[k], {3, 3}));
       declare(engine, -0.5);
       ASSERT_OK(load(engine, place));
       const Everything loaded = everything(engine);
@@ -145,8 +143,8 @@ TEST(Checkpoint, OtherFormatsRoundToNearest) {
 
 TEST(Checkpoint, WeightsOfWhatIsInBoth) {
   const Place place;
-  const Course run = original(kRecipes[0], {2, 1}, place);
-  Solo solo(config(kRecipes[5], {1, 0}));  // SGD: no second moment
+  const Course run = original(kTrainings[0], {2, 1}, place);
+  Solo solo(config(kTrainings[5], {1, 0}));  // SGD: no second moment
   Engine& engine = solo.engine;
   engine.add("p1", {40, 30}, Values(1200, 0));
   engine.add("other", {5}, Values(5, 3));
@@ -169,7 +167,7 @@ TEST(Checkpoint, WeightsOfWhatIsInBoth) {
 TEST(Checkpoint, BytesOfTheHostRideAlong) {
   const Place place;
   run_ranks(3, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config(kRecipes[0], {3, 2}));
+    Engine engine(comm, config(kTrainings[0], {3, 2}));
     declare(engine, 1);
     const std::string state = "state of rank " + std::to_string(rank);
     const std::array<otr_part, 2> parts{
@@ -214,7 +212,7 @@ std::vector<std::string> names_in(const Place& place) {
 
 TEST(Checkpoint, TheLatestOnesStay) {
   const Place place;
-  Solo solo(config(kRecipes[0], {1, 0}));
+  Solo solo(config(kTrainings[0], {1, 0}));
   declare(solo.engine, 1);
   otr_save_options options;
   ASSERT_OK(otr_save_options_init(&options, sizeof options));
@@ -239,7 +237,7 @@ TEST(Checkpoint, TheLatestOnesStay) {
 // Of a job whose checkpoint was damaged: every rank refuses with one text, nothing has changed.
 void expect_refused(const Place& place, int32_t status, const std::string& word) {
   run_ranks(3, [&](int32_t, otr_comm* comm) {
-    Engine engine(comm, config(kRecipes[3], {3, 2}));
+    Engine engine(comm, config(kTrainings[3], {3, 2}));
     declare(engine, -0.5);
     step(engine, 1);
     const Everything before = everything(engine);
@@ -261,7 +259,7 @@ void write_bytes(const fs::path& path, const std::string& bytes) {
 
 TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
   const Place place;
-  original(kRecipes[3], {2, 1}, place);
+  original(kTrainings[3], {2, 1}, place);
   const fs::path folder = place / "a";
   for (const char* name :
        {"rank-00000.safetensors", "rank-00001.safetensors", "index.safetensors", "manifest.json"}) {
@@ -275,7 +273,7 @@ TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
       write_bytes(path, bad);
       if (name == std::string("manifest.json") && at == good.size() - 1) continue;  // its newline
       run_ranks(2, [&](int32_t, otr_comm* comm) {
-        Engine engine(comm, config(kRecipes[3], {2, 1}));
+        Engine engine(comm, config(kTrainings[3], {2, 1}));
         declare(engine, -0.5);
         const Everything before = everything(engine);
         EXPECT_EQ(load(engine, place, "a"), OTR_E_CORRUPT) << otr_last_error_message();
@@ -299,7 +297,7 @@ TEST(Checkpoint, DamageIsFoundBeforeAnythingChanges) {
 
 TEST(Checkpoint, ALaterVersionIsRefusedByName) {
   const Place place;
-  original(kRecipes[3], {2, 1}, place);
+  original(kTrainings[3], {2, 1}, place);
   const fs::path path = place / "a" / "manifest.json";
   std::string text = bytes_of(path);
   const size_t at = text.find("\"version\": 1");
@@ -311,7 +309,7 @@ TEST(Checkpoint, ALaterVersionIsRefusedByName) {
 
 TEST(Checkpoint, WrongUseNamesTheWayOut) {
   const Place place;
-  Solo solo(config(kRecipes[0], {1, 0}));
+  Solo solo(config(kTrainings[0], {1, 0}));
   Engine& engine = solo.engine;
   EXPECT_EQ(save(engine, place), OTR_E_STATE) << "before commit";
   EXPECT_EQ(load(engine, place), OTR_E_STATE);
@@ -355,7 +353,7 @@ TEST(Checkpoint, WrongUseNamesTheWayOut) {
 TEST(Checkpoint, RanksThatDifferAreNamed) {
   const Place place;
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config(kRecipes[0], {2, 1}));
+    Engine engine(comm, config(kTrainings[0], {2, 1}));
     declare(engine, 1);
     EXPECT_FAILS(OTR_E_MISMATCH, save(engine, place, rank == 0 ? "a" : "b"), "rank 1");
     const Place other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that tests of checkpoints save and load: four parameters, in every format.
+// A training whose checkpoints are looked at: its formats, its parameters, its steps.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "memory.h"
 
-namespace otr_test::checkpoints {
+namespace otr_test {
 
 namespace fs = std::filesystem;
 
@@ -36,13 +36,13 @@ struct Job {
   std::string zero = {}, own = {};  // more keys
 };
 
-struct Recipe {
+struct Training {
   const char* name;
   const char* keys;
   bool at_stage_0 = true;
 };
 // Every format of every state, and rules with other states.
-inline constexpr Recipe kRecipes[] = {
+inline constexpr Training kTrainings[] = {
     {"float32", R"("optimizer": {"type": "AdamW", "params": {"lr": 0.03}})"},
     {"bf16, float32 states",
      R"("bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 0.03}})"},
@@ -65,7 +65,7 @@ inline constexpr Recipe kRecipes[] = {
 };
 
 // The keys of `own` and of a kind's section "outrigger" become one section.
-inline std::string config(const Recipe& kind, const Job& shape) {
+inline std::string config(const Training& kind, const Job& shape) {
   std::string keys = kind.keys;
   const std::string section = R"("outrigger": {)";
   const std::string own =
@@ -126,4 +126,4 @@ inline int32_t load(const Engine& engine, const Place& place, const char* tag = 
   return otr_engine_load(engine.get(), place.text(), tag, nullptr);
 }
 
-}  // namespace otr_test::checkpoints
+}  // namespace otr_test

@@ -531,6 +531,19 @@ pub struct otr_load_options {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+pub struct otr_export_options {
+    pub struct_size: u32,
+    /// 1: files of these names may be there, and are replaced; default 0
+    pub replace: i32,
+    /// "float32" (default), "bfloat16" or "float16": rounded to nearest even
+    pub dtype: *const c_char,
+    /// of tensors in a file; 0 (default): path is the one file
+    pub max_shard_bytes: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
 pub struct otr_shard_options {
     pub struct_size: u32,
     pub reserved0: u32,
@@ -1030,6 +1043,27 @@ extern "C" {
     /// that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
     /// rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1
     pub fn otr_checkpoint_part(checkpoint: *mut otr_checkpoint, rank: i32, name: *const c_char, buffer: *mut c_void, inout_size: *mut usize) -> i32;
+    /// Elements [first, first + count) of a parameter, row-major, as float32, whatever they are stored
+    /// as. value: OTR_VALUE_MASTER (of a frozen parameter its one weight), OTR_VALUE_PUBLISHED,
+    /// OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. An alias reads what it shares. out: count floats of
+    /// the caller's. Checked with the checksums; the memory that it takes does not grow with the
+    /// parameter. Local. Any thread; calls on one handle wait for each other. OTR_E_NOT_FOUND: no such
+    /// parameter, or it has no such value; OTR_E_ARGUMENT: the elements are not there; OTR_E_CORRUPT
+    /// names the file and the tensor, and what is in out then is not defined. Since: 0.1
+    pub fn otr_checkpoint_read(checkpoint: *mut otr_checkpoint, name: *const c_char, value: i32, first: i64, count: i64, out: *mut f32) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_export_options_init(options: *mut otr_export_options, size: usize) -> i32;
+    /// Writes the weights, frozen ones too, as a safetensors file `path` that the safetensors package
+    /// and transformers read. With max_shard_bytes, path is a folder that exists, and gets the files of
+    /// a Hugging Face model: model-00001-of-0000N.safetensors and so on and
+    /// model.safetensors.index.json; or model.safetensors, if one file is enough. An alias is left out,
+    /// as transformers does it, and is named in the metadata of the file that has what it shares. Takes
+    /// some MiB of memory, whatever the size. options: NULL for defaults. The files get their names when
+    /// all are durable: a failure before leaves everything as it was. Files of a former export in that
+    /// folder are replaced or, where they have other names, removed. Local. OTR_E_DUPLICATE: there is
+    /// such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_CORRUPT: the
+    /// checkpoint is damaged. Since: 0.1
+    pub fn otr_checkpoint_export(checkpoint: *mut otr_checkpoint, path: *const c_char, options: *const otr_export_options) -> i32;
     /// Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
     /// tensor. Since: 0.1
     pub fn otr_checkpoint_verify(checkpoint: *mut otr_checkpoint) -> i32;
