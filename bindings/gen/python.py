@@ -50,13 +50,14 @@ GIVEN = {"otr_step_report", "otr_save_status"}
 NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part"}
 # Parameters for which None stands for a default, or for nothing.
 MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag"}
-NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag")}
+NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
+              ("otr_checkpoint_import", "tag")}
 ENTRIES = "list[tuple[str, int, int]]"
 # (type, name) of a parameter and of the one after it → what they are together; a result begins with "->".
 PAIRS = {
     ("int64_t", "ids"): "Iterable[int]", ("otr_tensor", "output_grads"): "Iterable[_Tensor]",
     ("otr_shard", "shards"): "Iterable[Shard]", ("otr_engine", "engines"): "Iterable[Engine]",
-    ("void", "mine"): "_Memory", ("double", "values"): "_Memory",
+    ("int64_t", "shape"): "Iterable[int]", ("void", "mine"): "_Memory", ("double", "values"): "_Memory",
     ("char", "buffer"): "-> str", ("void", "buffer"): "-> bytes", ("otr_memory_entry", "entries"): f"-> {ENTRIES}",
     ("int32_t", "out_ndim"): "-> tuple[int, ...]",
 }

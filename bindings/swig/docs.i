@@ -371,10 +371,10 @@ comes while values are written poisons the engine. Since: 0.1";
 %feature("docstring") otr_checkpoint_open "tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
 OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1";
 %feature("docstring") otr_checkpoint_destroy "Local. Since: 0.1";
-%feature("docstring") otr_swig_checkpoint_describe "JSON: {\"tag\", \"library\", \"ranks\", \"parts\": names by rank, \"formats\", \"progress\",
-\"configuration\", \"parameters\"}. *inout_size: in, the size of buffer in bytes; out, the size
-needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
-OTR_E_BUFFER_SIZE: too small. Since: 0.1";
+%feature("docstring") otr_swig_checkpoint_describe "JSON: {\"tag\", \"library\", \"ranks\", \"parts\": names by rank, \"files\": with their bytes, \"formats\",
+\"progress\", \"configuration\", \"parameters\": each with its states}. *inout_size: in, the size of
+buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0, to ask
+(OTR_OK). Local. OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_swig_checkpoint_part "Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
 that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
 rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
@@ -398,6 +398,44 @@ such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_
 checkpoint is damaged. Since: 0.1";
 %feature("docstring") otr_checkpoint_verify "Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
 tensor. Since: 0.1";
+%feature("docstring") otr_swig_checkpoint_list "JSON: {\"latest\": a tag, or null, \"tags\": of all complete checkpoints of a directory, sorted}.
+buffer and *inout_size as for otr_checkpoint_describe. Local. Any thread. OTR_E_NOT_FOUND: no
+such directory; OTR_E_CORRUPT: `latest` holds no tag; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
+%feature("docstring") otr_writer_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_writer_param_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_create "Begins the checkpoint directory/tag. directory exists; tag as for otr_engine_save. Nothing of it
+is seen before otr_checkpoint_writer_finish; until then, or until the writer is destroyed, nobody
+else can write there. options: NULL for defaults. Local. OTR_E_STATE: another process, or another
+writer of this one, is writing there; OTR_E_DUPLICATE: the tag is taken; OTR_E_NOT_FOUND,
+OTR_E_IO. Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_add_parameter "Declares a parameter, before the first value is written. name: UTF-8; shape: ndim extents.
+options: NULL for defaults. Local. Any thread. OTR_E_DUPLICATE: the name was added before;
+OTR_E_NOT_FOUND, OTR_E_SHAPE: what it is an alias of is not there, or has another number of
+elements; OTR_E_STATE: values were written. Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_add_part "Bytes of a host that ride along, as those of rank 0's save; copied. Local. Any thread.
+OTR_E_DUPLICATE: the name was added before; OTR_E_STATE: values were written. Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_write "Writes elements of a parameter, from first on in row-major order, as many as `source` has: any
+shape, any strides, float32, bfloat16, float16 or float64, on the host; rounded to nearest even
+into what the checkpoint keeps. value: OTR_VALUE_MASTER (the weight, of a frozen parameter too),
+OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. Runs come in any order, each element once; from front
+to back is the fastest. The tensor is read during the call only. Local. Any thread.
+OTR_E_NOT_FOUND: no such parameter, or no such moment of it; OTR_E_ARGUMENT: the elements are not
+there, or it is an alias; OTR_E_STATE: some of them were written before; OTR_E_IO: the writer can
+only be destroyed now. Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_finish "Makes the checkpoint durable, lets it appear under its tag and names it in `latest`.
+otr_engine_load takes weights, moments and counts of updates from it; what only an engine knows
+(hyperparameters, schedules, loss scale) stays there as it is. Local. OTR_E_STATE: elements are
+missing, which can still be written, or it was finished before; OTR_E_IO: nothing has appeared.
+Since: 0.1";
+%feature("docstring") otr_checkpoint_writer_destroy "Without a finish nothing of the checkpoint stays. Local. Since: 0.1";
+%feature("docstring") otr_import_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_checkpoint_import "Makes the checkpoint directory/tag, of weights only, from a safetensors file, a model's
+.index.json, or a folder with model.safetensors or model.safetensors.index.json. All tensors
+become trainable parameters, kept as bfloat16 or float16 if all are, else as float32; aliases
+that the metadata notes come along. Takes some MiB of memory besides the headers. options: NULL
+for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
+index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
+no float; the rest as for otr_checkpoint_writer_create. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
 contiguous, of the same count. The memory of all four tensors is used until destroy;
@@ -556,6 +594,20 @@ both, with weights_only";
 %feature("docstring") otr_export_options::replace "1: files of these names may be there, and are replaced; default 0";
 %feature("docstring") otr_export_options::dtype "\"float32\" (default), \"bfloat16\" or \"float16\": rounded to nearest even";
 %feature("docstring") otr_export_options::max_shard_bytes "of tensors in a file; 0 (default): path is the one file";
+%feature("docstring") otr_writer_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
+%feature("docstring") otr_writer_options::master "what weights are kept as: \"float32\" (default), \"bfloat16\", \"float16\"";
+%feature("docstring") otr_writer_options::exp_avg "the same of the first moment; NULL (default): there is none";
+%feature("docstring") otr_writer_options::exp_avg_sq "of the second one";
+%feature("docstring") otr_writer_options::applied_steps "how many updates were made: bias corrections and schedules go on from
+there; -1 (default): not known, only weights can be loaded";
+%feature("docstring") otr_writer_param_options::trainable "0: frozen, with a weight only; default 1";
+%feature("docstring") otr_writer_param_options::alias_of "the name of an earlier parameter that this name shares, as many elements;
+default NULL";
+%feature("docstring") otr_writer_param_options::group "the parameter group; NULL (default): \"default\"";
+%feature("docstring") otr_writer_param_options::updates "how many it had; -1 (default): applied_steps";
+%feature("docstring") otr_writer_param_options::exp_avg "0: it has no such moment, though others have; default 1";
+%feature("docstring") otr_import_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
+%feature("docstring") otr_import_options::skip_other_dtypes "1: tensors that are no floats are left out; 0 (default): refused";
 %feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";
 %feature("docstring") otr_shard_options::first_element "index of the first element in the whole parameter: the same bits
 however it is cut, if cuts are multiples of 256; default 0";

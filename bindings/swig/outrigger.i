@@ -72,6 +72,8 @@ OTR_HANDLE(pass, Pass)
 OTR_HANDLE(shard, Shard)
 OTR_HANDLE(optimizer, Optimizer)
 OTR_HANDLE(checkpoint, Checkpoint)
+OTR_HANDLE(checkpoint_writer, CheckpointWriter)
+OTR_OUT_HANDLE(otr_checkpoint_writer, out_writer)
 
 // ---- Option structs: classes that begin with the defaults and own their texts ----
 %ignore struct_size;
@@ -111,6 +113,9 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
 OTR_OPTIONS(load_options, LoadOptions, , )
+OTR_OPTIONS(import_options, ImportOptions, , )
+OTR_OPTIONS(writer_options, WriterOptions, OTR_OWN_TEXT(master), OTR_FREE_TEXT(master) OTR_FREE_TEXT(exp_avg) OTR_FREE_TEXT(exp_avg_sq))
+OTR_OPTIONS(writer_param_options, WriterParamOptions, , OTR_FREE_TEXT(alias_of) OTR_FREE_TEXT(group))
 OTR_OPTIONS(export_options, ExportOptions, OTR_OWN_TEXT(dtype), OTR_FREE_TEXT(dtype))
 OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_count; ++i) {
   free((char *)self->parts[i].name);
@@ -195,6 +200,7 @@ OTR_CALLBACKS
 %ignore otr_engine_config;
 %ignore otr_engine_get_progress;
 %ignore otr_checkpoint_describe;
+%ignore otr_checkpoint_list;
 %ignore otr_checkpoint_part;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
@@ -204,6 +210,7 @@ OTR_CALLBACKS
 %rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
 %rename(engine_get_progress) otr_swig_engine_get_progress;
+%rename(checkpoint_list) otr_swig_checkpoint_list;
 %rename(checkpoint_describe) otr_swig_checkpoint_describe;
 %rename(checkpoint_part) otr_swig_checkpoint_part;
 %rename(config_check) otr_swig_config_check;
@@ -239,6 +246,14 @@ static int32_t otr_swig_checkpoint_describe(otr_checkpoint *checkpoint, char **o
   if (status != OTR_OK) return status;
   *out_text = (char *)calloc(1, size);
   return *out_text ? otr_checkpoint_describe(checkpoint, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_checkpoint_list(const char *directory, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_checkpoint_list(directory, NULL, &size);
+  if (status != OTR_OK) return status;
+  *out_text = (char *)calloc(1, size);
+  return *out_text ? otr_checkpoint_list(directory, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_checkpoint_part(otr_checkpoint *checkpoint, int32_t rank, const char *name, void **out_bytes,

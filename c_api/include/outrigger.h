@@ -1112,10 +1112,10 @@ OTR_API int32_t otr_checkpoint_open(const char *directory, const char *tag,
 /* Local. Since: 0.1 */
 OTR_API void otr_checkpoint_destroy(otr_checkpoint *checkpoint) OTR_NOEXCEPT;
 
-/* JSON: {"tag", "library", "ranks", "parts": names by rank, "formats", "progress",
- * "configuration", "parameters"}. *inout_size: in, the size of buffer in bytes; out, the size
- * needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
- * OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+/* JSON: {"tag", "library", "ranks", "parts": names by rank, "files": with their bytes, "formats",
+ * "progress", "configuration", "parameters": each with its states}. *inout_size: in, the size of
+ * buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0, to ask
+ * (OTR_OK). Local. OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
 OTR_API int32_t otr_checkpoint_describe(otr_checkpoint *checkpoint, char *buffer,
                                         size_t *inout_size) OTR_NOEXCEPT;
 
@@ -1162,6 +1162,113 @@ OTR_API int32_t otr_checkpoint_export(otr_checkpoint *checkpoint, const char *pa
 /* Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
  * tensor. Since: 0.1 */
 OTR_API int32_t otr_checkpoint_verify(otr_checkpoint *checkpoint) OTR_NOEXCEPT;
+
+/* JSON: {"latest": a tag, or null, "tags": of all complete checkpoints of a directory, sorted}.
+ * buffer and *inout_size as for otr_checkpoint_describe. Local. Any thread. OTR_E_NOT_FOUND: no
+ * such directory; OTR_E_CORRUPT: `latest` holds no tag; OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_list(const char *directory, char *buffer,
+                                    size_t *inout_size) OTR_NOEXCEPT;
+
+/* ---- Checkpoints without an engine --------------------------------------------------------------
+ *
+ * What another program kept becomes a checkpoint that engines load: declare all parameters, write
+ * their values in runs, finish. */
+typedef struct otr_checkpoint_writer otr_checkpoint_writer;
+
+typedef struct otr_writer_options {
+  uint32_t struct_size;
+  int32_t replace;        /* 1: a checkpoint of the same tag may be there, and is replaced */
+  const char *master;     /* what weights are kept as: "float32" (default), "bfloat16", "float16" */
+  const char *exp_avg;    /* the same of the first moment; NULL (default): there is none */
+  const char *exp_avg_sq; /* of the second one */
+  int64_t applied_steps;  /* how many updates were made: bias corrections and schedules go on from
+                             there; -1 (default): not known, only weights can be loaded */
+  uint64_t reserved[4];
+} otr_writer_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_writer_options_init(otr_writer_options *options, size_t size) OTR_NOEXCEPT;
+
+typedef struct otr_writer_param_options {
+  uint32_t struct_size;
+  int32_t trainable;    /* 0: frozen, with a weight only; default 1 */
+  const char *alias_of; /* the name of an earlier parameter that this name shares, as many elements;
+                           default NULL */
+  const char *group;    /* the parameter group; NULL (default): "default" */
+  int64_t updates;      /* how many it had; -1 (default): applied_steps */
+  int32_t exp_avg;      /* 0: it has no such moment, though others have; default 1 */
+  int32_t exp_avg_sq;
+  uint64_t reserved[4];
+} otr_writer_param_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_writer_param_options_init(otr_writer_param_options *options,
+                                              size_t size) OTR_NOEXCEPT;
+
+/* Begins the checkpoint directory/tag. directory exists; tag as for otr_engine_save. Nothing of it
+ * is seen before otr_checkpoint_writer_finish; until then, or until the writer is destroyed, nobody
+ * else can write there. options: NULL for defaults. Local. OTR_E_STATE: another process, or another
+ * writer of this one, is writing there; OTR_E_DUPLICATE: the tag is taken; OTR_E_NOT_FOUND,
+ * OTR_E_IO. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_writer_create(const char *directory, const char *tag,
+                                             const otr_writer_options *options,
+                                             otr_checkpoint_writer **out_writer) OTR_NOEXCEPT;
+
+/* Declares a parameter, before the first value is written. name: UTF-8; shape: ndim extents.
+ * options: NULL for defaults. Local. Any thread. OTR_E_DUPLICATE: the name was added before;
+ * OTR_E_NOT_FOUND, OTR_E_SHAPE: what it is an alias of is not there, or has another number of
+ * elements; OTR_E_STATE: values were written. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_writer_add_parameter(
+    otr_checkpoint_writer *writer, const char *name, const int64_t *shape, int64_t ndim,
+    const otr_writer_param_options *options) OTR_NOEXCEPT;
+
+/* Bytes of a host that ride along, as those of rank 0's save; copied. Local. Any thread.
+ * OTR_E_DUPLICATE: the name was added before; OTR_E_STATE: values were written. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_writer_add_part(otr_checkpoint_writer *writer, const char *name,
+                                               const void *mine, size_t bytes) OTR_NOEXCEPT;
+
+/* Writes elements of a parameter, from first on in row-major order, as many as `source` has: any
+ * shape, any strides, float32, bfloat16, float16 or float64, on the host; rounded to nearest even
+ * into what the checkpoint keeps. value: OTR_VALUE_MASTER (the weight, of a frozen parameter too),
+ * OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. Runs come in any order, each element once; from front
+ * to back is the fastest. The tensor is read during the call only. Local. Any thread.
+ * OTR_E_NOT_FOUND: no such parameter, or no such moment of it; OTR_E_ARGUMENT: the elements are not
+ * there, or it is an alias; OTR_E_STATE: some of them were written before; OTR_E_IO: the writer can
+ * only be destroyed now. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_writer_write(otr_checkpoint_writer *writer, const char *name,
+                                            int32_t value, int64_t first,
+                                            const otr_tensor *source) OTR_NOEXCEPT;
+
+/* Makes the checkpoint durable, lets it appear under its tag and names it in `latest`.
+ * otr_engine_load takes weights, moments and counts of updates from it; what only an engine knows
+ * (hyperparameters, schedules, loss scale) stays there as it is. Local. OTR_E_STATE: elements are
+ * missing, which can still be written, or it was finished before; OTR_E_IO: nothing has appeared.
+ * Since: 0.1 */
+OTR_API int32_t otr_checkpoint_writer_finish(otr_checkpoint_writer *writer) OTR_NOEXCEPT;
+
+/* Without a finish nothing of the checkpoint stays. Local. Since: 0.1 */
+OTR_API void otr_checkpoint_writer_destroy(otr_checkpoint_writer *writer) OTR_NOEXCEPT;
+
+typedef struct otr_import_options {
+  uint32_t struct_size;
+  int32_t replace;           /* 1: a checkpoint of the same tag may be there, and is replaced */
+  int32_t skip_other_dtypes; /* 1: tensors that are no floats are left out; 0 (default): refused */
+  uint32_t reserved0;
+  uint64_t reserved[4];
+} otr_import_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_import_options_init(otr_import_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Makes the checkpoint directory/tag, of weights only, from a safetensors file, a model's
+ * .index.json, or a folder with model.safetensors or model.safetensors.index.json. All tensors
+ * become trainable parameters, kept as bfloat16 or float16 if all are, else as float32; aliases
+ * that the metadata notes come along. Takes some MiB of memory besides the headers. options: NULL
+ * for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
+ * index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
+ * no float; the rest as for otr_checkpoint_writer_create. Since: 0.1 */
+OTR_API int32_t otr_checkpoint_import(const char *source, const char *directory, const char *tag,
+                                      const otr_import_options *options) OTR_NOEXCEPT;
 
 /* ---- Optimizer and shard, without an engine
  * ------------------------------------------------------ */

@@ -127,6 +127,12 @@ int32_t otr_checkpoint_open(const char* directory, const char* tag,
   });
 }
 
+int32_t otr_checkpoint_list(const char* directory, char* buffer, size_t* inout_size) noexcept {
+  return guard([&] {
+    write_text(engine::list_checkpoints(&required(directory, "directory")), buffer, inout_size);
+  });
+}
+
 void otr_checkpoint_destroy(otr_checkpoint* checkpoint) noexcept { destroy(checkpoint); }
 
 int32_t otr_checkpoint_describe(otr_checkpoint* checkpoint, char* buffer,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "c_api/src/guard.h"
+#include "core/checkpoint/assembly.h"
 #include "core/comm/communicator.h"
 #include "core/context/interrupt.h"
 #include "core/engine/engine.h"
@@ -42,6 +43,11 @@ struct otr_optimizer
 
 struct otr_checkpoint
     : outrigger::c_api::Handle<outrigger::engine::OpenCheckpoint, 0x6f74722d63707431> {
+  using Handle::Handle;
+};
+
+struct otr_checkpoint_writer
+    : outrigger::c_api::Handle<outrigger::checkpoint::Assembly, 0x6f74722d63707731> {
   using Handle::Handle;
 };
 

@@ -41,6 +41,12 @@ inline constexpr size_t kFirstSize<otr_load_options> = 48;
 template <>
 inline constexpr size_t kFirstSize<otr_export_options> = 56;
 template <>
+inline constexpr size_t kFirstSize<otr_writer_options> = 72;
+template <>
+inline constexpr size_t kFirstSize<otr_writer_param_options> = 72;
+template <>
+inline constexpr size_t kFirstSize<otr_import_options> = 48;
+template <>
 inline constexpr size_t kFirstSize<otr_shard_options> = 80;
 
 inline constexpr size_t kLargestSize = 4096;  // beyond, it is no size

@@ -80,6 +80,9 @@ class Descriptor {
 class File {
  public:
   explicit File(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  // To be read. The caller's own path: it may be relative and go through links. OTR_E_NOT_FOUND;
+  // OTR_E_CORRUPT where it is no regular file.
+  [[nodiscard]] static File open(Files& files, const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return descriptor_.path(); }
   [[nodiscard]] int64_t size() const;
@@ -133,11 +136,13 @@ class Folder {
  private:
   explicit Folder(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
   [[nodiscard]] int open_fd(std::string_view name, int flags) const;  // or −errno
-  [[nodiscard]] File regular_file(int fd, std::string_view name) const;
   void remove_all(std::string_view name, int depth);
 
   Descriptor descriptor_;
 };
+
+// Whether the caller's own path leads to a folder.
+[[nodiscard]] bool is_folder(Files& files, const std::string& path);
 
 // Throws OTR_E_ARGUMENT unless it is the plain name of something in a folder.
 void require_plain_name(std::string_view name);

@@ -24,7 +24,36 @@ std::string kind_of(mode_t mode) {
                           : "a device";
 }
 
+File regular_file(Descriptor descriptor) {
+  const mode_t mode = descriptor.status().st_mode;
+  if (!S_ISREG(mode)) {
+    fail(OTR_E_CORRUPT, "{}: cannot open it: it is {}, not a file", descriptor.path(),
+         kind_of(mode));
+  }
+  return File(std::move(descriptor));
+}
+
+constexpr int kToRead = O_RDONLY | O_NONBLOCK;  // a pipe must not wait for its writer
+
 }  // namespace
+
+File File::open(Files& files, const std::string& path) {
+  const std::string shown = printable(path, 1000);
+  if (path.empty() || path.find('\0') != std::string::npos) {
+    fail(OTR_E_ARGUMENT, "'{}' is no path of a file", shown);
+  }
+  const int fd = repeat_interrupted([&] { return files.open(AT_FDCWD, path.c_str(), kToRead, 0); });
+  if (fd < 0) fail_call(shown, "open it", fd);
+  return regular_file({files, fd, shown});
+}
+
+bool is_folder(Files& files, const std::string& path) {
+  const int fd = repeat_interrupted(
+      [&] { return files.open(AT_FDCWD, path.c_str(), O_PATH | O_DIRECTORY, 0); });
+  if (fd < 0) return false;  // why not is said where it is opened
+  static_cast<void>(Descriptor(files, fd, printable(path, 1000)));
+  return true;
+}
 
 void require_plain_name(std::string_view name) {
   const bool plain = !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
@@ -64,16 +93,6 @@ Folder Folder::open_folder(std::string_view name) const {
   return Folder({files(), fd, path_of(name)});
 }
 
-File Folder::regular_file(int fd, std::string_view name) const {
-  Descriptor descriptor(files(), fd, path_of(name));
-  const mode_t mode = descriptor.status().st_mode;
-  if (!S_ISREG(mode)) {
-    fail(OTR_E_CORRUPT, "{}: cannot open it: it is {}, not a file", descriptor.path(),
-         kind_of(mode));
-  }
-  return File(std::move(descriptor));
-}
-
 File Folder::create_file(std::string_view name) {
   const int fd = open_fd(name, O_WRONLY | O_CREAT | O_EXCL);
   if (fd < 0) fail_call(path_of(name), "create it", fd);
@@ -81,10 +100,10 @@ File Folder::create_file(std::string_view name) {
 }
 
 std::optional<File> Folder::find_file(std::string_view name) const {
-  const int fd = open_fd(name, O_RDONLY | O_NONBLOCK);  // a pipe must not wait for its writer
+  const int fd = open_fd(name, kToRead);
   if (fd == -ENOENT) return std::nullopt;
   if (fd < 0) fail_call(path_of(name), "open it", fd);
-  return regular_file(fd, name);
+  return regular_file({files(), fd, path_of(name)});
 }
 
 File Folder::open_file(std::string_view name) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -9,8 +10,8 @@ namespace outrigger::checkpoint {
 
 static_assert(std::endian::native == std::endian::little);
 
-Reader::Reader(const Folder& folder, std::string_view name)
-    : file_(folder.open_file(name)), file_bytes_(file_.size()), table_(read_table(file_bytes_)) {}
+Reader::Reader(File file)
+    : file_(std::move(file)), file_bytes_(file_.size()), table_(read_table(file_bytes_)) {}
 
 Table Reader::read_table(int64_t file_bytes) {
   if (file_bytes < kLengthBytes) {

@@ -22,7 +22,8 @@ namespace outrigger::checkpoint {
 // refuses. read() may be called from several threads.
 class Reader {
  public:
-  Reader(const Folder& folder, std::string_view name);
+  Reader(const Folder& folder, std::string_view name) : Reader(folder.open_file(name)) {}
+  explicit Reader(File file);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const std::vector<Entry>& entries() const { return table_.entries(); }  // by begin
@@ -77,12 +78,15 @@ class Writer {
 
   // Bytes [offset, offset + data.size()) of tensor `index`.
   void write(size_t index, int64_t offset, std::span<const std::byte> data);
-  // Throws OTR_E_STATE unless every byte was written. The file is durable then, its name is not.
+  // Throws OTR_E_STATE unless every byte was written.
+  void require_complete() const;
+  // The same, and makes the file durable; its name is not yet.
   void finish();
 
  private:
   struct Progress;
 
+  void require_all() const;  // under mutex_
   void claim(size_t index, int64_t offset, std::span<const std::byte> data);
 
   const Outline outline_;

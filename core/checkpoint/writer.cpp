@@ -71,8 +71,7 @@ void Writer::write(size_t index, int64_t offset, std::span<const std::byte> data
   file_.write(outline_.place_of(index) + offset, data);
 }
 
-void Writer::finish() {
-  const std::lock_guard lock(mutex_);
+void Writer::require_all() const {
   if (finished_) fail(OTR_E_STATE, "{}: it is finished", path());
   for (size_t i = 0; i < entries().size(); ++i) {
     const int64_t missing = progress_[i].missing();
@@ -80,6 +79,16 @@ void Writer::finish() {
     fail(OTR_E_STATE, "{}: tensor {} is incomplete: byte {} of {} was not written", path(),
          in_quotes(entries()[i].name), missing, entries()[i].bytes);
   }
+}
+
+void Writer::require_complete() const {
+  const std::lock_guard lock(mutex_);
+  require_all();
+}
+
+void Writer::finish() {
+  const std::lock_guard lock(mutex_);
+  require_all();
   finished_ = true;
   file_.finish();
 }

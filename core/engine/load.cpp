@@ -70,10 +70,7 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, bool str
   for (int64_t id = 0; id < declared_.model.size(); ++id) {
     const layout::Parameter& p = declared_.model.at(id);
     const auto found = saved.find(p.name);
-    if (found == saved.end()) {
-      missing.push_back(p.name);
-      continue;
-    }
+    if (found == saved.end()) continue;
     const Manifest::Parameter& there = manifest.parameters[static_cast<size_t>(found->second)];
     if (!std::ranges::equal(there.shape, p.shape)) {
       fail(OTR_E_SHAPE, "{}: parameter \"{}\" has shape {} here and {} in the checkpoint",
@@ -81,6 +78,13 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, bool str
     }
     matched.emplace(id, there.root);
     saved.erase(found);
+  }
+  // Of tied parameters other programs keep one name, which need not be the root's here.
+  for (const auto& [id, there] : std::map(matched))
+    matched.emplace(declared_.model.at(id).root, there);
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    const layout::Parameter& p = declared_.model.at(id);
+    if (!matched.contains(p.root)) missing.push_back(p.name);
   }
   for (const auto& [name, index] : saved) extra.emplace_back(name);
   if (strict && !(missing.empty() && extra.empty())) {
@@ -173,7 +177,9 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
         parent.path_of(found) + "/" + std::string(checkpoint::kManifestName));
     source.emplace(checkpoint::open_checkpoint(parent, found), manifest);
     all = wanted(manifest, *source, options);
-    if (!options.weights_only) resumed = read_progress(manifest.progress, declared_);
+    if (!options.weights_only) {
+      resumed = read_saved_progress(manifest.progress, declared_, run_, committed_.groups());
+    }
     each_run(all, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });
   health_.collective(kLoadCall, Again::never, [&] {

@@ -23,6 +23,14 @@ Manifest manifest_in(const Folder& parent, const std::string& tag) {
 
 }  // namespace
 
+std::string list_checkpoints(const std::string& directory) {
+  const Folder folder = Folder::open(checkpoint::posix_files(), directory);
+  const auto latest = checkpoint::read_latest(folder);
+  nlohmann::ordered_json json = {{"latest", nullptr}, {"tags", checkpoint::tags(folder)}};
+  if (latest) json["latest"] = *latest;
+  return json.dump();
+}
+
 OpenCheckpoint::OpenCheckpoint(const std::string& directory, const std::string& tag)
     : OpenCheckpoint(Folder::open(checkpoint::posix_files(), directory), tag) {}
 
@@ -48,10 +56,19 @@ std::string OpenCheckpoint::describe() {
   Json json = Json::parse(checkpoint::to_json(manifest_)), parts = Json::array();
   const auto ranks = static_cast<int64_t>(manifest_.file_bytes.size());
   for (int64_t rank = 0; rank < ranks; ++rank) parts.push_back(source_.part_names(rank));
+  for (size_t i = 0; i < manifest_.parameters.size(); ++i) {
+    Json states = Json::array();
+    for (size_t kept = 0; kept < checkpoint::kKept; ++kept) {
+      const auto state = static_cast<checkpoint::Kept>(kept);
+      if (source_.has(static_cast<int64_t>(i), state)) states.push_back(checkpoint::name_of(state));
+    }
+    json["parameters"][i]["states"] = states;
+  }
   const Json described = {{"tag", tag_},
                           {"library", manifest_.library},
                           {"ranks", ranks},
                           {"parts", parts},
+                          {"files", json["files"]},
                           {"formats", json["formats"]},
                           {"progress", json["progress"]},
                           {"configuration", json["configuration"]},

@@ -17,6 +17,9 @@
 
 namespace outrigger::engine {
 
+// JSON, of otr_checkpoint_list.
+[[nodiscard]] std::string list_checkpoints(const std::string& directory);
+
 // Any thread.
 class OpenCheckpoint {
  public:

@@ -47,6 +47,10 @@ struct Resumed {
 };
 // Throws OTR_E_CONFIG, OTR_E_NOT_FOUND; changes nothing.
 [[nodiscard]] Resumed read_progress(std::string_view json, const Declared& declared);
+// Of a checkpoint: a progress; or of one that was imported the counts of updates that it knows,
+// with everything else as it is here. Throws OTR_E_NOT_FOUND where it knows none.
+[[nodiscard]] Resumed read_saved_progress(std::string_view json, const Declared& declared,
+                                          const Run& run, int32_t groups);
 // Warns where the run was made under circumstances that give other bits.
 void resume(Resumed resumed, Declared& declared, Run& run, int32_t groups);
 

@@ -2,10 +2,10 @@
 #include "core/engine/save_job.h"
 
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/checkpoint/complete.h"
 #include "core/engine/progress.h"
 
 namespace outrigger::engine {
@@ -15,11 +15,6 @@ using checkpoint::IndexRow;
 using checkpoint::Manifest;
 
 namespace {
-
-std::string new_id() {
-  std::random_device random;
-  return format_text("{:08x}{:08x}", random(), random());
-}
 
 // Checkpoints are ordered by how many steps their training had made.
 std::optional<int64_t> steps_of(const Folder& parent, const std::string& tag) {
@@ -47,7 +42,7 @@ SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target
       fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(target_.tag));
     }
     staging_ = std::make_unique<checkpoint::Staging>(*lock_, target_.tag);
-    return format_text("{}\n{}", new_id(), staging_->name());
+    return format_text("{}\n{}", checkpoint::new_id(), staging_->name());
   });
   const size_t end = begun.find('\n');
   manifest_.id = begun.substr(0, end);
@@ -85,15 +80,7 @@ checkpoint::Index SaveJob::gather_index(Together& together, const RankFile& mine
 }
 
 void SaveJob::publish(const checkpoint::Index& index) {
-  Folder& folder = staging_->folder();
-  checkpoint::write_index(folder, index, manifest_);
-  const std::string text = checkpoint::to_json(manifest_);
-  checkpoint::File file = folder.create_file(checkpoint::kManifestName);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
-  staging_->commit(target_.replace);
-  checkpoint::set_latest(*lock_, target_.tag);
+  checkpoint::complete(*lock_, *staging_, target_.tag, index, manifest_, target_.replace);
   if (target_.keep_last == 0) return;
   const Folder& parent = lock_->folder();
   checkpoint::keep_last(*lock_, static_cast<size_t>(target_.keep_last),

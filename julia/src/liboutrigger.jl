@@ -88,6 +88,8 @@ mutable struct otr_pass end
 
 mutable struct otr_checkpoint end
 
+mutable struct otr_checkpoint_writer end
+
 mutable struct otr_shard end
 
 mutable struct otr_optimizer end
@@ -256,6 +258,35 @@ struct otr_export_options
     replace::Int32
     dtype::Cstring
     max_shard_bytes::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_writer_options
+    struct_size::UInt32
+    replace::Int32
+    master::Cstring
+    exp_avg::Cstring
+    exp_avg_sq::Cstring
+    applied_steps::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_writer_param_options
+    struct_size::UInt32
+    trainable::Int32
+    alias_of::Cstring
+    group::Cstring
+    updates::Int64
+    exp_avg::Int32
+    exp_avg_sq::Int32
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_import_options
+    struct_size::UInt32
+    replace::Int32
+    skip_other_dtypes::Int32
+    reserved0::UInt32
     reserved::NTuple{4, UInt64}
 end
 
@@ -772,6 +803,61 @@ otr_checkpoint_verify(checkpoint) =
     ccall((:otr_checkpoint_verify, liboutrigger), Int32,
         (Ptr{otr_checkpoint},),
         checkpoint)
+
+otr_checkpoint_list(directory, buffer, inout_size) =
+    ccall((:otr_checkpoint_list, liboutrigger), Int32,
+        (Cstring, Ptr{UInt8}, Ptr{Csize_t}),
+        directory, buffer, inout_size)
+
+otr_writer_options_init(options, size) =
+    ccall((:otr_writer_options_init, liboutrigger), Int32,
+        (Ptr{otr_writer_options}, Csize_t),
+        options, size)
+
+otr_writer_param_options_init(options, size) =
+    ccall((:otr_writer_param_options_init, liboutrigger), Int32,
+        (Ptr{otr_writer_param_options}, Csize_t),
+        options, size)
+
+otr_checkpoint_writer_create(directory, tag, options, out_writer) =
+    ccall((:otr_checkpoint_writer_create, liboutrigger), Int32,
+        (Cstring, Cstring, Ptr{otr_writer_options}, Ptr{Ptr{otr_checkpoint_writer}}),
+        directory, tag, options, out_writer)
+
+otr_checkpoint_writer_add_parameter(writer, name, shape, ndim, options) =
+    ccall((:otr_checkpoint_writer_add_parameter, liboutrigger), Int32,
+        (Ptr{otr_checkpoint_writer}, Cstring, Ptr{Int64}, Int64, Ptr{otr_writer_param_options}),
+        writer, name, shape, ndim, options)
+
+otr_checkpoint_writer_add_part(writer, name, mine, bytes) =
+    ccall((:otr_checkpoint_writer_add_part, liboutrigger), Int32,
+        (Ptr{otr_checkpoint_writer}, Cstring, Ptr{Cvoid}, Csize_t),
+        writer, name, mine, bytes)
+
+otr_checkpoint_writer_write(writer, name, value, first, source) =
+    ccall((:otr_checkpoint_writer_write, liboutrigger), Int32,
+        (Ptr{otr_checkpoint_writer}, Cstring, Int32, Int64, Ptr{otr_tensor}),
+        writer, name, value, first, source)
+
+otr_checkpoint_writer_finish(writer) =
+    ccall((:otr_checkpoint_writer_finish, liboutrigger), Int32,
+        (Ptr{otr_checkpoint_writer},),
+        writer)
+
+otr_checkpoint_writer_destroy(writer) =
+    ccall((:otr_checkpoint_writer_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_checkpoint_writer},),
+        writer)
+
+otr_import_options_init(options, size) =
+    ccall((:otr_import_options_init, liboutrigger), Int32,
+        (Ptr{otr_import_options}, Csize_t),
+        options, size)
+
+otr_checkpoint_import(source, directory, tag, options) =
+    ccall((:otr_checkpoint_import, liboutrigger), Int32,
+        (Cstring, Cstring, Cstring, Ptr{otr_import_options}),
+        source, directory, tag, options)
 
 otr_shard_options_init(options, size) =
     ccall((:otr_shard_options_init, liboutrigger), Int32,

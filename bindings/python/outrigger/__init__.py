@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import lowlevel
 from .checkpoint import Checkpoint
+from .checkpoint_writer import CheckpointWriter, import_weights
 from .comm import Channel, Comm
 from .context import Context
 from .engine import Engine, step_many
@@ -30,7 +31,7 @@ if lowlevel.abi_version() != lowlevel.ABI_VERSION:
     raise ImportError(f"this module was built for the binary interface {lowlevel.ABI_VERSION} of Outrigger; the library "
                       f"that was loaded ({lowlevel.version()}) has {lowlevel.abi_version()}. Rebuild the module")
 
-__all__ = ["Channel", "Checkpoint", "Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "build_info", "config_check",
+__all__ = ["Channel", "Checkpoint", "CheckpointWriter", "Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "build_info", "config_check", "import_weights",
            "lowlevel", "machine_info", "step_many", "version"]
 
 

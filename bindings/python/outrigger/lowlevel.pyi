@@ -48,6 +48,9 @@ class Pass(_Handle): ...
 class Checkpoint(_Handle): ...
 
 @final
+class CheckpointWriter(_Handle): ...
+
+@final
 class Shard(_Handle): ...
 
 @final
@@ -281,6 +284,50 @@ class _ExportOptions(TypedDict, total=False):
     max_shard_bytes: int
 
 @final
+class WriterOptions(_Proxy):
+    replace: int
+    master: str | None
+    exp_avg: str | None
+    exp_avg_sq: str | None
+    applied_steps: int
+    def __init__(self) -> None: ...
+
+class _WriterOptions(TypedDict, total=False):
+    replace: int
+    master: str
+    exp_avg: str
+    exp_avg_sq: str
+    applied_steps: int
+
+@final
+class WriterParamOptions(_Proxy):
+    trainable: int
+    alias_of: str | None
+    group: str | None
+    updates: int
+    exp_avg: int
+    exp_avg_sq: int
+    def __init__(self) -> None: ...
+
+class _WriterParamOptions(TypedDict, total=False):
+    trainable: int
+    alias_of: str
+    group: str
+    updates: int
+    exp_avg: int
+    exp_avg_sq: int
+
+@final
+class ImportOptions(_Proxy):
+    replace: int
+    skip_other_dtypes: int
+    def __init__(self) -> None: ...
+
+class _ImportOptions(TypedDict, total=False):
+    replace: int
+    skip_other_dtypes: int
+
+@final
 class ShardOptions(_Proxy):
     name: str | None
     first_element: int
@@ -381,6 +428,13 @@ def checkpoint_part(checkpoint: Checkpoint, rank: int, name: str) -> bytes: ...
 def checkpoint_read(checkpoint: Checkpoint, name: str, value: int, first: int, count: _Memory) -> None: ...
 def checkpoint_export(checkpoint: Checkpoint, path: str, options: ExportOptions | None) -> None: ...
 def checkpoint_verify(checkpoint: Checkpoint) -> None: ...
+def checkpoint_list(directory: str) -> str: ...
+def checkpoint_writer_create(directory: str, tag: str, options: WriterOptions | None) -> CheckpointWriter: ...
+def checkpoint_writer_add_parameter(writer: CheckpointWriter, name: str, shape: Iterable[int], options: WriterParamOptions | None) -> None: ...
+def checkpoint_writer_add_part(writer: CheckpointWriter, name: str, mine: _Memory) -> None: ...
+def checkpoint_writer_write(writer: CheckpointWriter, name: str, value: int, first: int, source: _Tensor) -> None: ...
+def checkpoint_writer_finish(writer: CheckpointWriter) -> None: ...
+def checkpoint_import(source: str, directory: str, tag: str, options: ImportOptions | None) -> None: ...
 def shard_wrap(context: Context, weights: _Tensor, grads: _Tensor, options: ShardOptions | None) -> Shard: ...
 def shard_state(shard: Shard, value: int) -> TensorView: ...
 def shard_read(shard: Shard, value: int, destination: _Tensor) -> None: ...

@@ -179,6 +179,12 @@ pub struct otr_checkpoint {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
+#[repr(C)]
+pub struct otr_checkpoint_writer {
+    _data: [u8; 0],
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
 /// A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
 /// shard owns the states.
 #[repr(C)]
@@ -539,6 +545,55 @@ pub struct otr_export_options {
     pub dtype: *const c_char,
     /// of tensors in a file; 0 (default): path is the one file
     pub max_shard_bytes: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_writer_options {
+    pub struct_size: u32,
+    /// 1: a checkpoint of the same tag may be there, and is replaced
+    pub replace: i32,
+    /// what weights are kept as: "float32" (default), "bfloat16", "float16"
+    pub master: *const c_char,
+    /// the same of the first moment; NULL (default): there is none
+    pub exp_avg: *const c_char,
+    /// of the second one
+    pub exp_avg_sq: *const c_char,
+    /// how many updates were made: bias corrections and schedules go on from
+    /// there; -1 (default): not known, only weights can be loaded
+    pub applied_steps: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_writer_param_options {
+    pub struct_size: u32,
+    /// 0: frozen, with a weight only; default 1
+    pub trainable: i32,
+    /// the name of an earlier parameter that this name shares, as many elements;
+    /// default NULL
+    pub alias_of: *const c_char,
+    /// the parameter group; NULL (default): "default"
+    pub group: *const c_char,
+    /// how many it had; -1 (default): applied_steps
+    pub updates: i64,
+    /// 0: it has no such moment, though others have; default 1
+    pub exp_avg: i32,
+    pub exp_avg_sq: i32,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_import_options {
+    pub struct_size: u32,
+    /// 1: a checkpoint of the same tag may be there, and is replaced
+    pub replace: i32,
+    /// 1: tensors that are no floats are left out; 0 (default): refused
+    pub skip_other_dtypes: i32,
+    pub reserved0: u32,
     pub reserved: [u64; 4],
 }
 
@@ -1034,10 +1089,10 @@ extern "C" {
     pub fn otr_checkpoint_open(directory: *const c_char, tag: *const c_char, out_checkpoint: *mut *mut otr_checkpoint) -> i32;
     /// Local. Since: 0.1
     pub fn otr_checkpoint_destroy(checkpoint: *mut otr_checkpoint);
-    /// JSON: {"tag", "library", "ranks", "parts": names by rank, "formats", "progress",
-    /// "configuration", "parameters"}. *inout_size: in, the size of buffer in bytes; out, the size
-    /// needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Local.
-    /// OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    /// JSON: {"tag", "library", "ranks", "parts": names by rank, "files": with their bytes, "formats",
+    /// "progress", "configuration", "parameters": each with its states}. *inout_size: in, the size of
+    /// buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0, to ask
+    /// (OTR_OK). Local. OTR_E_BUFFER_SIZE: too small. Since: 0.1
     pub fn otr_checkpoint_describe(checkpoint: *mut otr_checkpoint, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Bytes that a rank's host gave to the save. *inout_size: in, the size of buffer; out, the bytes
     /// that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
@@ -1067,6 +1122,55 @@ extern "C" {
     /// Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
     /// tensor. Since: 0.1
     pub fn otr_checkpoint_verify(checkpoint: *mut otr_checkpoint) -> i32;
+    /// JSON: {"latest": a tag, or null, "tags": of all complete checkpoints of a directory, sorted}.
+    /// buffer and *inout_size as for otr_checkpoint_describe. Local. Any thread. OTR_E_NOT_FOUND: no
+    /// such directory; OTR_E_CORRUPT: `latest` holds no tag; OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_checkpoint_list(directory: *const c_char, buffer: *mut c_char, inout_size: *mut usize) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_writer_options_init(options: *mut otr_writer_options, size: usize) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_writer_param_options_init(options: *mut otr_writer_param_options, size: usize) -> i32;
+    /// Begins the checkpoint directory/tag. directory exists; tag as for otr_engine_save. Nothing of it
+    /// is seen before otr_checkpoint_writer_finish; until then, or until the writer is destroyed, nobody
+    /// else can write there. options: NULL for defaults. Local. OTR_E_STATE: another process, or another
+    /// writer of this one, is writing there; OTR_E_DUPLICATE: the tag is taken; OTR_E_NOT_FOUND,
+    /// OTR_E_IO. Since: 0.1
+    pub fn otr_checkpoint_writer_create(directory: *const c_char, tag: *const c_char, options: *const otr_writer_options, out_writer: *mut *mut otr_checkpoint_writer) -> i32;
+    /// Declares a parameter, before the first value is written. name: UTF-8; shape: ndim extents.
+    /// options: NULL for defaults. Local. Any thread. OTR_E_DUPLICATE: the name was added before;
+    /// OTR_E_NOT_FOUND, OTR_E_SHAPE: what it is an alias of is not there, or has another number of
+    /// elements; OTR_E_STATE: values were written. Since: 0.1
+    pub fn otr_checkpoint_writer_add_parameter(writer: *mut otr_checkpoint_writer, name: *const c_char, shape: *const i64, ndim: i64, options: *const otr_writer_param_options) -> i32;
+    /// Bytes of a host that ride along, as those of rank 0's save; copied. Local. Any thread.
+    /// OTR_E_DUPLICATE: the name was added before; OTR_E_STATE: values were written. Since: 0.1
+    pub fn otr_checkpoint_writer_add_part(writer: *mut otr_checkpoint_writer, name: *const c_char, mine: *const c_void, bytes: usize) -> i32;
+    /// Writes elements of a parameter, from first on in row-major order, as many as `source` has: any
+    /// shape, any strides, float32, bfloat16, float16 or float64, on the host; rounded to nearest even
+    /// into what the checkpoint keeps. value: OTR_VALUE_MASTER (the weight, of a frozen parameter too),
+    /// OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. Runs come in any order, each element once; from front
+    /// to back is the fastest. The tensor is read during the call only. Local. Any thread.
+    /// OTR_E_NOT_FOUND: no such parameter, or no such moment of it; OTR_E_ARGUMENT: the elements are not
+    /// there, or it is an alias; OTR_E_STATE: some of them were written before; OTR_E_IO: the writer can
+    /// only be destroyed now. Since: 0.1
+    pub fn otr_checkpoint_writer_write(writer: *mut otr_checkpoint_writer, name: *const c_char, value: i32, first: i64, source: *const otr_tensor) -> i32;
+    /// Makes the checkpoint durable, lets it appear under its tag and names it in `latest`.
+    /// otr_engine_load takes weights, moments and counts of updates from it; what only an engine knows
+    /// (hyperparameters, schedules, loss scale) stays there as it is. Local. OTR_E_STATE: elements are
+    /// missing, which can still be written, or it was finished before; OTR_E_IO: nothing has appeared.
+    /// Since: 0.1
+    pub fn otr_checkpoint_writer_finish(writer: *mut otr_checkpoint_writer) -> i32;
+    /// Without a finish nothing of the checkpoint stays. Local. Since: 0.1
+    pub fn otr_checkpoint_writer_destroy(writer: *mut otr_checkpoint_writer);
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_import_options_init(options: *mut otr_import_options, size: usize) -> i32;
+    /// Makes the checkpoint directory/tag, of weights only, from a safetensors file, a model's
+    /// .index.json, or a folder with model.safetensors or model.safetensors.index.json. All tensors
+    /// become trainable parameters, kept as bfloat16 or float16 if all are, else as float32; aliases
+    /// that the metadata notes come along. Takes some MiB of memory besides the headers. options: NULL
+    /// for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
+    /// index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
+    /// no float; the rest as for otr_checkpoint_writer_create. Since: 0.1
+    pub fn otr_checkpoint_import(source: *const c_char, directory: *const c_char, tag: *const c_char, options: *const otr_import_options) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The progress of a checkpoint that no engine saved: it counts updates, and knows nothing of loss
+// scales, schedules and hyperparameters.
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/config/members.h"
+#include "core/engine/run.h"
+
+namespace outrigger::engine {
+namespace {
+
+using config::Members;
+using config::ValueAt;
+
+constexpr int64_t kMostUpdates = int64_t{1} << 53;
+
+const config::Subject kImported{"the progress of an imported checkpoint"};
+
+// Here a name may be an alias, frozen, or of no interest.
+void set_updates(Resumed& r, const layout::Model& model, const std::string& name, int64_t updates) {
+  const int64_t root = model.at(model.id_of(name)).root;
+  if (model.at(root).trainable) r.updates[static_cast<size_t>(root)] = updates;
+}
+
+Resumed resume_counts(const ValueAt& counts, const Declared& declared, const Run& run,
+                      int32_t groups) {
+  Members m(counts);
+  Resumed r{progress_of(declared, run, groups), declared.groups,
+            std::vector<int64_t>(static_cast<size_t>(declared.model.size()), 0),
+            Bits(declared.model.size())};
+  const auto applied = m.take("applied").integer<int64_t>(0, kMostUpdates);
+  // A step of the loop is one of the optimizer, as far as an import can know.
+  r.progress.micro_steps = r.progress.applied_steps = applied;
+  r.progress.skipped_steps = 0;
+  for (const int64_t root : declared.trainable_roots()) {
+    r.updates[static_cast<size_t>(root)] = applied;
+    if (declared.model.at(root).frozen) r.frozen.set(root);
+  }
+  for (const ValueAt& other : m.take("other_updates").list()) {
+    const std::vector<ValueAt> pair = other.list();
+    if (pair.size() != 2) other.refuse("a list of a name and a number of updates");
+    set_updates(r, declared.model, pair[0].text(), pair[1].integer<int64_t>(0, kMostUpdates));
+  }
+  m.require_all_taken();
+  return r;
+}
+
+}  // namespace
+
+Resumed read_saved_progress(std::string_view json, const Declared& declared, const Run& run,
+                            int32_t groups) {
+  const config::Node root =
+      config::parse_document(json, {kImported.what, size_t{1} << 28, size_t{1} << 23});
+  const bool imported = std::ranges::any_of(
+      root.members, [](const config::Member& member) { return member.name == "imported"; });
+  if (!imported) return read_progress(json, declared);
+  Members m(ValueAt(kImported, root));
+  static_cast<void>(m.take("version").integer<int64_t>(1, 1));
+  const ValueAt counts = m.take("imported");
+  m.require_all_taken();
+  if (counts.node().kind == config::Kind::null) {
+    fail(OTR_E_NOT_FOUND,
+         "otr_engine_load: the checkpoint was imported, and does not say how many updates were "
+         "made: load weights only, or import it with applied steps");
+  }
+  return resume_counts(counts, declared, run, groups);
+}
+
+}  // namespace outrigger::engine
