@@ -26,6 +26,9 @@ struct Command {
 [[nodiscard]] Command add_run(CLI::App& app, bool& json);
 [[nodiscard]] Command add_config(CLI::App& app, bool& json);
 [[nodiscard]] Command add_estimate(CLI::App& app, bool& json);
+[[nodiscard]] Command add_inspect(CLI::App& app, bool& json);
+[[nodiscard]] Command add_export(CLI::App& app, bool& json);
+[[nodiscard]] Command add_import(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor_worker(CLI::App& app);
 

@@ -94,6 +94,49 @@ TEST(Doctor, RefusesAWrongCall) {
   EXPECT_EQ(run({kTool, "doctor", "now"}).code, 2);
 }
 
+// ---- inspect
+
+TEST(Inspect, NamesTheDamagedTensorAndWhatDiffers) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  const std::string first = folder.write("1", bytes + header + std::string(12, '\0'));
+  const std::string nan = folder.write("2", bytes + header + std::string(8, '\0') + "\1\1\xC0\x7F");
+  const std::string made = folder.file("made");
+  for (const auto& [source, tag] : {std::pair(first, "x"), std::pair(nan, "y")}) {
+    const Result result = run({kTool, "import", source, made, "--tag", tag, "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(Json::parse(result.out)["tag"], tag);
+  }
+  const Result differs = run({kTool, "inspect", made, "--diff", made, "--diff-tag", "x", "--json"});
+  EXPECT_EQ(differs.code, 1);
+  const Json json = Json::parse(differs.out);
+  EXPECT_EQ(json["tag"], "y");
+  EXPECT_EQ(json["tags"], Json::array({"x", "y"}));
+  EXPECT_EQ(json["differences"].dump(),
+            R"([{"parameter":"b","state":"master","what":"the values differ","differing":1,)"
+            R"("max_abs":null}])");
+  EXPECT_EQ(run({kTool, "inspect", made, "--verify"}).code, 0);
+  const std::string path = made + "/y/rank-00000.safetensors";
+  std::string damaged = read_text(path);
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  static_cast<void>(folder.write("made/y/rank-00000.safetensors", damaged));
+  const Result verified = run({kTool, "inspect", made, "--verify", "--json"});
+  EXPECT_EQ(verified.code, 1) << verified.out;
+  const Json told = Json::parse(verified.out);
+  EXPECT_EQ(told["verified"], false);
+  EXPECT_EQ(count(told["damage"], "rank-00000.safetensors: tensor 'b/master'"), 1)
+      << told["damage"];
+  EXPECT_EQ(run({kTool, "inspect", made, "--tag", "x", "--verify"}).code, 0);
+  EXPECT_EQ(run({kTool, "inspect", made, "--tag", "z"}).code, 2);
+  EXPECT_EQ(run({kTool, "inspect", made, "--diff-tag", "x"}).code, 2);
+  EXPECT_EQ(run({kTool, "import", first, made, "--tag", "x"}).code, 1);
+  EXPECT_EQ(run({kTool, "import", first, made, "--tag", "x", "--replace"}).code, 0);
+  EXPECT_EQ(run({kTool, "export", made, folder.file("w"), "--dtype", "int8"}).code, 2);
+}
+
 // ---- config, version, and misuse as JSON
 
 TEST(Config, PrintsWhatIsInEffectOrWhyNot) {
