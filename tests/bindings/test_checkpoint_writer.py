@@ -150,6 +150,22 @@ class Writer(Folder):
             self.assertEqual((checkpoint.read("scalar").shape, float(checkpoint.read("scalar"))), ((), 3.0))
             self.assertEqual(checkpoint.read("empty").shape, (0, 3))
 
+    def test_a_large_file_takes_runs_in_any_order(self):
+        count, run = 6_000_000, 70_001
+        arrays = {"w": values(1, (count,)), "v": values(2, (9,)), "u": values(3, (count // 2,))}
+        with CheckpointWriter(self.folder, "x", exp_avg="bfloat16") as writer:
+            for name, array in arrays.items():
+                writer.add_parameter(name, array.shape)
+            runs = [(name, value, first) for name, array in arrays.items() for value in (W, M) for first in range(0, array.size, run)]
+            for index in np.random.default_rng(4).permutation(len(runs)):
+                name, value, first = runs[index]
+                writer.write(name, arrays[name][first:first + run], value, first)
+        with outrigger.Checkpoint(self.folder) as checkpoint:
+            checkpoint.verify()
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(checkpoint.read(name), array)
+                np.testing.assert_array_equal(checkpoint.read(name, M), array.astype(ml_dtypes.bfloat16).astype(np.float32))
+
     def test_weights_only_and_missing_moments(self):
         def write(moments, steps, without=""):
             with CheckpointWriter(self.folder, "x", applied_steps=steps, replace=True, **dict.fromkeys(moments, "float32")) as writer:

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -160,6 +162,23 @@ class Export(unittest.TestCase):
             checkpoint.export(folder / "link")
         checkpoint.export(folder / "link", replace=True)
         self.assertEqual((target.read_text(), (folder / "link").is_symlink()), ("kept", False))
+
+    def test_memory_does_not_grow_with_the_checkpoint(self):
+        """The peak of a process that exports and imports, beside one that does so with next to nothing."""
+        code = ("import sys, outrigger; outrigger.Checkpoint(sys.argv[1]).export(sys.argv[1] + '/w'); "
+                "outrigger.import_weights(sys.argv[1] + '/w', sys.argv[1], 'y'); "
+                "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])")
+        mib, peaks = 2**20, {}
+        for size in (1, 6):
+            folder = self.folder / str(size)
+            array = np.ones(size * mib, np.float32)
+            with outrigger.CheckpointWriter(folder, "x") as writer:
+                for index in range(size * 2):
+                    writer.add_parameter(str(index), array.shape)
+                for index in range(size * 2):
+                    writer.write(str(index), array)
+            peaks[size] = int(subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True).stdout) / 1024
+        self.assertLess(peaks[6] - peaks[1], 120, "MiB, of 12 × 24 MiB")
 
     def test_what_is_wrong_is_said(self):
         _, checkpoint = self.saved()
