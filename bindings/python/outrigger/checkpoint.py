@@ -70,7 +70,7 @@ class Checkpoint(Handle[lowlevel.Checkpoint]):
         """Writes the weights, frozen ones too, as a safetensors file that the safetensors package and transformers read. dtype: "float32",
         "bfloat16" or "float16", rounded to nearest even. max_shard_bytes: path is a folder, made if it is not there, for the
         model-00001-of-0000N.safetensors and the model.safetensors.index.json of a Hugging Face model. Aliases are left out, as
-        transformers does it; the metadata names them. replace: files of these names may be there. Takes some MiB of memory.
+        transformers does it; the metadata names them. replace: files of these names may be there. Takes < 100 MiB of memory.
         E_DUPLICATE: there is such a file; E_IO; E_CORRUPT: the checkpoint is damaged."""
         options = lowlevel.ExportOptions()
         options.dtype, options.replace = dtype, int(replace)

@@ -70,7 +70,7 @@ class CheckpointWriter(Handle[lowlevel.CheckpointWriter]):
 def import_weights(source: str | os.PathLike[str], directory: str | os.PathLike[str], tag: str, replace: bool = False,
                    skip_other_dtypes: bool = False) -> None:
     """Makes the checkpoint directory/tag, of weights only, from a safetensors file or a folder of a Hugging Face model. Engine.load takes it
-    with weights_only. skip_other_dtypes: leaves out tensors that are no floats. Takes some MiB of memory. E_NOT_FOUND; E_CORRUPT: a file is
+    with weights_only. skip_other_dtypes: leaves out tensors that are no floats. Takes < 100 MiB of memory. E_NOT_FOUND; E_CORRUPT: a file is
     damaged, or index and files differ; E_UNSUPPORTED: a tensor is no float; E_DUPLICATE: the tag is taken; E_IO."""
     options = lowlevel.ImportOptions()
     options.replace, options.skip_other_dtypes = int(replace), int(skip_other_dtypes)

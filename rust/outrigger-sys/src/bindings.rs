@@ -1166,7 +1166,7 @@ extern "C" {
     /// Makes the checkpoint directory/tag, of weights only, from a safetensors file, a model's
     /// .index.json, or a folder with model.safetensors or model.safetensors.index.json. All tensors
     /// become trainable parameters, kept as bfloat16 or float16 if all are, else as float32; aliases
-    /// that the metadata notes come along. Takes some MiB of memory besides the headers. options: NULL
+    /// that the metadata notes come along. Takes < 100 MiB of memory besides the headers. options: NULL
     /// for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
     /// index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
     /// no float; the rest as for otr_checkpoint_writer_create. Since: 0.1
