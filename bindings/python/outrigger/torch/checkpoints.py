@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import Checkpoint, lowlevel
-from . import riders
+from .. import Checkpoint, foreign, lowlevel
+from . import foreign_checkpoints, riders
 from .pytorch import untraced
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class Checkpoints:
     def load_checkpoint(self, load_dir: Path, tag: str | int | None = None, load_module_strict: bool = True,
                         load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True, load_module_only: bool = False,
                         custom_load_fn: Callable[..., Any] | None = None) -> tuple[str | None, Any]:
-        """Goes on from load_dir/tag (None: the latest), whatever ranks, stage and formats it was made with. Returns its path and the
-        client_state; (None, None) with a warning where tag is None and no file names the latest.
+        """Goes on from load_dir/tag (None: the latest), whatever ranks, stage and formats it was made with, and also if DeepSpeed 0.19.8 saved
+        it (foreign_checkpoints.py). Returns its path and the client_state; (None, None) with a warning where tag is None and no file names the latest.
 
         load_module_only: parameters and buffers, nothing else. load_optimizer_states False: no moments, loss scale and
         hyperparameters, which start anew. load_module_strict False: parameters and buffers that are both here and there; with
@@ -93,12 +93,15 @@ class Checkpoints:
         if custom_load_fn is not None:
             raise NotImplementedError("load_checkpoint: custom_load_fn is not supported; load into a module of your own and copy from it")
         self._require_between_windows("load_checkpoint")
+        states = load_optimizer_states and not load_module_only
+        schedule = load_lr_scheduler_states and not load_module_only
+        folder = _together(self._comm, "load_checkpoint", lambda: foreign.find(load_dir, None if tag is None else str(tag)))
+        if folder is not None:
+            return foreign_checkpoints.load(self, folder, _together, load_module_strict, states, schedule, load_module_only)
         latest = os.path.join(load_dir, "latest")
         if tag is None and not self._comm.all_gather(bytes([os.path.isfile(latest)]))[0]:
             log.warning("load_checkpoint: there is no file %s, so nothing was loaded; name the checkpoint by tag= if there is one", latest)
             return None, None
-        states = load_optimizer_states and not load_module_only
-        schedule = load_lr_scheduler_states and not load_module_only
 
         def read() -> tuple[str, dict[str, Any], int]:
             with Checkpoint(load_dir, None if tag is None else str(tag)) as checkpoint:
