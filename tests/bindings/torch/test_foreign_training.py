@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 
 import foreign_cases as cases
@@ -34,6 +35,14 @@ def start(name, comm, stage=None, seed=1, **more):
         model=model, model_parameters=cases.groups(model), comm=comm,
         config=cases.config(made[0] if stage is None else stage, {**{key: value for key, value in made[1].items() if key != "zero_optimization"}, **more}, comm.size))
     return engine
+
+
+def save_alone(state, folder):
+    """By one process, whatever group there is."""
+    import torch.distributed.checkpoint as distributed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        distributed.save(state, storage_writer=distributed.FileSystemWriter(folder), no_dist=True)
 
 
 def by_pytorch(folder):
@@ -86,6 +95,10 @@ class Training(unittest.TestCase):
                 self.assertTrue(numpy.allclose(got, expected[key], rtol=2**-8), key)
             else:
                 self.assertTrue(numpy.array_equal(got, expected[key]), key)
+
+    def shared_folder(self):
+        own = tempfile.mkdtemp() if self.comm.rank == 0 else ""
+        return self.comm.all_gather(own.encode().ljust(256, b"\0"))[:256].rstrip(b"\0").decode()
 
     def mean(self, losses):
         every = numpy.frombuffer(self.comm.all_gather(numpy.array(losses)))
@@ -148,6 +161,74 @@ class Training(unittest.TestCase):
         self.assertTrue(numpy.array_equal(engine.read(first, lowlevel.VALUE_MASTER), numpy.load(DATA / "zero2.npz")["a.weight/master"]))
         engine.destroy()
 
+    def test_distributed(self):
+        """A training of plain PyTorch, saved by torch.distributed.checkpoint, on one process; by names and by the optimizer's numbers."""
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+        for by_names in (True, False):
+            model = cases.net(3)
+            optimizer = torch.optim.AdamW(cases.groups(model), lr=5e-3, betas=(0.8, 0.95), eps=1e-7)
+
+            def go(begin, end, model=model, optimizer=optimizer):
+                losses = []
+                for step in range(begin, end):
+                    x, t = cases.batch(step, 0, 1, torch.float32)
+                    loss = torch.nn.functional.mse_loss(model(x), t)
+                    loss.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    losses.append(loss.item())
+                return losses
+
+            go(0, 3)
+            folder = self.shared_folder()
+            if self.comm.rank == 0:
+                states = get_state_dict(model, optimizer) if by_names else (model.state_dict(), optimizer.state_dict())
+                save_alone({"model": states[0], "optimizer": states[1], "epoch": 2}, folder)
+            self.comm.barrier()
+            expected = [each.detach().clone() for each in model.parameters()]
+            engine = start("zero2", self.comm, gradient_clipping=0.0, scheduler=None)
+            _, client = engine.load_checkpoint(folder)
+            self.assertEqual((client, engine.global_steps, engine.module.calls.item(), engine.get_lr()), ({"epoch": 2}, 3, 3, [5e-3, 5e-3]))
+            for ours, its in zip(engine.module.parameters(), expected):
+                self.assertTrue(torch.equal(engine.read(ours, lowlevel.VALUE_MASTER if ours.requires_grad else lowlevel.VALUE_PUBLISHED), its))
+            losses = self.mean(cases.train(engine, 3, 8, self.comm.rank, self.comm.size, torch.float32))
+            for ours, its in zip(losses, go(3, 8)):
+                self.assertLess(abs(ours - its), 2e-6 * its)
+            engine.destroy()
+            self.comm.barrier()
+            if self.comm.rank == 0:
+                data = Path(folder) / "__0_0.distcp"
+                data.write_bytes(data.read_bytes()[:-2000])
+            self.comm.barrier()
+            engine = start("zero2", self.comm)
+            self.refused(engine, "__0_0.distcp", folder)
+            engine.destroy()
+            self.comm.barrier()
+            if self.comm.rank == 0:
+                shutil.rmtree(folder)
+
+    def test_rows_of_several_ranks(self):
+        """As FSDP saves them; what is cut into columns is refused."""
+        import torch.distributed.checkpoint as distributed
+        from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+        mesh = init_device_mesh("cpu", (self.comm.size,))
+        whole = torch.arange(35.0).reshape(7, 5)
+        for dimension in (0, 1):
+            folder = self.shared_folder()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                state = {"model": {"w": distribute_tensor(whole, mesh, [Shard(dimension)])}}
+                distributed.save(state, storage_writer=distributed.FileSystemWriter(folder))
+            self.comm.barrier()
+            if dimension == 0 or self.comm.size == 1:
+                self.assertTrue(numpy.array_equal(foreign.open(folder).read("w"), whole.numpy()))
+            else:
+                with self.assertRaisesRegex(foreign.ForeignError, "only tensors that are cut into rows"):
+                    foreign.open(folder)
+            self.comm.barrier()
+            if self.comm.rank == 0:
+                shutil.rmtree(folder)
+
     # ---- What is refused leaves the engine as it was ----
 
     def refused(self, engine, expected, folder, **options):
@@ -174,7 +255,7 @@ class Training(unittest.TestCase):
         engine.destroy()
 
     def test_a_missing_file(self):
-        folder = self.comm.all_gather((tempfile.mkdtemp() if self.comm.rank == 0 else "").encode().ljust(256, b"\0"))[:256].rstrip(b"\0").decode()
+        folder = self.shared_folder()
         if self.comm.rank == 0:
             shutil.copytree(DATA / "zero3", folder, dirs_exist_ok=True)
             os.unlink(Path(folder) / "global_step8/zero_pp_rank_1_mp_rank_00_optim_states.pt")
@@ -188,7 +269,7 @@ class Training(unittest.TestCase):
 
     def test_it_is_saved_as_ours(self):
         """And goes on from that."""
-        folder = self.comm.all_gather((tempfile.mkdtemp() if self.comm.rank == 0 else "").encode().ljust(256, b"\0"))[:256].rstrip(b"\0").decode()
+        folder = self.shared_folder()
         engine = start("zero2", self.comm)
         engine.load_checkpoint(DATA / "zero2")
         engine.save_checkpoint(folder)

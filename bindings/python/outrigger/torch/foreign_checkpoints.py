@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_checkpoint of a folder that DeepSpeed saved: its values become the engine's, on any number of ranks, at any stage and in any format."""
+"""load_checkpoint of a folder that DeepSpeed or torch.distributed.checkpoint saved: its values become the engine's, on any number of ranks, at any stage and in any format."""
 from __future__ import annotations
 
 import logging
@@ -48,7 +48,9 @@ class Plan:
                 raise ValueError(f"load_checkpoint: the parameter {name!r} has shape {tuple(parameter.shape)}, in the checkpoint {there[found]}")
             value = "master" if "master" in self.source.values(found) else "published"
             self.writes.append((parameter, found, value, lowlevel.VALUE_MASTER))
-        more = sorted(set(there) - taken)
+        # Of a distributed checkpoint, other names of a parameter and buffers may stand among the parameters.
+        known = {*riders._tied(self.engine.module), *(name for name, _ in riders._places(self.engine))}
+        more = sorted(set(there) - taken - known)
         if (missing or more) and (strict or self.states):
             raise ValueError(f"load_checkpoint: the parameters are not the checkpoint's: it has no {missing or 'other'}, and {more or 'no other'} too many; "
                              "load_module_strict=False with load_optimizer_states=False takes what both have")
@@ -56,7 +58,7 @@ class Plan:
     def _require_states(self) -> None:
         engine = self.engine
         if isinstance(engine.optimizer, HostOptimizer):
-            raise ValueError(f"load_checkpoint: the states of {type(engine.basic_optimizer).__name__}, an optimizer of PyTorch, are not taken from DeepSpeed's checkpoint; "
+            raise ValueError(f"load_checkpoint: the states of {type(engine.basic_optimizer).__name__}, an optimizer of PyTorch, are not taken from a checkpoint of another library; "
                              "load with load_optimizer_states=False")
         if len(self.source.progress.groups) not in (0, len(engine.optimizer.param_groups)):
             raise ValueError(f"load_checkpoint: the checkpoint has {len(self.source.progress.groups)} parameter groups, this optimizer {len(engine.optimizer.param_groups)}; "
@@ -101,7 +103,9 @@ class Plan:
                   for group, own in zip(source.progress.groups, self.engine.optimizer.param_groups)]
         counters = {"global_steps": source.progress.global_steps, "skipped_steps": source.progress.skipped_steps,
                     "_micro_steps": source.progress.global_steps * gas, "backwards": source.progress.global_steps * gas}
-        return {"buffers": plain(source._buffers, _torch), "scheduler": plain(source._scheduler, _torch), "client_state": plain(source._client, _torch),
+        parameters = {name for name, _ in self.engine.module.named_parameters(remove_duplicate=False)} - {name for name, _ in riders._places(self.engine)}
+        buffers = {name: tensor for name, tensor in source._buffers.items() if name not in parameters}
+        return {"buffers": plain(buffers, _torch), "scheduler": plain(source._scheduler, _torch), "client_state": plain(source._client, _torch),
                 "groups": groups or None, "counters": counters}
 
     def write(self) -> None:
