@@ -353,10 +353,10 @@ whole, when all ranks have. The copies take memory as masters and moments do: re
 otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
 communicator's functions are called on the library's thread. Since: 0.1";
 %feature("docstring") otr_engine_wait_save "How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
-only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
-without their callers. May wait. A save that failed: its status and text, once, the same on all
-ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
-nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1";
+only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
+on without their callers. May wait. A save that failed: its status and text, once, the same on
+all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
+do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1";
 %feature("docstring") otr_load_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_engine_load "Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
 size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.

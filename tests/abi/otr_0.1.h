@@ -1069,10 +1069,10 @@ typedef struct otr_save_status {
 #define OTR_SAVE_STATUS_INIT {(uint32_t)sizeof(otr_save_status), 0, 0, 0, 0.0, 0.0, {0, 0, 0, 0}}
 
 /* How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
- * only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
- * without their callers. May wait. A save that failed: its status and text, once, the same on all
- * ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
- * nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1 */
+ * only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
+ * on without their callers. May wait. A save that failed: its status and text, once, the same on
+ * all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
+ * do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1 */
 OTR_API int32_t otr_engine_wait_save(otr_engine *engine, double timeout_seconds,
                                      otr_save_status *out_status) OTR_NOEXCEPT;
 

@@ -1066,10 +1066,10 @@ extern "C" {
     /// communicator's functions are called on the library's thread. Since: 0.1
     pub fn otr_engine_save(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_save_options) -> i32;
     /// How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
-    /// only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go on
-    /// without their callers. May wait. A save that failed: its status and text, once, the same on all
-    /// ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then do
-    /// nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1
+    /// only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
+    /// on without their callers. May wait. A save that failed: its status and text, once, the same on
+    /// all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
+    /// do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1
     pub fn otr_engine_wait_save(engine: *mut otr_engine, timeout_seconds: f64, out_status: *mut otr_save_status) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_load_options_init(options: *mut otr_load_options, size: usize) -> i32;
