@@ -40,17 +40,17 @@ class Sentences(torch.utils.data.Dataset):
         return {"input_ids": torch.tensor(tokens), "labels": torch.tensor(tokens)}
 
 
-def main(folder):
+def main(folder, saves):
     # Where there is no GPU: how the processes talk.
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     PartialState(backend="gloo")
     arguments = TrainingArguments(folder, deepspeed=config, accelerator_config={"use_configured_state": True}, max_steps=40,
-                                  per_device_train_batch_size=8, learning_rate=1e-2, logging_steps=5, save_strategy="steps", save_steps=10, save_total_limit=2,
-                                  report_to=[], disable_tqdm=True)
+                                  per_device_train_batch_size=8, learning_rate=1e-2, logging_steps=5, report_to=[], disable_tqdm=True,
+                                  save_strategy="steps" if saves else "no", save_steps=10, save_total_limit=2)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=2, n_head=4, use_cache=False,
                                        bos_token_id=None, eos_token_id=None))
     trainer = Trainer(model, arguments, train_dataset=Sentences())
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if os.path.isdir(folder) else None)
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if saves and os.path.isdir(folder) else None)
     assert type(trainer.model_wrapped) is outrigger.torch.Engine
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert float(losses[-1]) < 0.6 * float(losses[0]), "it does not learn"
@@ -58,5 +58,6 @@ def main(folder):
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
-with tempfile.TemporaryDirectory() as place:
-    main(parser.parse_args().checkpoints or place)
+checkpoints = parser.parse_args().checkpoints
+with tempfile.TemporaryDirectory() as place:  # each rank's own
+    main(checkpoints or place, bool(checkpoints))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 
 from .checkpoint import Foreign, Progress
+from .conversion import convert
 from .deepspeed import DeepSpeed, is_deepspeed
 from .distributed import NAME, Distributed
 from .files import ForeignError, text
 from .pickles import Opaque
 
-__all__ = ["Foreign", "ForeignError", "Opaque", "Progress", "find", "open"]
+__all__ = ["Foreign", "ForeignError", "Opaque", "Progress", "convert", "find", "open"]
 
 
 def find(path: str | os.PathLike[str], tag: str | None = None) -> str | None:
