@@ -137,7 +137,12 @@ void Engine::leave() noexcept {
   if (health_.is_pending) control_->cancel();
   if (committed_) committed_->cancel();
   if (window_) window_->reducer().stop();
-  saver_.reset();
+  std::unique_ptr<Saver> saver;
+  {
+    const std::unique_lock lock(declared_.mutex);
+    saver.swap(saver_);
+  }
+  saver.reset();  // gives up what it writes, and an abort need not wait for that
   pending_.reset();
   const std::unique_lock lock(declared_.mutex);
   let_go();

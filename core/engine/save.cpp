@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "core/base/text.h"
@@ -65,9 +66,12 @@ void Checkpoints::require_saver(Together& ranks) {
   if (saver_) return;
   std::unique_ptr<comm::Communicator> group;
   ranks.collective([&] { group = control_.duplicate("asynchronous saves"); });
+  std::unique_ptr<Saver> made;
   ranks.run([&] {
-    saver_ = std::make_unique<Saver>(declared_, std::move(group), committed_.plan.snapshots);
+    made = std::make_unique<Saver>(declared_, std::move(group), committed_.plan.snapshots);
   });
+  const std::unique_lock lock(declared_.mutex);  // an abort from another thread
+  saver_ = std::move(made);
 }
 
 void Checkpoints::save(const std::string& directory, const std::string& tag,
