@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A large new file, each byte of which is written once and nearly from front to back: past the
-// system's cache where the file system can, which a disk takes several times faster than what goes
-// through it, and which leaves in the cache what is read more than a checkpoint.
+// system's cache where the file system can: the disk works while the rest is still made, and what
+// is read more than a checkpoint stays in the cache.
 #pragma once
 
 #include <array>
