@@ -74,10 +74,7 @@ Assembly::Assembly(Files& files, const std::string& directory, std::string tag,
       lock_((require_tag(tag_), Folder::open(files, directory))) {
   require_updates(options_.applied_steps, "applied_steps");
   sweep(lock_);
-  // A commit refuses it, too; here it costs the caller no work.
-  if (!options_.replace && lock_.folder().has(tag_)) {
-    fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", lock_.folder().path_of(tag_));
-  }
+  if (!options_.replace) require_free(lock_.folder(), tag_);
   staging_.emplace(lock_, tag_);
   manifest_.id = new_id();
   manifest_.library = OTR_VERSION_STRING;

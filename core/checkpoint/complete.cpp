@@ -2,7 +2,6 @@
 #include "core/checkpoint/complete.h"
 
 #include <random>
-#include <span>
 
 #include "core/base/text.h"
 
@@ -17,11 +16,7 @@ void complete(Lock& lock, Staging& staging, const std::string& tag, const Index&
               Manifest& manifest, bool replace) {
   Folder& folder = staging.folder();
   write_index(folder, index, manifest);
-  const std::string text = to_json(manifest);
-  File file = folder.create_file(kManifestName);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
+  folder.write_text(kManifestName, to_json(manifest));
   staging.commit(replace);
   set_latest(lock, tag);
 }

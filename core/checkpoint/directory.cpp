@@ -130,6 +130,11 @@ Staging::~Staging() {
 }
 
 // At every instant one of <tag> and .old-<tag> is complete and durable, if there was one before.
+void require_free(const Folder& parent, std::string_view tag) {
+  if (!parent.has(tag)) return;
+  fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(tag));
+}
+
 void Staging::commit(bool replace) {
   if (!ours_) fail(OTR_E_STATE, "checkpoint {} was committed before", tag_);
   Folder& parent = lock_->folder();
@@ -183,10 +188,7 @@ void set_latest(Lock& lock, std::string_view tag) {
   }
   const std::string name = temporary_name(parent, kLatestName), text = std::string(tag) + '\n';
   try {
-    File file = parent.create_file(name);
-    file.write_at(0, std::as_bytes(std::span(text)));
-    file.sync();
-    file.close();
+    parent.write_text(name, text);
     parent.rename(name, kLatestName);
   } catch (...) {
     try_to([&] { parent.remove_all(name); });

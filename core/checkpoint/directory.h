@@ -38,6 +38,10 @@ void require_tag(std::string_view tag);
 
 // ---- Writing ------------------------------------------------------------------------------------
 
+// A commit refuses a tag that is taken; before everything is written, this costs nobody the work.
+// Throws OTR_E_DUPLICATE.
+void require_free(const Folder& parent, std::string_view tag);
+
 // A checkpoint that is being written, in a folder of its own beside the others. Without a commit
 // all of it is removed.
 class Staging {

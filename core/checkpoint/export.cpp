@@ -169,13 +169,6 @@ void write_shard(Decoder& decoder, const Manifest& manifest, Folder& folder,
   writer.finish();
 }
 
-void write_index_file(Folder& folder, const std::string& name, const std::string& text) {
-  File file = folder.create_file(name);
-  file.write_at(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
-}
-
 void export_file(Source& source, const Manifest& manifest, Files& files, const std::string& path,
                  const ExportOptions& options) {
   const size_t slash = path.rfind('/');
@@ -230,7 +223,7 @@ void export_folder(Source& source, const Manifest& manifest, Files& files, const
     write_shard(decoder, manifest, folder, written.add(shard.name), shard, options.format);
   }
   if (shards.size() > 1) {
-    write_index_file(folder, written.add(kShardIndex), index_text(manifest, shards));
+    folder.write_text(written.add(kShardIndex), index_text(manifest, shards));
   }
   if (options.replace) remove_former(folder, shards);
   written.name_all();

@@ -114,6 +114,8 @@ class Folder {
 
   // A new file, to be written: OTR_E_DUPLICATE where something has the name.
   [[nodiscard]] File create_file(std::string_view name);
+  // … with this text, which is durable then; its name is not.
+  void write_text(std::string_view name, std::string_view text);
   // A regular file, to be read. OTR_E_NOT_FOUND; OTR_E_CORRUPT where it is anything else.
   [[nodiscard]] File open_file(std::string_view name) const;
   // Nothing where the name is free.

@@ -99,6 +99,13 @@ File Folder::create_file(std::string_view name) {
   return File({files(), fd, path_of(name)});
 }
 
+void Folder::write_text(std::string_view name, std::string_view text) {
+  File file = create_file(name);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+}
+
 std::optional<File> Folder::find_file(std::string_view name) const {
   const int fd = open_fd(name, kToRead);
   if (fd == -ENOENT) return std::nullopt;

@@ -23,8 +23,6 @@
 
 namespace outrigger::engine {
 
-inline constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
-
 struct SaveOptions {
   std::vector<HostPart> parts;
   int32_t keep_last = 0;          // complete checkpoints that stay, the latest ones; 0: all

@@ -12,8 +12,6 @@ using kernels::Format;
 
 namespace {
 
-constexpr int64_t kElementsAtATime = int64_t{1} << 20;
-
 std::vector<Section> sections_to_write(const Declared& declared, const Committed& committed) {
   std::vector<Section> sections = sections_of(committed);
   if (committed.sharded()) return sections;
@@ -71,10 +69,10 @@ void Contents::each(const Take& take) const {
   size_t tensor = 0;
   for (const Section& s : sections_) {
     const auto planes = checkpoint::planes_of(s.format);
-    for (int64_t done = 0; done < s.count; done += kElementsAtATime) {
+    for (int64_t done = 0; done < s.count; done += kRunAtATime) {
       Section part = s;
       part.first += done;
-      part.count = std::min(kElementsAtATime, s.count - done);
+      part.count = std::min(kRunAtATime, s.count - done);
       visit_section(declared_, committed_, part, [&](const checkpoint::Run& run) {
         for (size_t i = 0; i < planes.size(); ++i) {
           take(tensor + i, planes[i].bytes(done),

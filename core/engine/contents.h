@@ -21,6 +21,8 @@ struct HostPart {
   std::span<const std::byte> bytes;
 };
 
+inline constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
+
 class Contents {
  public:
   // All outlive it. Of ranks that all have everything, each has what would be its slice.

@@ -37,10 +37,7 @@ SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target
     checkpoint::require_tag(target_.tag);
     lock_ = std::make_unique<checkpoint::Lock>(Folder::open(files_, target_.directory));
     checkpoint::sweep(*lock_);
-    const Folder& parent = lock_->folder();
-    if (!target_.replace && parent.has(target_.tag)) {  // before everything is written
-      fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(target_.tag));
-    }
+    if (!target_.replace) checkpoint::require_free(lock_->folder(), target_.tag);
     staging_ = std::make_unique<checkpoint::Staging>(*lock_, target_.tag);
     return format_text("{}\n{}", checkpoint::new_id(), staging_->name());
   });

@@ -9,25 +9,10 @@
 #include <vector>
 
 #include "process.h"
+#include "tool.h"
 
 namespace outrigger::testing {
 namespace {
-
-const std::string kTool = OTR_TOOL;
-
-// outrigger run <options> -- sh -c <script>
-std::vector<std::string> shell(std::vector<std::string> options, const std::string& script) {
-  std::vector<std::string> command{kTool, "run"};
-  command.insert(command.end(), options.begin(), options.end());
-  command.insert(command.end(), {"--", "sh", "-c", script});
-  return command;
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) found++;
-  return found;
-}
 
 TEST(Launch, GivesEachWorkerItsPlace) {
   const Result result =

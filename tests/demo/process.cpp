@@ -131,6 +131,12 @@ std::string TemporaryFolder::write(const std::string& name, const std::string& c
   return file(name);
 }
 
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) found++;
+  return found;
+}
+
 std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -44,6 +44,9 @@ class Process {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+// How often the part is in the text.
+[[nodiscard]] int count(const std::string& text, const std::string& part);
+
 [[nodiscard]] Result run(const std::vector<std::string>& command, const Environment& extra = {});
 
 // The number that `outrigger run --verbose` told for a rank's process.

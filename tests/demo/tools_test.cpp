@@ -18,12 +18,6 @@ using Json = nlohmann::ordered_json;
 
 const std::string kTool = OTR_TOOL;
 
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) found++;
-  return found;
-}
-
 // ---- doctor
 
 TEST(Doctor, TellsOfTheMachineAndTrainsInTwoProcesses) {

@@ -120,6 +120,17 @@ class Checkpoints:
         if not (load_module_strict or states):
             self._take_what_was_written()  # of which the checkpoint may have nothing
         self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states)
+        self._restore(state, states, schedule, load_module_only)
+        if not load_module_only:
+            if self.global_rank < ranks:
+                riders.restore_random(state)
+            if self.global_rank == 0 and ranks != self.world_size:
+                log.warning("load_checkpoint: %s is of %d rank(s), and here are %d: those whose number it has not take rank 0's buffers, "
+                            "schedule and counters, and keep their own random states", name, ranks, self.world_size)
+        return os.path.join(load_dir, name), state.get("client_state", {})
+
+    def _restore(self, state: dict[str, Any], states: bool, schedule: bool, module_only: bool) -> None:
+        """What rides along, after the library has taken other values. Local."""
         self._library.set_boundary(self._boundary)  # who ends windows is the script's to say
         if self.calls is not None:
             self.calls.forget()
@@ -129,14 +140,8 @@ class Checkpoints:
             riders.restore_optimizer(self, state)
         if schedule:
             riders.restore_scheduler(self, state)
-        if not load_module_only:
+        if not module_only:
             riders.restore_counters(self, state)
-            if self.global_rank < ranks:
-                riders.restore_random(state)
-            if self.global_rank == 0 and ranks != self.world_size:
-                log.warning("load_checkpoint: %s is of %d rank(s), and here are %d: those whose number it has not take rank 0's buffers, "
-                            "schedule and counters, and keep their own random states", name, ranks, self.world_size)
-        return os.path.join(load_dir, name), state.get("client_state", {})
 
     def _part_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
         data = checkpoint.parts(self.global_rank).get(riders.PART)

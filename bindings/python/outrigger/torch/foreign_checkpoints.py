@@ -140,17 +140,7 @@ def load(engine: Any, folder: str, together: Any, strict: bool, states: bool, sc
         engine._library.set_progress(progress)
     engine._take_what_was_written()
     plan.write()
-    engine._library.set_boundary(engine._boundary)
-    if engine.calls is not None:
-        engine.calls.forget()
-    engine.parameters_of.published()
-    riders.restore_module(engine, state)
-    if states:
-        riders.restore_optimizer(engine, state)
-    if scheduler:
-        riders.restore_scheduler(engine, state)
-    if not module_only:
-        riders.restore_counters(engine, state)
+    engine._restore(state, states, scheduler, module_only)
     if engine.global_rank == 0:
         log.info("load_checkpoint: %s is a checkpoint of %s; random states are not in it", folder, plan.source.kind)
     return folder, state["client_state"]
