@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/memory/copy.h"
 
 namespace outrigger::checkpoint {
 namespace {
@@ -56,29 +57,52 @@ void BulkFile::land_one() {
   flying_.pop_front();
 }
 
-BulkFile::Buffer BulkFile::take_buffer() {
-  const auto all = [&] { return free_.size() + begun_.size() + flying_.size(); };
-  if (free_.empty() && all() < static_cast<size_t>(kBuffers) &&
-      flying_.size() < 2 * lanes_.size()) {
-    const auto room = static_cast<size_t>(sizes_.chunk);
-    return Buffer(static_cast<std::byte*>(::operator new(room, std::align_val_t{kPage})));
+BulkFile::Buffer BulkFile::take_buffer(Lock& lock) {
+  for (;;) {
+    if (!free_.empty()) {
+      Buffer buffer = std::move(free_.back());
+      free_.pop_back();
+      return buffer;
+    }
+    const size_t all = begun_.size() + flying_.size();
+    if (all < static_cast<size_t>(kBuffers) && flying_.size() < 2 * lanes_.size()) {
+      const auto room = static_cast<size_t>(sizes_.chunk);
+      return Buffer(static_cast<std::byte*>(::operator new(room, std::align_val_t{kPage})));
+    }
+    if (!flying_.empty()) {
+      land_one();
+    } else if (filling_ > 0) {
+      filled_.wait(lock);
+    } else {
+      fail(OTR_E_INTERNAL, "{}: {} parts of it are begun and not ended", path(), begun_.size());
+    }
   }
-  while (free_.empty() && !flying_.empty()) land_one();
-  if (free_.empty()) {
-    fail(OTR_E_INTERNAL, "{}: {} parts of it are begun and not ended", path(), begun_.size());
-  }
-  Buffer buffer = std::move(free_.back());
-  free_.pop_back();
-  return buffer;
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-BulkFile::Chunk& BulkFile::chunk_at(int64_t number) {
+BulkFile::Chunk& BulkFile::chunk_at(int64_t number, Lock& lock) {
   const auto found = begun_.find(number);
   if (found != begun_.end()) return found->second;
-  Buffer buffer = take_buffer();
-  return begun_.emplace(number, Chunk{std::move(buffer)}).first->second;
+  Buffer buffer = take_buffer(lock);
+  const auto [begun, is_new] = begun_.try_emplace(number);
+  if (is_new) {
+    begun->second.buffer = std::move(buffer);
+  } else {
+    free_.push_back(std::move(buffer));  // another thread began it meanwhile
+    filled_.notify_all();
+  }
+  return begun->second;
+}
+
+void BulkFile::fill(Chunk& chunk, int64_t into, std::span<const std::byte> data, Lock& lock) {
+  ++filling_;
+  lock.unlock();
+  memory::copy_past_caches(chunk.buffer.get() + into, data);
+  lock.lock();
+  --filling_;
+  chunk.filled += static_cast<int64_t>(data.size());
+  filled_.notify_all();
 }
 
 void BulkFile::write(int64_t offset, std::span<const std::byte> data) {
@@ -86,15 +110,14 @@ void BulkFile::write(int64_t offset, std::span<const std::byte> data) {
     file_.write_at(offset, data);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   while (!data.empty()) {
     const int64_t number = offset / sizes_.chunk, begin = number * sizes_.chunk;
     const int64_t room = std::min(sizes_.chunk, bytes_ - begin);
     const int64_t into = offset - begin;
     const auto count = std::min(room - into, static_cast<int64_t>(data.size()));
-    Chunk& chunk = chunk_at(number);
-    std::copy_n(data.begin(), count, chunk.buffer.get() + into);
-    chunk.filled += count;
+    Chunk& chunk = chunk_at(number, lock);
+    fill(chunk, into, data.first(static_cast<size_t>(count)), lock);
     if (chunk.filled == room) {
       Buffer buffer = std::move(chunk.buffer);
       begun_.erase(number);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -39,8 +40,9 @@ class BulkFile {
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 
-  // Data goes on where other data of the caller ended, at few places at a time: OTR_E_INTERNAL
-  // where more than kBuffers chunks are begun. Throws what an earlier write failed with.
+  // Any thread; several at a time may write, each data of its own. Data goes on where other data
+  // ended, at few places at a time: OTR_E_INTERNAL where more than kBuffers chunks are begun and
+  // nobody goes on with one. Throws what an earlier write failed with.
   void write(int64_t offset, std::span<const std::byte> data);
   // Data that begins a page of memory and of the file, and stays until finish: nothing is copied.
   void write_pages(int64_t offset, std::span<const std::byte> data);
@@ -62,8 +64,10 @@ class BulkFile {
     uint64_t job;
     Buffer buffer;  // null: the caller's
   };
-  [[nodiscard]] Chunk& chunk_at(int64_t number);
-  [[nodiscard]] Buffer take_buffer();
+  using Lock = std::unique_lock<std::mutex>;
+  [[nodiscard]] Chunk& chunk_at(int64_t number, Lock& lock);
+  [[nodiscard]] Buffer take_buffer(Lock& lock);
+  void fill(Chunk& chunk, int64_t into, std::span<const std::byte> data, Lock& lock);
   void land_one();
   void submit(int64_t offset, std::span<const std::byte> data, Buffer buffer);
 
@@ -72,6 +76,8 @@ class BulkFile {
   File file_;
   bool direct_;
   std::mutex mutex_;  // guards all below
+  std::condition_variable filled_;
+  int32_t filling_ = 0;  // threads that copy into a chunk, without the mutex
   std::vector<Buffer> free_;
   std::map<int64_t, Chunk> begun_;  // by number
   std::deque<Flight> flying_;       // the oldest first

@@ -5,11 +5,31 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace outrigger::checkpoint {
+
+std::vector<TensorBlock> blocks_of(const Outline& outline) {
+  const std::vector<Entry>& entries = outline.entries;
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t tensor) { return entries[tensor].begin; });
+  std::vector<TensorBlock> blocks;
+  for (const size_t tensor : order) {
+    const int64_t bytes = entries[tensor].bytes;
+    for (int64_t offset = 0; offset < bytes; offset += kBlock) {
+      blocks.push_back({tensor, offset, std::min(kBlock, bytes - offset)});
+    }
+  }
+  return blocks;
+}
+
+uint64_t checksum_of(std::span<const std::byte> block) {
+  return XXH3_64bits(block.data(), block.size());
+}
 
 struct Hasher::State {
   XXH3_state_t* hash = XXH3_createState();
@@ -48,7 +68,7 @@ std::vector<uint64_t> Hasher::take() {
 
 void CheckedTensor::read_block(int64_t block, std::span<std::byte> out) const {
   reader_->read(*entry_, block * kBlock, out);
-  if (XXH3_64bits(out.data(), out.size()) == sums_[static_cast<size_t>(block)]) return;
+  if (checksum_of(out) == sums_[static_cast<size_t>(block)]) return;
   fail(OTR_E_CORRUPT,
        "{}: tensor {}: bytes {} to {} are not those that were written: their checksum differs",
        reader_->path(), in_quotes(entry_->name), block * kBlock,

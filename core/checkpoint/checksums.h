@@ -17,6 +17,15 @@ namespace outrigger::checkpoint {
 inline constexpr int64_t kBlock = int64_t{1} << 20;
 [[nodiscard]] constexpr int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
 
+// One of a tensor's blocks.
+struct TensorBlock {
+  size_t tensor = 0;
+  int64_t offset = 0, bytes = 0;
+};
+// Of all tensors, in the order of the file.
+[[nodiscard]] std::vector<TensorBlock> blocks_of(const Outline& outline);
+[[nodiscard]] uint64_t checksum_of(std::span<const std::byte> block);
+
 // Of bytes that come from front to back.
 class Hasher {
  public:

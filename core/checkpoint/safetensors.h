@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/checkpoint/bulk_file.h"
@@ -67,8 +68,10 @@ struct Outline {
 // that was not finished.
 class Writer {
  public:
+  Writer(Folder& folder, std::string_view name, Outline outline, const BulkFile::Sizes& sizes = {});
   Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> tensors,
-         const Metadata& metadata, const BulkFile::Sizes& sizes = {});
+         const Metadata& metadata, const BulkFile::Sizes& sizes = {})
+      : Writer(folder, name, Outline(std::move(tensors), metadata), sizes) {}
   ~Writer();
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }

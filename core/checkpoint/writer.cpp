@@ -37,9 +37,8 @@ bool Writer::Progress::add(int64_t begin, int64_t end) {
   return true;
 }
 
-Writer::Writer(Folder& folder, std::string_view name, std::vector<TensorSpec> tensors,
-               const Metadata& metadata, const BulkFile::Sizes& sizes)
-    : outline_(std::move(tensors), metadata),
+Writer::Writer(Folder& folder, std::string_view name, Outline outline, const BulkFile::Sizes& sizes)
+    : outline_(std::move(outline)),
       file_(folder.create_file(name), outline_.file_bytes, sizes),
       progress_(outline_.entries.size()) {
   file_.write(0, std::as_bytes(std::span(outline_.head)));

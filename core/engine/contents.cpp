@@ -2,7 +2,8 @@
 #include "core/engine/contents.h"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
+#include <utility>
 
 namespace outrigger::engine {
 
@@ -41,48 +42,99 @@ Contents::Contents(Declared& declared, Committed& committed, const Manifest& man
                    const std::vector<HostPart>& parts)
     : declared_(declared),
       committed_(committed),
-      parts_(parts),
-      sections_(sections_to_write(declared, committed)) {
+      sections_(sections_to_write(declared, committed)),
+      outline_({}, {}) {
   const int64_t rank = committed.control.rank();
-  for (const Section& s : sections_) {
+  std::vector<checkpoint::TensorSpec> tensors;
+  for (size_t section = 0; section < sections_.size(); ++section) {
+    const Section& s = sections_[section];
     const Manifest::Parameter& p = manifest.parameters[static_cast<size_t>(s.parameter)];
     const auto planes = checkpoint::planes_of(s.format);
     for (size_t i = 0; i < planes.size(); ++i) {
       const Plane& plane = planes[i];
       const bool whole = s.count == p.count() && plane.per == 1;
-      tensors_.push_back({checkpoint::tensor_name(p, s.kept, plane.suffix, s.first, s.count),
-                          plane.dtype,
-                          whole ? p.shape : std::vector<int64_t>{plane.extent(s.count)}});
+      tensors.push_back({checkpoint::tensor_name(p, s.kept, plane.suffix, s.first, s.count),
+                         plane.dtype,
+                         whole ? p.shape : std::vector<int64_t>{plane.extent(s.count)}});
       rows_.push_back({rank, s.parameter, static_cast<int64_t>(s.kept), static_cast<int64_t>(i),
                        s.first, s.count, 0});
+      origins_.push_back({section, i, nullptr});
     }
   }
   for (const HostPart& part : parts) {
     const auto bytes = static_cast<int64_t>(part.bytes.size());
-    tensors_.push_back({checkpoint::part_name(part.name), checkpoint::Dtype::u8, {bytes}});
+    tensors.push_back({checkpoint::part_name(part.name), checkpoint::Dtype::u8, {bytes}});
     rows_.push_back({rank, -1, 0, 0, checkpoint::part_hash(part.name), bytes, 0});
+    origins_.push_back({0, 0, &part});
   }
+  outline_ = checkpoint::Outline(std::move(tensors),
+                                 {{"checkpoint", manifest.id}, {"rank", std::to_string(rank)}});
 }
 
-void Contents::each(const Take& take) const {
-  std::vector<std::byte> scratch;
-  size_t tensor = 0;
-  for (const Section& s : sections_) {
-    const auto planes = checkpoint::planes_of(s.format);
-    for (int64_t done = 0; done < s.count; done += kRunAtATime) {
-      Section part = s;
-      part.first += done;
-      part.count = std::min(kRunAtATime, s.count - done);
-      visit_section(declared_, committed_, part, [&](const checkpoint::Run& run) {
-        for (size_t i = 0; i < planes.size(); ++i) {
-          take(tensor + i, planes[i].bytes(done),
-               checkpoint::plane_bytes(s.format, i, run, scratch));
-        }
-      });
-    }
-    tensor += planes.size();
+// Else a lease may bring them from elsewhere, and a device has one stream for all.
+bool Contents::is_in_memory() const {
+  const Devices& devices = committed_.devices;
+  return devices.front->is_host() && devices.back->is_host() && committed_.states->is_in_memory();
+}
+
+void Contents::read(const checkpoint::TensorBlock& block, Scratch& scratch,
+                    const Take& take) const {
+  const Origin& origin = origins_[block.tensor];
+  const auto bytes = static_cast<size_t>(block.bytes);
+  if (origin.part != nullptr) {
+    take(block, origin.part->bytes.subspan(static_cast<size_t>(block.offset), bytes));
+    return;
   }
-  for (const HostPart& part : parts_) take(tensor++, 0, part.bytes);
+  constexpr int64_t kRun = int64_t{1} << 20;  // elements; what a lease may copy
+  const Section& section = sections_[origin.section];
+  const Plane& plane = checkpoint::planes_of(section.format)[origin.plane];
+  const int64_t unit = checkpoint::size_of(plane.dtype);
+  Section run = section;
+  run.first += block.offset / unit * plane.per;
+  const int64_t end =
+      std::min(run.first + block.bytes / unit * plane.per, section.first + section.count);
+  const bool at_once = end - run.first <= kRun;
+  scratch.block.clear();
+  for (; run.first < end; run.first += run.count) {
+    run.count = std::min(kRun, end - run.first);
+    visit_section(declared_, committed_, run, [&](const checkpoint::Run& values) {
+      const auto part =
+          checkpoint::plane_bytes(section.format, origin.plane, values, scratch.plane);
+      if (at_once) {
+        take(block, part);
+      } else {
+        scratch.block.insert(scratch.block.end(), part.begin(), part.end());
+      }
+    });
+  }
+  if (!at_once) take(block, scratch.block);
+}
+
+void Contents::each(const Take& take, const std::function<void()>& between) const {
+  const std::vector<checkpoint::TensorBlock> blocks = checkpoint::blocks_of(outline_);
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  const auto work = [&](bool is_caller) {
+    Scratch scratch;
+    try {
+      while (!failed) {
+        const size_t i = next++;
+        if (i >= blocks.size()) return;
+        read(blocks[i], scratch, take);
+        if (is_caller) between();
+      }
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+  };
+  if (!is_in_memory()) {
+    work(true);
+    return;
+  }
+  constexpr int32_t kMost = 8;  // more do not make memory faster
+  const int32_t workers = std::min(kMost, committed_.workers.size());
+  committed_.workers.run(workers, [&](int64_t, int32_t worker) { work(worker == 0); });
 }
 
 int64_t bytes_to_save(const layout::Model& model, const layout::Layout& layout,

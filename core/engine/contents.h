@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checksums.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/engine/sections.h"
@@ -21,29 +22,41 @@ struct HostPart {
   std::span<const std::byte> bytes;
 };
 
-inline constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
-
 class Contents {
  public:
   // All outlive it. Of ranks that all have everything, each has what would be its slice.
   Contents(Declared& declared, Committed& committed, const checkpoint::Manifest& manifest,
            const std::vector<HostPart>& parts);
 
-  [[nodiscard]] const std::vector<checkpoint::TensorSpec>& tensors() const { return tensors_; }
+  [[nodiscard]] const checkpoint::Outline& outline() const { return outline_; }
   // A row of the index for each tensor; its checksums are to come.
   [[nodiscard]] const std::vector<checkpoint::IndexRow>& rows() const { return rows_; }
 
-  // Bytes [offset, offset + bytes.size()) of a tensor: each once, a tensor's from front to back.
-  using Take = std::function<void(size_t tensor, int64_t offset, std::span<const std::byte> bytes)>;
-  void each(const Take& take) const;
+  // take: each block of each tensor once, nearly in the order of the file; by the engine's workers
+  // where the states are the host's, so several at a time. between: on this thread, now and then;
+  // may throw.
+  using Take =
+      std::function<void(const checkpoint::TensorBlock& block, std::span<const std::byte> bytes)>;
+  void each(const Take& take, const std::function<void()>& between) const;
 
  private:
+  // Where the bytes of a tensor are: a plane of a section, or a part of the host's.
+  struct Origin {
+    size_t section = 0, plane = 0;
+    const HostPart* part = nullptr;
+  };
+  struct Scratch {
+    std::vector<std::byte> plane, block;
+  };
+  void read(const checkpoint::TensorBlock& block, Scratch& scratch, const Take& take) const;
+  [[nodiscard]] bool is_in_memory() const;
+
   Declared& declared_;
   Committed& committed_;
-  const std::vector<HostPart>& parts_;
-  std::vector<Section> sections_;  // each has a tensor, or two
-  std::vector<checkpoint::TensorSpec> tensors_;
+  std::vector<Section> sections_;
+  std::vector<Origin> origins_;  // of each tensor
   std::vector<checkpoint::IndexRow> rows_;
+  checkpoint::Outline outline_;
 };
 
 // Bytes of the states' tensors, by the plan: of the rank with this slice.

@@ -23,6 +23,7 @@ using kernels::Format;
 namespace {
 
 constexpr const char* kLoadCall = "otr_engine_load";
+constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;

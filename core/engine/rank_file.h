@@ -27,8 +27,7 @@ using Tick = std::function<void(int64_t)>;
 
 // ledger: charged for what is on its way to the disk.
 [[nodiscard]] RankFile write_file(checkpoint::Folder& folder, const Contents& contents,
-                                  const checkpoint::Manifest& manifest, int64_t rank,
-                                  memory::Ledger& ledger, const Tick& tick);
+                                  int64_t rank, memory::Ledger& ledger, const Tick& tick);
 
 // A copy of what a rank writes, in the order of the file, so that nothing more is copied on its way
 // to the disk.
@@ -38,8 +37,7 @@ class Snapshot {
   [[nodiscard]] static int64_t room_for(int64_t states);
 
   // room: replaced by a larger block where it is too small; outlives this.
-  Snapshot(const Contents& contents, const checkpoint::Manifest& manifest, int64_t rank,
-           memory::Ledger& ledger, memory::Block& room);
+  Snapshot(const Contents& contents, int64_t rank, memory::Ledger& ledger, memory::Block& room);
 
   [[nodiscard]] int64_t file_bytes() const { return outline_.file_bytes; }
   [[nodiscard]] RankFile write(checkpoint::Folder& folder, const Tick& tick) const;

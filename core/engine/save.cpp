@@ -94,14 +94,12 @@ void Checkpoints::save(const std::string& directory, const std::string& tag,
   const Contents contents(declared_, committed_, job.manifest(), options.parts);
   if (!options.asynchronous) {
     job.finish(ranks, [&](Folder& folder) {
-      return write_file(folder, contents, job.manifest(), rank, declared_.ledger,
-                        [&](int64_t) { ranks.tick(); });
+      return write_file(folder, contents, rank, declared_.ledger, [&](int64_t) { ranks.tick(); });
     });
     return;
   }
   std::optional<Snapshot> snapshot;
-  ranks.run(
-      [&] { snapshot.emplace(contents, job.manifest(), rank, declared_.ledger, saver_->room()); });
+  ranks.run([&] { snapshot.emplace(contents, rank, declared_.ledger, saver_->room()); });
   saver_->begin(std::move(job), std::move(*snapshot), began);
 }
 

@@ -22,6 +22,7 @@ class Resident final : public StateStore {
         exp_avg_sq_(c.ledger, Purpose::exp_avg_sq, c.plan.exp_avg_sq, &c.back) {}
 
   int64_t room() const override { return std::numeric_limits<int64_t>::max(); }
+  bool is_in_memory() const override { return true; }
   void fetch(const layout::Piece&, StateSet) override {}
   void give_back(const layout::Piece&, StateSet) override {}
   void settle() override {}

@@ -53,6 +53,8 @@ class StateStore {
 
   // Elements, in whole leaves, that a step may hold leases on at a time. It may fetch as many more.
   [[nodiscard]] virtual int64_t room() const = 0;
+  // Any thread may lease at any time, and a lease is a pointer.
+  [[nodiscard]] virtual bool is_in_memory() const = 0;
   // Begins to bring states of a piece, or of a part of it that begins at a leaf. Does not wait.
   virtual void fetch(const layout::Piece& piece, StateSet read) = 0;
   // What was fetched before; else it is fetched now, whatever its size. Those that are not read

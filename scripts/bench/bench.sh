@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
 #   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, collectives, optimizer_step, torch_training,
-#                                      torch_overhead, optimizer_curves; default all
+#                                      torch_overhead, checkpoints, optimizer_curves; default all
 # Writes build/bench/report.md and report.json, and adds to docs/benchmarks/results.json and the page that shows it
 # (not with --no-record). BENCH_VENV: where the peers' environment is or goes
 # (default build/bench/venv); BENCH_OUTPUT: where everything else goes (default build/bench).
@@ -22,6 +22,7 @@ cmake -S . -B "$programs" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Releas
   -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF "${launchers[@]}"
 cmake --build "$programs" --target bench_programs
 install_mpi "$programs/tests/bench" "$output/mpi.log"
+install_fio "$output/fio.log"
 
 build/venv/bin/python scripts/bench/bench.py --programs "$programs/tests/bench" --package build/release/python --peer-python "$venv/bin/python" \
   --peer-missing "$PEERS_MISSING" --mpi-missing "$MPI_MISSING" --output "$output" "$@"

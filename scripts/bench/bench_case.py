@@ -133,18 +133,18 @@ def remove_deepspeed_buffers(port):
             path.unlink(missing_ok=True)
 
 
-def row(case, peer, target, timed, rounds=None, peer_side=None, **more):
+def row(case, peer, target, timed, rounds=None, peer_side=None, ours=OURS, **more):
     """One line of the report; without rounds it is "not measured" and `reason` says why."""
     result = {"case": case, "peer": peer, "ratio": None, "target": target, "met": None, "timed": timed, **more}
     if rounds is not None:
-        ratio = rounds.ratio(peer_side, OURS)
+        ratio = rounds.ratio(peer_side, ours)
         result.update(
             ratio=ratio["median"],
             met=ratio["median"] >= target,
             ratio_p10=ratio["p10"],
             ratio_p90=ratio["p90"],
             rounds=len(rounds),
-            ours_seconds=measure.summary(rounds.seconds[OURS]),
+            ours_seconds=measure.summary(rounds.seconds[ours]),
             peer_seconds=measure.summary(rounds.seconds[peer_side]),
         )
     return result

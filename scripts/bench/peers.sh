@@ -46,6 +46,13 @@ install_mpi() {
   fi
 }
 
+# install_fio LOG: what measures the disk. Without it, its rows are not measured.
+install_fio() {
+  command -v fio > /dev/null && return
+  echo "bench: installing fio with apt, log in $1"
+  { may_install && apt_install fio; } > "$1" 2>&1 || echo "bench: there is no fio, see $1"
+}
+
 # DeepSpeed compiles its operators at first use, for this processor; here, so that no measurement waits.
 build_deepspeed_operators() {
   local folder

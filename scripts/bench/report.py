@@ -70,6 +70,8 @@ def _details(row):
         lines.append(f"- Buffers used in turn: {row['buffers']}.")
     if "tokens_per_second" in row:
         lines.append("- Tokens a second, medians: " + ", ".join(f"{key} {value:.0f}" for key, value in row["tokens_per_second"].items()) + ".")
+    if "gb_per_s" in row:
+        lines.append("- GB/s, medians: " + ", ".join(f"{name} {value:.2f}" for name, value in row["gb_per_s"].items()) + ".")
     if "gathered_gb_per_s" in row:
         lines.append(f"- Gathered on each rank: {_speeds(row)}.")
     if row.get("adapter_us"):
@@ -114,6 +116,8 @@ def why(row):
         parts.append(f"bound by matrix products, three an iteration: {_products(row)} (ours and DeepSpeed's in float32, PyTorch's in bfloat16)")
     elif "roofline" in row:
         parts.append(_roofline(row))
+    if "gb_per_s" in row:
+        parts.append("GB/s, medians of the same rounds: " + ", ".join(f"{name} {value:.2f}" for name, value in row["gb_per_s"].items()))
     if "gathered_gb_per_s" in row:
         parts.append(f"gathered on each rank, medians of the same rounds: {_speeds(row)}")
     if "ceiling" in row:

@@ -94,5 +94,24 @@ TEST(Checksums, ADamagedBlockIsRefusedAndOthersAreNot) {
   EXPECT_EQ(out, made.text.substr(2 * kBlock, 100));
 }
 
+TEST(Checksums, BlocksCoverAFileInItsOrder) {
+  // Larger elements come first in a file, and an empty tensor has no block.
+  const Outline outline({{"bytes", Dtype::u8, {kBlock + 1}},
+                         {"none", Dtype::f32, {0}},
+                         {"floats", Dtype::f32, {kBlock / 4 * 2}}},
+                        {});
+  const std::vector<TensorBlock> blocks = blocks_of(outline);
+  ASSERT_EQ(blocks.size(), 4U);
+  int64_t place = outline.data_begin();
+  for (const TensorBlock& block : blocks) {
+    EXPECT_EQ(outline.place_of(block.tensor) + block.offset, place);
+    EXPECT_EQ(block.offset % kBlock, 0);
+    place += block.bytes;
+  }
+  EXPECT_EQ(place, outline.file_bytes);
+  EXPECT_EQ(blocks[0].tensor, 2U);
+  EXPECT_EQ(blocks[3].bytes, 1);
+}
+
 }  // namespace
 }  // namespace outrigger::checkpoint::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -55,6 +56,31 @@ TEST(SafetensorsThreads, WriteAndReadOneFile) {
     }
   });
   EXPECT_EQ(wrong, 0);
+}
+
+// Past the cache: threads take the next part, so that several share a chunk, and whoever is slow
+// with one holds its buffer.
+TEST(SafetensorsThreads, WriteOneLargeFile) {
+  constexpr int64_t kBytes = 300 * BulkFile::kPage + 11, kPart = 3000;
+  std::string text(kBytes, '\0');
+  uint32_t state = 5;
+  for (char& c : text) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder temporary;
+    Folder folder = temporary.open();
+    BulkFile file(folder.create_file("f"), kBytes, {2 * BulkFile::kPage, 0});
+    std::atomic<int64_t> next{0};
+    in_threads([&](int t) {
+      for (int64_t at = 0; (at = kPart * next++) < kBytes;) {
+        const int64_t count = std::min(kPart, kBytes - at);
+        if (t == 0 && round % 2 == 1) std::this_thread::yield();
+        file.write(
+            at, bytes_of_text(text).subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
+      }
+    });
+    file.finish();
+    ASSERT_TRUE(read_text(temporary / "f") == text) << round;
+  }
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ class Paged final : public engine::StateStore {
   }
 
   int64_t room() const override { return kRoom; }
+  bool is_in_memory() const override { return false; }
 
   void fetch(const layout::Piece& piece, StateSet read) override {
     EXPECT_TRUE(fetched_.emplace(key_of(piece), pages_of(piece, read)).second) << "fetched twice";
