@@ -346,9 +346,12 @@ leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLI
 taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
 OTR_E_MISMATCH: ranks give other tags or options.
 
-asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
-training goes on while a thread of the library writes them, and the checkpoint appears, as a
-whole, when all ranks have. The copies take memory as masters and moments do: reserved with
+asynchronous: the call returns when the bytes of parts, and the values that the host can see where
+they are, are copied; the training goes on while a thread of the library writes what was there at
+the call, and the checkpoint appears, as a whole, when all ranks have. Masters and moments that
+only the library changes are copied when a step or a write is about to change them, as far as
+they are not written by then; a device's at once. The copies take memory as masters and moments
+do: reserved with
 \"outrigger\": {\"checkpoint\": {\"asynchronous\": true}}, else from the first such save on. See
 otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
 communicator's functions are called on the library's thread. Since: 0.1";
@@ -581,12 +584,12 @@ not";
 %feature("docstring") otr_part::name "UTF-8, different from the others'";
 %feature("docstring") otr_save_options::keep_last "after it, the checkpoints of the most steps that stay; 0 (default): all";
 %feature("docstring") otr_save_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
-%feature("docstring") otr_save_options::asynchronous "1: the call returns when the values are copied; default 0";
+%feature("docstring") otr_save_options::asynchronous "1: the call returns before the values are written; default 0";
 %feature("docstring") otr_save_options::when_busy "OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE";
 %feature("docstring") otr_save_options::parts "this rank's; NULL with part_count 0";
 %feature("docstring") otr_save_status::state "OTR_SAVE_";
 %feature("docstring") otr_save_status::bytes "of this rank's file";
-%feature("docstring") otr_save_status::held_up_seconds "how long the call took to copy; the training waited";
+%feature("docstring") otr_save_status::held_up_seconds "how long the call, and later ones, took to copy";
 %feature("docstring") otr_save_status::seconds "from the call to the end, or to now";
 %feature("docstring") otr_load_options::weights_only "1: no moments and no progress; default 0";
 %feature("docstring") otr_load_options::strict "1 (default): the same parameters here and there; 0: those that are in

@@ -1015,7 +1015,7 @@ typedef struct otr_save_options {
   uint32_t struct_size;
   int32_t keep_last; /* after it, the checkpoints of the most steps that stay; 0 (default): all */
   int32_t replace;   /* 1: a checkpoint of the same tag may be there, and is replaced */
-  int32_t asynchronous; /* 1: the call returns when the values are copied; default 0 */
+  int32_t asynchronous; /* 1: the call returns before the values are written; default 0 */
   int32_t when_busy;    /* OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE */
   uint32_t reserved0;
   const otr_part *parts; /* this rank's; NULL with part_count 0 */
@@ -1039,12 +1039,14 @@ OTR_API int32_t otr_save_options_init(otr_save_options *options, size_t size) OT
  * taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
  * OTR_E_MISMATCH: ranks give other tags or options.
  *
- * asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
- * training goes on while a thread of the library writes them, and the checkpoint appears, as a
- * whole, when all ranks have. The copies take memory as masters and moments do: reserved with
- * "outrigger": {"checkpoint": {"asynchronous": true}}, else from the first such save on. See
- * otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
- * communicator's functions are called on the library's thread. Since: 0.1 */
+ * asynchronous: the call returns when the bytes of parts, and the values that the host can see
+ * where they are, are copied; the training goes on while a thread of the library writes what was
+ * there at the call, and the checkpoint appears, as a whole, when all ranks have. Masters and
+ * moments that only the library changes are copied when a step or a write is about to change them,
+ * as far as they are not written by then; a device's at once. The copies take memory as masters and
+ * moments do: reserved with "outrigger": {"checkpoint": {"asynchronous": true}}, else from the
+ * first such save on. See otr_engine_wait_save. Finalize waits for the end; destroy gives the save
+ * up. A custom communicator's functions are called on the library's thread. Since: 0.1 */
 OTR_API int32_t otr_engine_save(otr_engine *engine, const char *directory, const char *tag,
                                 const otr_save_options *options) OTR_NOEXCEPT;
 
@@ -1061,7 +1063,7 @@ typedef struct otr_save_status {
   int32_t state; /* OTR_SAVE_ */
   int64_t bytes; /* of this rank's file */
   int64_t bytes_written;
-  double held_up_seconds; /* how long the call took to copy; the training waited */
+  double held_up_seconds; /* how long the call, and later ones, took to copy */
   double seconds;         /* from the call to the end, or to now */
   uint64_t reserved[4];
 } otr_save_status;

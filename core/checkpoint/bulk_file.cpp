@@ -53,7 +53,7 @@ void BulkFile::land_one() {
   Flight& oldest = flying_.front();
   while (!lanes_.at(oldest.lane).wait_for(oldest.job, kLook)) {
   }
-  if (oldest.buffer) free_.push_back(std::move(oldest.buffer));
+  free_.push_back(std::move(oldest.buffer));
   flying_.pop_front();
 }
 
@@ -126,21 +126,6 @@ void BulkFile::write(int64_t offset, std::span<const std::byte> data) {
     }
     data = data.subspan(static_cast<size_t>(count));
     offset += count;
-  }
-}
-
-void BulkFile::write_pages(int64_t offset, std::span<const std::byte> data) {
-  if (!direct_) {
-    file_.write_at(offset, data);
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  while (!data.empty()) {
-    const size_t count = std::min(data.size(), static_cast<size_t>(sizes_.chunk));
-    while (flying_.size() >= 2 * lanes_.size()) land_one();
-    submit(offset, data.first(count), nullptr);
-    data = data.subspan(count);
-    offset += static_cast<int64_t>(count);
   }
 }
 

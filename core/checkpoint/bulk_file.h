@@ -44,8 +44,6 @@ class BulkFile {
   // ended, at few places at a time: OTR_E_INTERNAL where more than kBuffers chunks are begun and
   // nobody goes on with one. Throws what an earlier write failed with.
   void write(int64_t offset, std::span<const std::byte> data);
-  // Data that begins a page of memory and of the file, and stays until finish: nothing is copied.
-  void write_pages(int64_t offset, std::span<const std::byte> data);
   // All bytes came. The file is durable then, its name is not.
   void finish();
 
@@ -62,7 +60,7 @@ class BulkFile {
   struct Flight {
     size_t lane;
     uint64_t job;
-    Buffer buffer;  // null: the caller's
+    Buffer buffer;
   };
   using Lock = std::unique_lock<std::mutex>;
   [[nodiscard]] Chunk& chunk_at(int64_t number, Lock& lock);

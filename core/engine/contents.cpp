@@ -69,20 +69,31 @@ Contents::Contents(Declared& declared, Committed& committed, const Manifest& man
   }
   outline_ = checkpoint::Outline(std::move(tensors),
                                  {{"checkpoint", manifest.id}, {"rank", std::to_string(rank)}});
+  blocks_ = checkpoint::blocks_of(outline_);
 }
 
-// Else a lease may bring them from elsewhere, and a device has one stream for all.
 bool Contents::is_in_memory() const {
   const Devices& devices = committed_.devices;
   return devices.front->is_host() && devices.back->is_host() && committed_.states->is_in_memory();
 }
 
-void Contents::read(const checkpoint::TensorBlock& block, Scratch& scratch,
-                    const Take& take) const {
-  const Origin& origin = origins_[block.tensor];
-  const auto bytes = static_cast<size_t>(block.bytes);
+bool Contents::is_seen_outside(size_t block) const {
+  const Origin& origin = origins_[blocks_[block].tensor];
+  if (origin.part != nullptr) return true;
+  const Section& section = sections_[origin.section];
+  if (section.kept == Kept::published) return true;
+  if (section.kept != Kept::master) return false;
+  const bool is_published =
+      section.format == Format::split ? origin.plane == 0 : !committed_.plan.separate_master;
+  return is_published;
+}
+
+void Contents::read(size_t block, Scratch& scratch, const Take& take) const {
+  const checkpoint::TensorBlock& wanted = blocks_[block];
+  const Origin& origin = origins_[wanted.tensor];
   if (origin.part != nullptr) {
-    take(block, origin.part->bytes.subspan(static_cast<size_t>(block.offset), bytes));
+    take(origin.part->bytes.subspan(static_cast<size_t>(wanted.offset),
+                                    static_cast<size_t>(wanted.bytes)));
     return;
   }
   constexpr int64_t kRun = int64_t{1} << 20;  // elements; what a lease may copy
@@ -90,9 +101,9 @@ void Contents::read(const checkpoint::TensorBlock& block, Scratch& scratch,
   const Plane& plane = checkpoint::planes_of(section.format)[origin.plane];
   const int64_t unit = checkpoint::size_of(plane.dtype);
   Section run = section;
-  run.first += block.offset / unit * plane.per;
+  run.first += wanted.offset / unit * plane.per;
   const int64_t end =
-      std::min(run.first + block.bytes / unit * plane.per, section.first + section.count);
+      std::min(run.first + wanted.bytes / unit * plane.per, section.first + section.count);
   const bool at_once = end - run.first <= kRun;
   scratch.block.clear();
   for (; run.first < end; run.first += run.count) {
@@ -101,26 +112,26 @@ void Contents::read(const checkpoint::TensorBlock& block, Scratch& scratch,
       const auto part =
           checkpoint::plane_bytes(section.format, origin.plane, values, scratch.plane);
       if (at_once) {
-        take(block, part);
+        take(part);
       } else {
         scratch.block.insert(scratch.block.end(), part.begin(), part.end());
       }
     });
   }
-  if (!at_once) take(block, scratch.block);
+  if (!at_once) take(scratch.block);
 }
 
-void Contents::each(const Take& take, const std::function<void()>& between) const {
-  const std::vector<checkpoint::TensorBlock> blocks = checkpoint::blocks_of(outline_);
+void Contents::each(const std::function<void(size_t block, Scratch& scratch)>& body,
+                    const std::function<void()>& between) const {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   const auto work = [&](bool is_caller) {
     Scratch scratch;
     try {
       while (!failed) {
-        const size_t i = next++;
-        if (i >= blocks.size()) return;
-        read(blocks[i], scratch, take);
+        const size_t block = next++;
+        if (block >= blocks_.size()) return;
+        body(block, scratch);
         if (is_caller) between();
       }
     } catch (...) {

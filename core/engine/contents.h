@@ -32,12 +32,24 @@ class Contents {
   // A row of the index for each tensor; its checksums are to come.
   [[nodiscard]] const std::vector<checkpoint::IndexRow>& rows() const { return rows_; }
 
-  // take: each block of each tensor once, nearly in the order of the file; by the engine's workers
-  // where the states are the host's, so several at a time. between: on this thread, now and then;
-  // may throw.
-  using Take =
-      std::function<void(const checkpoint::TensorBlock& block, std::span<const std::byte> bytes)>;
-  void each(const Take& take, const std::function<void()>& between) const;
+  // Of all tensors, in the order of the file.
+  [[nodiscard]] const std::vector<checkpoint::TensorBlock>& blocks() const { return blocks_; }
+
+  struct Scratch {
+    std::vector<std::byte> plane, block;
+  };
+  // The bytes of a block; any thread where states are in memory, each with a scratch of its own.
+  using Take = std::function<void(std::span<const std::byte> bytes)>;
+  void read(size_t block, Scratch& scratch, const Take& take) const;
+  // Blocks 0 … of blocks(), each once and nearly in order; by the engine's workers where states are
+  // in memory, so several at a time. between: on this thread, now and then; may throw.
+  void each(const std::function<void(size_t block, Scratch& scratch)>& body,
+            const std::function<void()>& between) const;
+
+  // False: a lease brings them from elsewhere, or a device has one stream for all.
+  [[nodiscard]] bool is_in_memory() const;
+  // True: the host sees these values where they are, or they are the host's.
+  [[nodiscard]] bool is_seen_outside(size_t block) const;
 
  private:
   // Where the bytes of a tensor are: a plane of a section, or a part of the host's.
@@ -45,11 +57,6 @@ class Contents {
     size_t section = 0, plane = 0;
     const HostPart* part = nullptr;
   };
-  struct Scratch {
-    std::vector<std::byte> plane, block;
-  };
-  void read(const checkpoint::TensorBlock& block, Scratch& scratch, const Take& take) const;
-  [[nodiscard]] bool is_in_memory() const;
 
   Declared& declared_;
   Committed& committed_;
@@ -57,6 +64,7 @@ class Contents {
   std::vector<Origin> origins_;  // of each tensor
   std::vector<checkpoint::IndexRow> rows_;
   checkpoint::Outline outline_;
+  std::vector<checkpoint::TensorBlock> blocks_;
 };
 
 // Bytes of the states' tensors, by the plan: of the rank with this slice.

@@ -56,7 +56,8 @@ void Engine::commit() {
     updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_);
     values_ = std::make_unique<Values>(declared_, *committed_, *window_, health_);
     if (config().asynchronous_saves) {
-      saver_ = std::make_unique<Saver>(declared_, control_->duplicate("asynchronous saves"),
+      saver_ = std::make_unique<Saver>(declared_, *committed_->states,
+                                       control_->duplicate("asynchronous saves"),
                                        committed_->plan.snapshots);
     }
     require_memory(declared_, *committed_);

@@ -7,7 +7,6 @@
 
 #include "core/checkpoint/bulk_file.h"
 #include "core/checkpoint/checksums.h"
-#include "core/memory/copy.h"
 
 namespace outrigger::engine {
 
@@ -40,72 +39,59 @@ class Sums {
   RankFile file_;
 };
 
-std::byte* page_in(std::byte* memory) {
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  return memory + (BulkFile::kPage - address % BulkFile::kPage) % BulkFile::kPage;
-}
+// The file of a rank, while its blocks come.
+class Making {
+ public:
+  Making(checkpoint::Folder& folder, const Contents& contents, int64_t rank, memory::Ledger& ledger)
+      : contents_(contents),
+        writer_(folder, checkpoint::rank_file(rank), contents.outline()),
+        on_the_way_(ledger, Purpose::acquired, BulkFile::room_of(writer_.file_bytes())),
+        sums_(contents.rows(), contents.outline()) {}
+
+  void add(size_t number, std::span<const std::byte> bytes) {
+    const TensorBlock& block = contents_.blocks()[number];
+    sums_.add(block, bytes);
+    writer_.write(block.tensor, block.offset, bytes);
+    written_ += block.bytes;
+  }
+  [[nodiscard]] int64_t written() const { return written_; }
+  [[nodiscard]] RankFile finish() {
+    writer_.finish();
+    return sums_.take();
+  }
+
+ private:
+  const Contents& contents_;
+  checkpoint::Writer writer_;
+  const memory::Charge on_the_way_;
+  Sums sums_;
+  std::atomic<int64_t> written_{contents_.outline().data_begin()};
+};
 
 }  // namespace
 
 RankFile write_file(checkpoint::Folder& folder, const Contents& contents, int64_t rank,
                     memory::Ledger& ledger, const Tick& tick) {
-  checkpoint::Writer writer(folder, checkpoint::rank_file(rank), contents.outline());
-  const memory::Charge on_the_way(ledger, Purpose::acquired,
-                                  BulkFile::room_of(writer.file_bytes()));
-  Sums sums(contents.rows(), contents.outline());
-  std::atomic<int64_t> written{0};
+  Making file(folder, contents, rank, ledger);
   contents.each(
-      [&](const TensorBlock& block, std::span<const std::byte> bytes) {
-        sums.add(block, bytes);
-        writer.write(block.tensor, block.offset, bytes);
-        written += block.bytes;
+      [&](size_t block, Contents::Scratch& scratch) {
+        contents.read(block, scratch,
+                      [&](std::span<const std::byte> bytes) { file.add(block, bytes); });
       },
-      [&] { tick(written); });
-  writer.finish();
-  return sums.take();
+      [&] { tick(file.written()); });
+  return file.finish();
 }
 
-int64_t Snapshot::room_for(int64_t states) {
-  constexpr int64_t kOfTheHost = int64_t{256} << 10;  // the file's header, too
-  return states + kOfTheHost + BulkFile::kPage;
-}
-
-Snapshot::Snapshot(const Contents& contents, int64_t rank, memory::Ledger& ledger,
-                   memory::Block& room)
-    : rank_(rank), outline_(contents.outline()), rows_(contents.rows()) {
-  const int64_t needed = outline_.file_bytes + BulkFile::kPage;
-  if (room.bytes() < needed) {
-    room = {};
-    room = memory::Block(ledger, Purpose::snapshots, needed);
+RankFile write_file(checkpoint::Folder& folder, Snapshot& snapshot, int64_t rank,
+                    memory::Ledger& ledger, const Tick& tick) {
+  const Contents& contents = snapshot.contents();
+  Making file(folder, contents, rank, ledger);
+  std::vector<std::byte> scratch;
+  for (size_t block = 0; block < contents.blocks().size(); ++block) {
+    file.add(block, snapshot.take(block, scratch));
+    tick(file.written());
   }
-  image_ = page_in(room.data());
-  std::ranges::copy(std::as_bytes(std::span(outline_.head)), image_);
-  contents.each(
-      [&](const TensorBlock& block, std::span<const std::byte> bytes) {
-        memory::copy_past_caches(image_ + outline_.place_of(block.tensor) + block.offset, bytes);
-      },
-      [] {});
-}
-
-RankFile Snapshot::write(checkpoint::Folder& folder, const Tick& tick) const {
-  constexpr BulkFile::Sizes kSizes;
-  BulkFile file(folder.create_file(checkpoint::rank_file(rank_)), outline_.file_bytes, kSizes);
-  Sums sums(rows_, outline_);
-  const std::vector<TensorBlock> blocks = checkpoint::blocks_of(outline_);
-  auto next = blocks.begin();
-  for (int64_t at = 0; at < outline_.file_bytes; at += kSizes.chunk) {
-    const int64_t end = std::min(at + kSizes.chunk, outline_.file_bytes);
-    file.write_pages(at, {image_ + at, static_cast<size_t>(end - at)});
-    // Beside the disk.
-    for (; next != blocks.end(); ++next) {
-      const int64_t place = outline_.place_of(next->tensor) + next->offset;
-      if (place + next->bytes > end) break;
-      sums.add(*next, {image_ + place, static_cast<size_t>(next->bytes)});
-    }
-    tick(end);
-  }
-  file.finish();
-  return sums.take();
+  return file.finish();
 }
 
 }  // namespace outrigger::engine

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's file of a checkpoint: written from where the states are, or from a copy of them, while
-// they change.
+// A rank's file of a checkpoint: written from where the states are, or while they change.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 #include "core/checkpoint/files.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/engine/contents.h"
-#include "core/memory/block.h"
+#include "core/engine/snapshot.h"
 
 namespace outrigger::engine {
 
@@ -25,28 +24,11 @@ struct RankFile {
 // Called now and then with the bytes that are written.
 using Tick = std::function<void(int64_t)>;
 
-// ledger: charged for what is on its way to the disk.
+// ledger: charged for what is on its way to the disk. The first by the engine's workers, the second
+// on this thread alone.
 [[nodiscard]] RankFile write_file(checkpoint::Folder& folder, const Contents& contents,
                                   int64_t rank, memory::Ledger& ledger, const Tick& tick);
-
-// A copy of what a rank writes, in the order of the file, so that nothing more is copied on its way
-// to the disk.
-class Snapshot {
- public:
-  // Memory for a copy of so many bytes of states, with some of the host's.
-  [[nodiscard]] static int64_t room_for(int64_t states);
-
-  // room: replaced by a larger block where it is too small; outlives this.
-  Snapshot(const Contents& contents, int64_t rank, memory::Ledger& ledger, memory::Block& room);
-
-  [[nodiscard]] int64_t file_bytes() const { return outline_.file_bytes; }
-  [[nodiscard]] RankFile write(checkpoint::Folder& folder, const Tick& tick) const;
-
- private:
-  const int64_t rank_;
-  const checkpoint::Outline outline_;
-  const std::vector<checkpoint::IndexRow> rows_;
-  std::byte* image_;  // of the file, at the beginning of a page
-};
+[[nodiscard]] RankFile write_file(checkpoint::Folder& folder, Snapshot& snapshot, int64_t rank,
+                                  memory::Ledger& ledger, const Tick& tick);
 
 }  // namespace outrigger::engine

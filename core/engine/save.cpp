@@ -68,7 +68,8 @@ void Checkpoints::require_saver(Together& ranks) {
   ranks.collective([&] { group = control_.duplicate("asynchronous saves"); });
   std::unique_ptr<Saver> made;
   ranks.run([&] {
-    made = std::make_unique<Saver>(declared_, std::move(group), committed_.plan.snapshots);
+    made = std::make_unique<Saver>(declared_, *committed_.states, std::move(group),
+                                   committed_.plan.snapshots);
   });
   const std::unique_lock lock(declared_.mutex);  // an abort from another thread
   saver_ = std::move(made);
@@ -91,16 +92,18 @@ void Checkpoints::save(const std::string& directory, const std::string& tag,
   if (options.asynchronous) require_saver(ranks);
   SaveJob job(ranks, files_, {directory, tag, options.keep_last, options.replace}, manifest());
   const int64_t rank = control_.rank();
-  const Contents contents(declared_, committed_, job.manifest(), options.parts);
+  Contents contents(declared_, committed_, job.manifest(), options.parts);
   if (!options.asynchronous) {
     job.finish(ranks, [&](Folder& folder) {
       return write_file(folder, contents, rank, declared_.ledger, [&](int64_t) { ranks.tick(); });
     });
     return;
   }
-  std::optional<Snapshot> snapshot;
-  ranks.run([&] { snapshot.emplace(contents, rank, declared_.ledger, saver_->room()); });
-  saver_->begin(std::move(job), std::move(*snapshot), began);
+  std::shared_ptr<Snapshot> snapshot;
+  ranks.run([&] {
+    snapshot = std::make_shared<Snapshot>(std::move(contents), declared_.ledger, saver_->room());
+  });
+  saver_->begin(std::move(job), std::move(snapshot), began);
 }
 
 }  // namespace outrigger::engine

@@ -20,42 +20,58 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 
 }  // namespace
 
-Saver::Saver(Declared& declared, std::unique_ptr<comm::Communicator> group, int64_t room)
-    : declared_(declared), group_(std::move(group)) {
+Saver::Saver(Declared& declared, StateStore& states, std::unique_ptr<comm::Communicator> group,
+             int64_t room)
+    : declared_(declared), states_(states), group_(std::move(group)) {
   worker_.start();  // here a rank can still refuse
   if (room > 0) room_ = memory::Block(declared.ledger, memory::Purpose::snapshots, room);
+  states_.before_change([this] { secure(); });
 }
 
 // Without other ranks: what is not complete now does not appear.
 Saver::~Saver() {
+  states_.before_change(nullptr);
   cancelled_ = true;
   group_->cancel();
   while (!worker_.wait_for(worker_.added(), comm::kSlice)) {
   }
 }
 
-void Saver::begin(SaveJob job, Snapshot snapshot, std::chrono::steady_clock::time_point began) {
-  const int64_t bytes = snapshot.file_bytes();
+void Saver::begin(SaveJob job, std::shared_ptr<Snapshot> snapshot,
+                  std::chrono::steady_clock::time_point began) {
   // A std::function is copied.
-  const auto task =
-      std::make_shared<std::pair<SaveJob, Snapshot>>(std::move(job), std::move(snapshot));
+  const auto task = std::make_shared<SaveJob>(std::move(job));
   const std::lock_guard lock(mutex_);
   status_ = {};
   status_.state = State::under_way;
-  status_.tag = task->first.target().tag;
-  status_.bytes = bytes;
+  status_.tag = task->target().tag;
+  status_.bytes = snapshot->contents().outline().file_bytes;
   status_.held_up = seconds_since(began);
+  snapshot_ = snapshot;
   began_ = began;
   written_ = 0;
-  job_ = worker_.add([this, task] { save(task->first, task->second); });
+  job_ = worker_.add([this, task, snapshot = std::move(snapshot)] { save(*task, *snapshot); });
 }
 
-void Saver::save(SaveJob& job, const Snapshot& snapshot) {
+void Saver::secure() noexcept {
+  std::shared_ptr<Snapshot> snapshot;
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot = snapshot_;
+  }
+  if (!snapshot || snapshot->is_secure()) return;
+  const auto began = std::chrono::steady_clock::now();
+  snapshot->secure();
+  const std::lock_guard lock(mutex_);
+  status_.held_up += seconds_since(began);
+}
+
+void Saver::save(SaveJob& job, Snapshot& snapshot) {
   std::optional<Error> failure;
   try {
     Together together(*group_, "otr_engine_save", [](const auto& body) { body(); });
     job.finish(together, [&](checkpoint::Folder& folder) {
-      return snapshot.write(folder, [&](int64_t written) {
+      return write_file(folder, snapshot, group_->rank(), declared_.ledger, [&](int64_t written) {
         written_ = written;
         if (cancelled_) fail(OTR_E_ABORTED, "the engine was destroyed before its end");
         together.tick();
@@ -74,6 +90,7 @@ void Saver::end(State state, const std::optional<Error>& failure) {
   Status ended;
   {
     const std::lock_guard lock(mutex_);
+    snapshot_.reset();
     status_.state = state;
     status_.seconds = seconds_since(began_);
     status_.written = written_;

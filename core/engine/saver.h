@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A save beside the training: a copy of the states is written on a thread, whose ranks meet in a
+// A save beside the training: the states of a moment are written on a thread, whose ranks meet in a
 // group of their own.
 #pragma once
 
@@ -14,21 +14,25 @@
 
 #include "core/base/serial_worker.h"
 #include "core/engine/save_job.h"
+#include "core/engine/snapshot.h"
 
 namespace outrigger::engine {
 
 class Saver {
  public:
   // room: of the copies, reserved; may be 0.
-  Saver(Declared& declared, std::unique_ptr<comm::Communicator> group, int64_t room);
+  // states: tells this when they are about to change.
+  Saver(Declared& declared, StateStore& states, std::unique_ptr<comm::Communicator> group,
+        int64_t room);
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
   // What a save may copy to, while none is under way.
   [[nodiscard]] memory::Block& room() { return room_; }
-  // began: when the call came that waits for the copy.
-  void begin(SaveJob job, Snapshot snapshot, std::chrono::steady_clock::time_point began);
+  // began: when the call came that made them.
+  void begin(SaveJob job, std::shared_ptr<Snapshot> snapshot,
+             std::chrono::steady_clock::time_point began);
 
   [[nodiscard]] bool is_under_way() const;
   // Until none is; at most so many seconds, negative: without end. False: one still is. Interrupts:
@@ -42,7 +46,7 @@ class Saver {
     State state = State::none;
     std::string tag, failure;
     int64_t bytes = 0, written = 0;   // of this rank
-    double held_up = 0, seconds = 0;  // the training, by the copy; from the call to the end
+    double held_up = 0, seconds = 0;  // the training, by copies; from the call to the end
   };
   [[nodiscard]] Status status() const;
 
@@ -50,15 +54,18 @@ class Saver {
   void abort(std::string_view reason) noexcept { group_->abort(reason); }
 
  private:
-  void save(SaveJob& job, const Snapshot& snapshot);
+  void save(SaveJob& job, Snapshot& snapshot);
+  void secure() noexcept;
   void end(State state, const std::optional<Error>& failure);
 
   Declared& declared_;
+  StateStore& states_;
   const std::unique_ptr<comm::Communicator> group_;
   memory::Block room_;
   std::atomic<int64_t> written_{0};
   std::atomic<bool> cancelled_{false};
-  mutable std::mutex mutex_;  // guards the next four
+  mutable std::mutex mutex_;            // guards the next five
+  std::shared_ptr<Snapshot> snapshot_;  // while it is written
   Status status_;
   std::optional<Error> failure_;  // that nobody was told of
   std::chrono::steady_clock::time_point began_;

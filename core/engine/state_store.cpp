@@ -67,6 +67,17 @@ bool StateStore::keeps(State s, int64_t root) const {
   return true;
 }
 
+void StateStore::before_change(std::function<void()> guard) {
+  const std::lock_guard lock(mutex_);
+  guard_ = std::move(guard);
+}
+
+void StateStore::about_to_change(StateSet written) const {
+  if (!written.any()) return;  // the guard itself reads
+  const std::lock_guard lock(mutex_);
+  if (guard_) guard_();
+}
+
 std::unique_ptr<StateStore> make_resident_store(const StoreContext& context) {
   return std::make_unique<Resident>(context);
 }

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "core/config/config.h"
@@ -25,6 +27,7 @@ inline constexpr size_t kStates = 3;
 struct StateSet {
   std::array<bool, kStates> has{};
   constexpr bool operator[](State s) const { return has[static_cast<size_t>(s)]; }
+  [[nodiscard]] constexpr bool any() const { return has[0] || has[1] || has[2]; }
 };
 inline constexpr StateSet kAllStates{{true, true, true}};
 inline constexpr StateSet kMaster{{true, false, false}};
@@ -65,7 +68,15 @@ class StateStore {
   // Waits until all that was given back is kept.
   virtual void settle() = 0;
 
+  // guard: called before a lease that changes anything, on the thread that asks for it; null:
+  // nothing is. Not while it runs.
+  void before_change(std::function<void()> guard);
+  // To be called before such a lease.
+  void about_to_change(StateSet written) const;
+
  private:
+  mutable std::mutex mutex_;  // guards guard_
+  std::function<void()> guard_;
   const layout::Model* model_;
   std::array<kernels::Format, kStates> formats_;
   bool keeps_exp_avg_, keeps_exp_avg_sq_;
@@ -76,7 +87,10 @@ class Lease {
  public:
   Lease() = default;
   Lease(StateStore& store, const layout::Piece& piece, StateSet read, StateSet written)
-      : store_(&store), piece_(piece), written_(written), states_(store.lease(piece, read)) {}
+      : store_(&store), piece_(piece), written_(written) {
+    store.about_to_change(written);
+    states_ = store.lease(piece, read);
+  }
   Lease(Lease&& other) noexcept { *this = std::move(other); }
   Lease& operator=(Lease&& other) noexcept {
     std::swap(store_, other.store_);

@@ -114,6 +114,7 @@ kernels::Update Updater::update_of(const layout::Piece& piece, const StateStore:
 void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
                     optimizer::StepScalars& scalars, const Visit& body) {
   StateStore& store = *committed_.states;
+  store.about_to_change(access.written);
   const Runs runs(pieces, store.room());
   const auto fetch = [&](size_t run) {
     if (run >= runs.all().size()) return;

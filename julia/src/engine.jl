@@ -191,8 +191,8 @@ set_progress!(engine::Engine, progress) = check(otr_engine_set_progress(engine, 
 
 """
 Saves the training as `directory/tag`, which exists. parts: pairs of a name and bytes of this rank's host that ride along. When it returns,
-the checkpoint is durable and the file `latest` names it. keep_last: those of the most steps that stay; 0: all. asynchronous: returns when
-the values are copied, and the training goes on while they are written (`wait_save`). when_busy: while such a save is under way, `:wait` for
+the checkpoint is durable and the file `latest` names it. keep_last: those of the most steps that stay; 0: all. asynchronous: returns
+before the values are written, and the training goes on meanwhile (`wait_save`). when_busy: while such a save is under way, `:wait` for
 its end or `:refuse`. Between two windows. Collective.
 """
 function save(engine::Engine, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false,

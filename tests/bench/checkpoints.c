@@ -32,7 +32,6 @@ typedef struct bench {
   otr_context* context;
   otr_comm* comm;
   otr_engine* engine;
-  otr_save_status status;
 } bench;
 
 static int is(const bench* b, const char* mode) { return strcmp(b->mode, mode) == 0; }
@@ -128,8 +127,6 @@ static int prepare(void* self) {
   bench* b = self;
   char path[4096];
   if (is(b, "load")) return each_file(b->folder, forget_entry);
-  b->status = (otr_save_status)OTR_SAVE_STATUS_INIT;
-  TRY(otr_engine_wait_save(b->engine, -1, &b->status));
   snprintf(path, sizeof path, "%s/save%lld", b->folder, (long long)b->saves);
   if (access(path, F_OK) == 0 && each_file(path, remove_entry) != 0) return -1;
   b->saves++;
@@ -144,10 +141,12 @@ static int work(void* self) {
   return 0;
 }
 
-/* Of hold_up: how long the copy that the last run began took on its way to the disk. */
+/* Of hold_up: how long it took until the copy was durable. Nothing goes on beside the next side. */
 static int facts_of_work(void* self, char* facts) {
-  const bench* b = self;
-  snprintf(facts, BENCH_FACTS, "{\"former_seconds\": %.9g}", b->status.seconds);
+  bench* b = self;
+  otr_save_status status = OTR_SAVE_STATUS_INIT;
+  TRY(otr_engine_wait_save(b->engine, -1, &status));
+  snprintf(facts, BENCH_FACTS, "{\"seconds_to_the_end\": %.9g}", status.seconds);
   return 0;
 }
 

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
-#include <new>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -63,23 +61,6 @@ TEST(BulkFile, HasEveryByte) {
         EXPECT_TRUE(read_text(folder / "f") == text);
       }
     }
-  }
-}
-
-TEST(BulkFile, WritesPagesWhereTheyLie) {
-  for (const int64_t bytes : {5 * BulkFile::kPage, 33 * BulkFile::kPage + 3, int64_t{5}}) {
-    SCOPED_TRACE(bytes);
-    const TemporaryFolder folder;
-    const std::string text = some_bytes(bytes);
-    const std::unique_ptr<std::byte, void (*)(std::byte*)> memory(
-        static_cast<std::byte*>(::operator new(text.size(), std::align_val_t{BulkFile::kPage})),
-        [](std::byte* p) { ::operator delete(p, std::align_val_t{BulkFile::kPage}); });
-    std::ranges::copy(bytes_of_text(text), memory.get());
-    Folder opened = folder.open();
-    BulkFile file(opened.create_file("f"), bytes, kSmall);
-    file.write_pages(0, std::span(memory.get(), text.size()));
-    file.finish();
-    EXPECT_TRUE(read_text(folder / "f") == text);
   }
 }
 

@@ -243,8 +243,8 @@ class Engine(Handle[lowlevel.Engine]):
         """Saves the training as directory/tag; the directory is made if it is not there. When it returns, the checkpoint is durable
         and the file `latest` names it; until then what was there before is whole. parts: bytes of this rank's host that ride
         along, by name: Checkpoint(directory).parts(rank) gives them back. keep_last: of the checkpoints there, those of the most
-        steps that stay; 0: all. replace: one of that tag is replaced. asynchronous: returns when the values are copied, and the
-        training goes on while they are written; when_busy: while an asynchronous save is under way, "wait" for its end or "refuse"
+        steps that stay; 0: all. replace: one of that tag is replaced. asynchronous: returns before the values are written, and the
+        training goes on meanwhile; when_busy: while an asynchronous save is under way, "wait" for its end or "refuse"
         (E_STATE). Between two windows. Collective; a failure is the same on all ranks and leaves the engine as it was; that of an
         asynchronous save comes from wait_save, or from the next save, load or finalize. E_DUPLICATE: the tag is taken; E_IO;
         E_STATE: another process is writing."""

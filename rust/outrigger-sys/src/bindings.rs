@@ -495,7 +495,7 @@ pub struct otr_save_options {
     pub keep_last: i32,
     /// 1: a checkpoint of the same tag may be there, and is replaced
     pub replace: i32,
-    /// 1: the call returns when the values are copied; default 0
+    /// 1: the call returns before the values are written; default 0
     pub asynchronous: i32,
     /// OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE
     pub when_busy: i32,
@@ -515,7 +515,7 @@ pub struct otr_save_status {
     /// of this rank's file
     pub bytes: i64,
     pub bytes_written: i64,
-    /// how long the call took to copy; the training waited
+    /// how long the call, and later ones, took to copy
     pub held_up_seconds: f64,
     /// from the call to the end, or to now
     pub seconds: f64,
@@ -1058,9 +1058,12 @@ extern "C" {
     /// taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
     /// OTR_E_MISMATCH: ranks give other tags or options.
     ///
-    /// asynchronous: the call returns when this rank's values, and the bytes of parts, are copied; the
-    /// training goes on while a thread of the library writes them, and the checkpoint appears, as a
-    /// whole, when all ranks have. The copies take memory as masters and moments do: reserved with
+    /// asynchronous: the call returns when the bytes of parts, and the values that the host can see where
+    /// they are, are copied; the training goes on while a thread of the library writes what was there at
+    /// the call, and the checkpoint appears, as a whole, when all ranks have. Masters and moments that
+    /// only the library changes are copied when a step or a write is about to change them, as far as
+    /// they are not written by then; a device's at once. The copies take memory as masters and moments
+    /// do: reserved with
     /// "outrigger": {"checkpoint": {"asynchronous": true}}, else from the first such save on. See
     /// otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
     /// communicator's functions are called on the library's thread. Since: 0.1

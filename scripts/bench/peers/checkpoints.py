@@ -59,8 +59,6 @@ class Checkpoints(worker.Worker):
                 with path.open("rb") as file:
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return
-        if self.future is not None:
-            self.future.result()
         if self.path.is_dir():
             shutil.rmtree(self.path)
         self.path.unlink(missing_ok=True)
@@ -77,11 +75,14 @@ class Checkpoints(worker.Worker):
         else:
             self._save()
 
+    def rest(self):
+        if self.future is not None:
+            self.future.result()
+
     def check(self, folder):
         self.prepare()
         self.work()
-        if self.future is not None:
-            self.future.result()
+        self.rest()
         worker.write_samples(folder, self.mode, torch.cat([tensor.view(-1)[::STRIDE] for tensor in self.state.values()]))
         return {}
 

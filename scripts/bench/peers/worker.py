@@ -39,6 +39,9 @@ class Worker:
         """What is timed; returns facts or None."""
         raise NotImplementedError
 
+    def rest(self):
+        """After each run, not timed: waits for what work() left running, which would disturb the next side."""
+
 
 def serve(make_worker):
     """Answers lines until "quit" or the end of input. Libraries that print go to standard error."""
@@ -65,6 +68,7 @@ def serve(make_worker):
                 for _ in range(int(argument)):
                     facts = worker.work()
                 end = time.monotonic_ns()
+                worker.rest()
                 answer({"run": [start, end, facts or {}]})
             else:
                 raise ValueError(f"unknown command {command!r}")

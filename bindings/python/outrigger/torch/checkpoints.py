@@ -48,7 +48,7 @@ class Checkpoints:
     def save_checkpoint(self, save_dir: Path, tag: str | int | None = None, client_state: Any = None, save_latest: bool = True,
                         exclude_frozen_parameters: bool = False, asynchronous: bool = False) -> bool:
         """Saves the training as save_dir/tag (default "global_step<N>"), in the place of what has that name, and makes it the latest.
-        client_state: what the script wants back, this rank's. True: it is durable; with asynchronous=True, it is copied and being
+        client_state: what the script wants back, this rank's. True: it is durable; with asynchronous=True, it is being
         written: wait_save() waits for its end, as does the next save_checkpoint.
 
         TypeError: client_state has what torch.load(weights_only=True) does not read; NotImplementedError: save_latest=False, or
