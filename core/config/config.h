@@ -19,7 +19,8 @@ using kernels::Rounding;
 enum class Order : uint8_t { micro_step, boundary };  // when gradients are reduced over ranks
 enum class Unused : uint8_t { skip, zero };           // a parameter without gradient on all ranks
 enum class EngineKind : uint8_t { cpu, device };      // where parameters and gradients live
-enum class Initial : uint8_t { rank0, verify };  // commit: rank 0's values win, or must be equal
+// First values: rank 0's count, must equal everyone's, or count where a rank has others than it.
+enum class Initial : uint8_t { rank0, verify, compare };
 
 struct StateFormat {
   Format format = Format::float32;

@@ -87,8 +87,12 @@ inline constexpr Key kOutrigger[] = {
     choice("outrigger.unused_parameters", "\"skip\"", "skip|zero", "", Status::supported,
            "a parameter without a gradient on any rank: left alone, or updated with zero",
            "skip is PyTorch's meaning, zero is DeepSpeed's: the moments decay"),
-    choice("outrigger.initial_values", "\"rank0\"", "rank0|verify", "", Status::supported,
-           "rank 0's initial values win, or must equal everyone's"),
+    choice(
+        "outrigger.initial_values", "\"rank0\"", "rank0|verify|compare", "", Status::supported,
+        "rank 0's initial values win, and must equal everyone's (verify), or are sent only where "
+        "a rank gave others (compare)",
+        "with compare every rank keeps a copy of the values given at declaration until commit, "
+        "4 bytes an element"),
     flag("outrigger.round_initial_values", "false", Status::supported,
          "initial values are rounded to the compute dtype before the master weights take them",
          "false: a float32 or split master begins with the float32 values given; true is "

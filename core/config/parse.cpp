@@ -148,8 +148,10 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.workers = static_cast<int32_t>(values.count("outrigger.workers"));
   config.unused =
       values.text("outrigger.unused_parameters") == "zero" ? Unused::zero : Unused::skip;
-  config.initial =
-      values.text("outrigger.initial_values") == "verify" ? Initial::verify : Initial::rank0;
+  const std::string initial = values.text("outrigger.initial_values");
+  config.initial = initial == "verify"    ? Initial::verify
+                   : initial == "compare" ? Initial::compare
+                                          : Initial::rank0;
   config.round_initial = values.flag("outrigger.round_initial_values");
   config.share_parameters = values.flag("outrigger.share_parameters");
   config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));

@@ -159,7 +159,6 @@ StartPeaks expected_start(const Declared& declared, const Committed& committed) 
     start.in_commit = start.in_commit || initial.values;
     start.held.push_back(initial.held.bytes(memory::Space::host) + initial.values.bytes());
   }
-  start.is_first = declared.rank == 0;
   return peaks_of_start(committed.model, committed.layout, committed.plan,
                         committed.control.slice(), start);
 }
@@ -205,15 +204,6 @@ void require_memory(Declared& declared, const Committed& committed) {
        one_host ? format_text("the {} ranks of this host", group.size()) : "a rank",
        topology::memory_text(static_cast<uint64_t>(needed)),
        topology::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
-}
-
-void compare_initial_values(const Declared& declared, comm::Group& group) {
-  std::vector<uint64_t> hashes;
-  for (const Declared::Initial& initial : declared.initial) hashes.push_back(initial.hash);
-  const Difference found = first_difference(group, hashes, "compare initial values");
-  if (found.rank >= 0) {
-    refuse_differing(declared.model, static_cast<int64_t>(found.index), found.rank);
-  };
 }
 
 void refuse_differing(const layout::Model& model, int64_t id, int32_t rank) {

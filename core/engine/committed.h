@@ -62,8 +62,6 @@ struct Committed {
 void compare_declarations(const Declared& declared, comm::Group& group);
 // What all ranks of the host will touch is free: after all of the plan is allocated.
 void require_memory(Declared& declared, const Committed& committed);
-// Every rank has given the same first values.
-void compare_initial_values(const Declared& declared, comm::Group& group);
 
 [[noreturn]] void refuse_differing(const layout::Model& model, int64_t id, int32_t rank);
 

@@ -100,14 +100,15 @@ int64_t Declared::add(const std::string& name, const otr_tensor& value,
   Initial first;
   first.held = memory::Charge(ledger, memory::Purpose::initial, options.held_bytes,
                               view.on_host ? memory::Space::host : memory::Space::device);
-  const bool verify = config.initial == config::Initial::verify;
-  if (options.alias_of < 0 && view.data != nullptr && (rank == 0 || verify)) {
+  const bool compares = config.initial != config::Initial::rank0;
+  const bool keeps = rank == 0 || config.initial == config::Initial::compare;
+  if (options.alias_of < 0 && view.data != nullptr && (keeps || compares)) {
     memory::Block values(ledger, memory::Purpose::initial, view.count * 4);
     read_tensor(ledger, front(), view, reinterpret_cast<float*>(values.data()));
     round_initial(reinterpret_cast<float*>(values.data()), view.count);
-    first.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
-    if (rank == 0) first.values = std::move(values);
-  } else if (options.alias_of < 0 && verify) {
+    if (compares) first.hash = XXH3_64bits(values.data(), static_cast<size_t>(view.count) * 4);
+    if (keeps) first.values = std::move(values);
+  } else if (options.alias_of < 0 && compares) {
     first.hash = hash_of_zeros(view.count);
   }
   const std::unique_lock lock(mutex);

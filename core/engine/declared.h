@@ -75,9 +75,11 @@ struct Declared {
   [[nodiscard]] std::vector<int64_t> trainable_roots() const;
 
   struct Initial {
-    memory::Block values;  // commit distributes them; float32, on rank 0 only, empty if none given
-    uint64_t hash = 0;     // of the values, for initial_values: verify
-    memory::Charge held;   // what the host holds until the value is taken
+    // Until commit; float32. On rank 0, or with initial_values "compare" on every rank that gave
+    // it.
+    memory::Block values;
+    uint64_t hash = 0;    // of those given, or zeros, where ranks compare them
+    memory::Charge held;  // what the host holds until the value is taken
   };
 
   const std::shared_ptr<Context> context;

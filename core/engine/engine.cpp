@@ -61,9 +61,6 @@ void Engine::commit() {
                                        committed_->plan.snapshots);
     }
     require_memory(declared_, *committed_);
-    if (declared_.config.initial == config::Initial::verify) {
-      compare_initial_values(declared_, *control_);
-    }
     values_->distribute_initial();
   });
   run_.updates.assign(static_cast<size_t>(model().size()), 0);

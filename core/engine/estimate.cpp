@@ -22,16 +22,16 @@ void add(MemoryEntries& all, memory::Space space, Purpose purpose, int64_t resid
 }
 
 // Of each parameter, what this rank holds of its first value.
-Start start_of(const layout::Model& model, const Estimate& e) {
+Start start_of(const layout::Model& model, const config::EngineConfig& config, const Estimate& e) {
   Start start;
   start.in_commit = e.start == Estimate::Start::given;
-  start.is_first = e.rank == 0;
+  const bool has_copies = e.rank == 0 || config.initial == config::Initial::compare;
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
     const int64_t share = (p.count + e.world - 1) / e.world;
     start.held.push_back(p.root != id ? 0
                          : start.in_commit
-                             ? (e.rank == 0 ? p.count * 4 : 0)
+                             ? (has_copies ? p.count * 4 : 0)
                              : e.initial_element_bytes *
                                    (e.start == Estimate::Start::held ? p.count : share));
     if (e.start == Estimate::Start::share) {
@@ -63,7 +63,8 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     }
   }
   if (e.start != Estimate::Start::none) {
-    const StartPeaks peaks = peaks_of_start(model, layout, plan, shape.slice, start_of(model, e));
+    const StartPeaks peaks =
+        peaks_of_start(model, layout, plan, shape.slice, start_of(model, config, e));
     entries.host.at(static_cast<size_t>(Purpose::initial)).peak = peaks.initial;
     entries.host.back().peak = peaks.total;
     return entries;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -24,7 +25,7 @@ using memory::Purpose;
 namespace {
 
 constexpr const char* kCall = "otr_engine_set_initial";
-constexpr const char* kLabel = "set initial values";
+constexpr const char* kLabel = "initial values";
 
 struct Hash {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state{XXH3_createState(),
@@ -38,6 +39,28 @@ struct Hash {
   [[nodiscard]] uint64_t digest() const { return XXH3_64bits_digest(state.get()); }
 };
 
+// Where 16 bits hold them all: float32 values ↔ their 16-bit form, in the same memory: the first
+// half of it, or the second one, so that neither overtakes the other.
+void narrow(float* values, Format format, int64_t count) {
+  std::array<uint16_t, 1024> part{};
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(part.size())) {
+    const int64_t n = std::min<int64_t>(count - i, part.size());
+    kernels::convert(part.data(), format, values + i, Format::float32, n);
+    std::memcpy(reinterpret_cast<std::byte*>(values) + 2 * i, part.data(),
+                2 * static_cast<size_t>(n));
+  }
+}
+
+void widen(float* values, Format format, int64_t count) {
+  std::array<uint16_t, 1024> part{};
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(part.size())) {
+    const int64_t n = std::min<int64_t>(count - i, part.size());
+    std::memcpy(part.data(), reinterpret_cast<std::byte*>(values) + 2 * (count + i),
+                2 * static_cast<size_t>(n));
+    kernels::convert(values + i, Format::float32, part.data(), format, n);
+  }
+}
+
 }  // namespace
 
 // Of what one call gives: of its ids, and of its values.
@@ -50,34 +73,48 @@ struct Values::First {
   int64_t id, root;
   tensor::View view;
   uint64_t hash = 0;
+  // Of a value that was given at declaration: the copy, float32 as it is to be taken, which goes
+  // with it; null on a rank that has none.
+  float* copy = nullptr;
 };
 
+// Each rank takes its part of its own copy where all have the same values, else of rank 0's.
+// Whether rank 0 gave a value is all that they tell each other before, and a hash where they have
+// copies.
 void Values::distribute_initial() {
   comm::Communicator& control = committed_.control;
+  const config::Initial kind = declared_.config.initial;
+  std::vector<First> firsts;
   std::vector<uint8_t> given;
-  for (const Declared::Initial& initial : declared_.initial)
-    given.push_back(initial.values ? 1 : 0);
-  control.broadcast(std::as_writable_bytes(std::span(given)), 0, "initial values");
   for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    if (given[static_cast<size_t>(id)] == 0) continue;  // zeros, as the memory is
-    memory::Block& given_values = declared_.initial[static_cast<size_t>(id)].values;
-    const int64_t count = declared_.model.at(id).count;
-    const bool has_all = control.rank() == 0;
-    const memory::Block part(declared_.ledger, memory::Purpose::initial,
-                             has_all ? 0 : std::min(count, kInitialElements) * 4);
-    touch(id, OTR_VALUE_MASTER);
-    for (int64_t first = 0; first < count; first += kInitialElements) {
-      const int64_t n = std::min(kInitialElements, count - first);
-      auto* values = reinterpret_cast<float*>(has_all ? given_values.data() : part.data());
-      if (has_all) values += first;
-      control.broadcast(std::as_writable_bytes(std::span(values, static_cast<size_t>(n))), 0,
-                        "initial values");
-      store(id, first, n, values);
+    const Declared::Initial& initial = declared_.initial[static_cast<size_t>(id)];
+    auto* const copy = reinterpret_cast<float*>(initial.values.data());
+    firsts.push_back({id, id, {}, initial.hash, copy});
+    given.push_back(copy != nullptr ? 1 : 0);
+  }
+  control.broadcast(std::as_writable_bytes(std::span(given)), 0, kLabel);
+  std::vector<bool> differs(firsts.size(), control.size() > 1);
+  if (kind != config::Initial::rank0) {
+    const std::vector<bool> compared = compare(firsts, given_of(firsts));
+    if (kind == config::Initial::compare) differs = compared;
+  }
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    Declared::Initial& initial = declared_.initial[i];
+    if (given[i] != 0) {
+      First& first = firsts[i];
+      const int64_t most = std::min(declared_.model.at(first.id).count, kInitialElements);
+      const bool comes = differs[i] && first.copy == nullptr;
+      const Block block(declared_.ledger, Purpose::initial, comes ? most * 4 : 0);
+      touch(first.id, OTR_VALUE_MASTER);
+      // Without a copy, and equal to rank 0's: zeros, as the memory is.
+      if (comes || first.copy != nullptr) {
+        take(first, differs[i], reinterpret_cast<float*>(block.data()));
+      }
     }
-    given_values = {};
+    initial.values = {};
   }
   committed_.published.publish(declared_.model, declared_.trainable_roots());
-  control.barrier("initial values");
+  control.barrier(kLabel);
 }
 
 void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* values) {
@@ -106,13 +143,7 @@ void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
       for (First& first : firsts) first.hash = hash_initial(first.view, scratch);
     });
   }
-  Hash ids_given, values_given;
-  for (const First& first : firsts) {
-    ids_given.add(&first.id, sizeof first.id);
-    values_given.add(&first.hash, sizeof first.hash);
-  }
-  const std::array<Given, 2> given{Given{firsts.size(), ids_given.digest()},
-                                   Given{0, values_given.digest()}};
+  const std::array<Given, 2> given = given_of(firsts);
   health_.collective(
       kCall, Again::at_first,
       [&] {
@@ -141,6 +172,15 @@ int64_t Values::beyond_held(const std::vector<First>& firsts) const {
     }
   }
   return bytes;
+}
+
+std::array<Values::Given, 2> Values::given_of(const std::vector<First>& firsts) {
+  Hash ids, values;
+  for (const First& first : firsts) {
+    ids.add(&first.id, sizeof first.id);
+    values.add(&first.hash, sizeof first.hash);
+  }
+  return {Given{firsts.size(), ids.digest()}, Given{0, values.digest()}};
 }
 
 // True for those that differ. Which parameters are given is compared apart from their values, which
@@ -180,17 +220,37 @@ void Values::take(const First& first, bool from_rank0, float* scratch) {
   }
   for (; begin < end; begin += kInitialElements) {
     const int64_t n = std::min(kInitialElements, end - begin);
+    float* const copy = first.copy == nullptr ? nullptr : first.copy + begin;
     if (!from_rank0) {
-      store(first.root, begin, n, initial_part(first.view, begin, n, scratch));
+      store(first.root, begin, n,
+            copy != nullptr ? copy : initial_part(first.view, begin, n, scratch));
       continue;
     }
-    // By way of scratch on rank 0, too: a broadcast may write its root's bytes, and these are the
-    // host's.
-    if (committed_.control.rank() == 0) read_initial(first.view, begin, n, scratch);
-    committed_.control.broadcast(std::as_writable_bytes(std::span(scratch, static_cast<size_t>(n))),
-                                 0, kLabel);
-    store(first.root, begin, n, scratch);
+    // By way of scratch on rank 0, too, where these are the host's bytes.
+    if (copy == nullptr && committed_.control.rank() == 0) {
+      read_initial(first.view, begin, n, scratch);
+    }
+    send(root, begin, n, copy != nullptr ? copy : scratch);
   }
+}
+
+// Elements [first, first + count) of rank 0's value, to all; values: room for them, which rank 0
+// has filled. In the compute dtype, where no rank keeps more of them than that.
+void Values::send(const layout::Parameter& root, int64_t first, int64_t count, float* values) {
+  comm::Communicator& control = committed_.control;
+  const Format compute = committed_.published.format();
+  const bool rounded = declared_.rounds_initial() || !root.trainable ||
+                       committed_.states->format(State::master) == compute;
+  const bool narrows = rounded && compute != Format::float32;
+  const bool from_here = control.rank() == 0;
+  const auto bytes = std::as_writable_bytes(std::span(values, static_cast<size_t>(count)));
+  const size_t half = bytes.size() / 2;
+  if (from_here) store(root.root, first, count, values);
+  if (from_here && narrows) narrow(values, compute, count);
+  control.broadcast(!narrows ? bytes : bytes.subspan(from_here ? 0 : half, half), 0, kLabel);
+  if (from_here) return;
+  if (narrows) widen(values, compute, count);
+  store(root.root, first, count, values);
 }
 
 // Where they lie, if they are float32 in host memory one behind the other; else in scratch.

@@ -20,8 +20,8 @@ StartPeaks peaks_of_start(const layout::Model& model, const layout::Layout& layo
     const auto i = static_cast<size_t>(id);
     if (p.root != id) continue;
     if (!p.trainable) touched[i] = plan.touched_by(model, id, nullptr);
-    const bool passes_on = start.in_commit && start.is_first;  // from its copy
-    int64_t on_the_way = passes_on ? 0 : std::min(p.count, kInitialElements) * 4;
+    const bool has_copy = start.in_commit && start.held[i] > 0;
+    int64_t on_the_way = has_copy ? 0 : std::min(p.count, kInitialElements) * 4;
     if (!start.whole.empty()) on_the_way += start.whole[i] - start.held[i];
     there += touched[i];
     peaks.initial = std::max(peaks.initial, held + on_the_way);

@@ -20,9 +20,9 @@ inline constexpr int64_t kInitialElements = int64_t{1} << 18;
 struct Start {
   std::vector<int64_t> held;   // bytes, by id
   std::vector<int64_t> whole;  // bytes while it is taken, by id, where more than held; else empty
-  // Taken by commit, which sends rank 0's copy to the others; else by otr_engine_set_initial.
+  // Taken by commit, from the engine's own copies, in which rank 0's values come where ranks gave
+  // others; else by otr_engine_set_initial.
   bool in_commit = false;
-  bool is_first = false;  // this rank is 0
 };
 
 struct StartPeaks {

@@ -3,6 +3,7 @@
 // and piecewise initialisation (values.cpp), what a checkpoint had (restore.cpp).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,7 +20,8 @@ class Values {
  public:
   Values(Declared& declared, Committed& committed, Window& window, Health& health);
 
-  // What commit gives to all ranks: rank 0's first values. Collective.
+  // First values given at declaration, of which rank 0's count: nothing but hashes goes over the
+  // ranks where they keep equal ones. Collective.
   void distribute_initial();
   // First values given after commit by every rank: each keeps its part of them, and nothing but
   // their hashes goes over the ranks where they are equal. Collective.
@@ -81,9 +83,11 @@ class Values {
   struct First;
   struct Given;
   [[nodiscard]] int64_t beyond_held(const std::vector<First>& firsts) const;
+  [[nodiscard]] static std::array<Given, 2> given_of(const std::vector<First>& firsts);
   [[nodiscard]] std::vector<bool> compare(const std::vector<First>& firsts,
                                           std::span<const Given> given);
   void take(const First& first, bool from_rank0, float* scratch);
+  void send(const layout::Parameter& root, int64_t first, int64_t count, float* values);
   [[nodiscard]] const float* initial_part(const tensor::View& view, int64_t first, int64_t count,
                                           float* scratch);
   void read_initial(const tensor::View& view, int64_t first, int64_t count, float* values);

@@ -509,10 +509,10 @@ OTR_API int32_t otr_param_options_init(otr_param_options *options, size_t size) 
 /* Declares a parameter, before commit. name: unique, UTF-8. initial: shape and values, float32,
  * bfloat16, float16 or float64, any strides, copied now; or data NULL: the value is then 0 until
  * otr_engine_set_initial or otr_engine_parameter_write. Any shape, empty ones included.
- * Cost: rank 0 keeps the values that are given here, 4 bytes an element, until commit, which sends
- * them to all other ranks; the values of the others are ignored. Data NULL and
- * otr_engine_set_initial need no memory beyond what the host holds itself, and send nothing where
- * all ranks have the same values.
+ * Cost: rank 0 keeps the values that are given here, 4 bytes an element, until commit sends them to
+ * all; those of the others are ignored. With "initial_values": "compare" each rank keeps its own,
+ * and equal ones are not sent. Data NULL and otr_engine_set_initial need no memory beyond what the
+ * host holds itself, and send nothing where all ranks have the same values.
  * Every rank declares the same parameters in the same order. For an alias, initial is NULL or has
  * the same shape and is not read. Ids count from 0. Local. OTR_E_STATE after commit;
  * OTR_E_DUPLICATE: the name is taken. Since: 0.1 */
@@ -717,7 +717,7 @@ enum { OTR_LAYOUT_OUTRIGGER = 0, OTR_LAYOUT_DEEPSPEED = 1 };
 /* How the first values come. */
 enum {
   OTR_START_NONE = 0,
-  OTR_START_GIVEN = 1,     /* given to otr_engine_add_parameter: rank 0 keeps them until commit */
+  OTR_START_GIVEN = 1,     /* given to otr_engine_add_parameter, which keeps copies until commit */
   OTR_START_HELD = 2,      /* every rank holds them whole until otr_engine_set_initial, called once
                               for each parameter in the order of declaration */
   OTR_START_SHARED_OUT = 3 /* the same, but of each value a rank holds one part in world_size, and

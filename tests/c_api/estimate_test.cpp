@@ -126,7 +126,8 @@ TEST(Estimate, IsTheLedgerToTheByte) {
         const std::string own =
             R"("bucket_buffers": )" + std::to_string(1 + random() % 5) +
             R"(, "share_parameters": )" + (random() % 3 == 0 ? "false" : "true") + mesh +
-            R"(, "checkpoint": {"asynchronous": )" + (random() % 2 == 0 ? "false" : "true") + "}";
+            R"(, "checkpoint": {"asynchronous": )" + (random() % 2 == 0 ? "false" : "true") +
+            R"(}, "initial_values": ")" + (random() % 2 == 0 ? "rank0" : "compare") + '"';
         const bool mixed = kind.stage > 0 && round % 2 == 1;
         const auto& formats = kFormats[random() % std::size(kFormats)];
         std::string config = mixed ? with_formats(kind, formats, own) : config_of(kind, 1, "", own);

@@ -58,7 +58,8 @@ class Engine(Handle[lowlevel.Engine]):
     def add_parameter(self, name: str, initial: Tensor | None = None, shape: Iterable[int] | None = None,
                       **options: Unpack[lowlevel._ParamOptions]) -> int:
         """Declares a parameter and returns its id, before commit; the same ones in the same order on every rank. initial:
-        any shape; copied, and rank 0's values win, which costs 4 bytes an element there until commit. Instead of it,
+        any shape; copied, and rank 0's values win, which costs 4 bytes an element there until commit, and sends them to all
+        ranks; with "initial_values": "compare", on every rank, and equal values are not sent. Instead of it,
         shape: the value is 0 until set_initial, which costs nothing. Options: trainable (0: frozen), alias_of (the id
         whose memory this name shares), group, contributions, held_bytes (of a value that is to come: what the caller
         holds until then). Local. E_DUPLICATE: the name is taken."""

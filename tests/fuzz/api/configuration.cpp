@@ -52,6 +52,7 @@ constexpr const char* kSchedules[] = {
 constexpr const char* kOwn[] = {
     R"("unused_parameters": "zero")",
     R"("initial_values": "verify")",
+    R"("initial_values": "compare")",
     R"("accumulation_divisor": "counted")",
     R"("bucket_buffers": 1)",
     R"("workers": 2)",
