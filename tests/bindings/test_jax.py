@@ -38,6 +38,13 @@ def furthest(one, other):
 
 
 class Training(unittest.TestCase):
+    def test_first_values_without_a_copy_of_the_model(self):
+        tree = {"large": jnp.arange(600_000) / 7, "half": [jnp.full((2, 3), 0.5, jnp.bfloat16), jnp.float32(0.25)]}
+        engine = engine_of(tree, zero_optimization={"stage": 2})
+        self.assertEqual(furthest(engine.masters(), tree), 0)
+        peak = {purpose: peak for purpose, _, peak in engine.library.memory}["initial values"]
+        self.assertEqual(peak, 4 * 2**18, "what is on its way at a time")
+
     def test_against_optax(self):
         for stage, gas, precision, bound in ((0, 1, {}, 2e-6), (1, 3, {}, 2e-6), (2, 2, {}, 2e-6),
                                              (2, 2, {"fp16": {"enabled": True, "loss_scale": 64}}, 5e-3)):

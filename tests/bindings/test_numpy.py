@@ -65,6 +65,14 @@ class Training(unittest.TestCase):
                         with engine.parameters([name]) as p:
                             np.testing.assert_allclose(p[name], expected, atol=2e-3 if precision else bound)
 
+    def test_first_values_without_a_copy_of_the_model(self):
+        values = {"large": np.arange(600_000, dtype=np.float32) / 7, "double": np.full((2, 3), 1 / 3), "scalar": np.float16(0.5)}
+        engine = engine_of(values, zero_optimization={"stage": 2})
+        for name, value in values.items():
+            np.testing.assert_array_equal(engine.read(name), np.asarray(value, np.float32))
+        peak = {purpose: peak for purpose, _, peak in engine.library.memory}["initial values"]
+        self.assertEqual(peak, 4 * 2**18, "what is on its way at a time")
+
     def test_several_outputs_contributions_and_inputs(self):
         engine = engine_of({"w": np.zeros(2, np.float32)}, gradient_accumulation_steps=4)
         with engine.backward(np.ones(2), np.full((1, 2), 2.0)) as grads:

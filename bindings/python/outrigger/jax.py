@@ -89,11 +89,11 @@ class Pass:
 
 
 class Engine:
-    """params: a pytree of floating arrays of any shapes, the same on all ranks (rank 0's values win). config: a dictionary or
-    JSON. frozen: a tree of the same form with True where there is no gradient, or None (ValueError: another form). comm: an
-    outrigger.Comm; default: the launcher's processes. NotImplementedError: stage 3 without a list of blocks. Collective. As a
-    context manager it finalizes on a normal exit and aborts on an exception. `library` is the outrigger.Engine, whose
-    docstring lists the errors."""
+    """params: a pytree of floating arrays of any shapes, the same on all ranks (where values differ, rank 0's win and are
+    sent). config: a dictionary or JSON. frozen: a tree of the same form with True where there is no gradient, or None
+    (ValueError: another form). comm: an outrigger.Comm; default: the launcher's processes. NotImplementedError: stage 3
+    without a list of blocks. Collective. As a context manager it finalizes on a normal exit and aborts on an exception.
+    `library` is the outrigger.Engine, whose docstring lists the errors."""
 
     def __init__(self, params: Tree, config: Config = None, comm: Comm | None = None, frozen: Tree = None) -> None:
         comm = comm or process_comm()
@@ -112,11 +112,13 @@ class Engine:
         self._frozen: set[int] = set()
         for (path, leaf), is_frozen in zip(found, flags, strict=True):
             name = jax.tree_util.keystr(path)
-            identity = self.library.add_parameter(name, np.asarray(leaf), trainable=int(not is_frozen))
+            identity = self.library.add_parameter(name, shape=np.shape(leaf), trainable=int(not is_frozen))
             self._leaves.append((name, identity, np.shape(leaf)))
             if is_frozen:
                 self._frozen.add(identity)
         self.library.commit()
+        for (_, identity, _), (_, leaf) in zip(self._leaves, found, strict=True):
+            self.library.set_initial([identity], [np.asarray(leaf)])  # each rank keeps its part of its own, where they are equal
         self._shown: dict[str, Tree] = {}
 
     def leaves(self, block: int | None = None) -> list[tuple[str, int, tuple[int, ...]]]:

@@ -97,10 +97,10 @@ class Gradients:
 
 class Engine:
     """parameters: named arrays of any shapes, nested dictionaries and lists of them allowed; float32, float64, float16 or
-    ml_dtypes.bfloat16; copied, and rank 0's values win. Names are joined by dots. config: a dictionary or JSON. comm: an
-    outrigger.Comm; default: the launcher's processes. frozen: names without a gradient (ValueError for others). Collective.
-    As a context manager it finalizes on a normal exit and aborts on an exception. `library` is the outrigger.Engine, whose
-    docstring lists the errors."""
+    ml_dtypes.bfloat16. Each rank copies its part of them; where ranks have others, rank 0's win and are sent. Names are
+    joined by dots. config: a dictionary or JSON. comm: an outrigger.Comm; default: the launcher's processes. frozen: names
+    without a gradient (ValueError for others). Collective. As a context manager it finalizes on a normal exit and aborts on
+    an exception. `library` is the outrigger.Engine, whose docstring lists the errors."""
 
     def __init__(self, parameters: Tree, config: Config = None, comm: Comm | None = None, frozen: Iterable[str] = ()) -> None:
         flat, frozen = flatten(parameters), set(frozen)
@@ -110,9 +110,11 @@ class Engine:
         comm = comm or process_comm()
         self.rank, self.world_size = comm.rank, comm.size
         self.library = _Engine(comm, config)
-        self.ids = {name: self.library.add_parameter(name, numpy.asarray(value), trainable=int(name not in frozen))
-                    for name, value in flat.items()}
+        values = [numpy.asarray(value) for value in flat.values()]
+        self.ids = {name: self.library.add_parameter(name, shape=value.shape, trainable=int(name not in frozen))
+                    for name, value in zip(flat, values)}
         self.library.commit()
+        self.library.set_initial(self.ids.values(), values)  # each rank keeps its part of its own, where they are equal
 
     def id_of(self, name: str) -> int:
         """The library's number. KeyError lists the names."""
