@@ -42,12 +42,13 @@ class TensorView:
 '''
 SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "int", "size_t": "int", "float": "float", "double": "float"}
 # Filled in by the wrapper, or no business of the language.
-HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count"}
+HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count", "include", "include_count", "exclude", "exclude_count",
+                 "resized", "resized_count", "renamed_count"}
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
 # Structs that the library fills, and a caller only reads.
 GIVEN = {"otr_step_report", "otr_save_status"}
 # Structs that become something else than a class of their own.
-NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part"}
+NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part", "otr_rename"}
 # Parameters for which None stands for a default, or for nothing.
 MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag"}
 NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
@@ -107,6 +108,9 @@ def record(struct):
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
     if struct.name == "otr_save_options":
         lines.append("    def add_part(self, name: str, mine: _Memory) -> None: ...")
+    if struct.name == "otr_load_options":
+        lines += [f"    def add_{field}(self, pattern: str) -> None: ..." for field in ("include", "exclude", "resized")]
+        lines.append("    def add_renamed(self, here: str, there: str) -> None: ...")
     if struct.name in GIVEN:
         return [*lines, "    def __repr__(self) -> str: ..."]
     lines += ["    def __init__(self) -> None: ...", "", f"class _{name}(TypedDict, total=False):"]

@@ -370,7 +370,18 @@ changes. Between two windows. Collective. A failure is the same on all ranks, na
 leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
 OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
 OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
-comes while values are written poisons the engine. Since: 0.1";
+comes while values are written poisons the engine.
+
+A pattern means whole names: '*' stands for any characters, none and '.' among them, '?' for
+exactly one character of UTF-8, every other one for itself. include and exclude choose parameters
+here; strict then wants all of them in the checkpoint, whatever else it has. Tied parameters are
+loaded together: if one is included and none is excluded. With renamed alone, moments and
+progress are loaded under the other names, too. OTR_E_NOT_FOUND: a pattern means no parameter
+here, or a renaming none here or there; the text has the nearest name. OTR_E_ARGUMENT: a renaming
+or a pattern of resized means nothing that is loaded, two renamings mean one parameter, two
+parameters here would take one there, nothing is left to load, or include, exclude or resized
+without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
+Since: 0.1";
 %feature("docstring") otr_checkpoint_open "tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
 OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1";
 %feature("docstring") otr_checkpoint_destroy "Local. Since: 0.1";
@@ -498,6 +509,9 @@ loss_scale, accumulation and ranks are the tag of gradients that come from anoth
 scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
 in.";
 %feature("docstring") otr_part "Bytes of the host that ride along: random states, a place in the data, anything.";
+%feature("docstring") otr_rename "What a parameter here is called in the checkpoint: two names, or two beginnings of names that
+both end in one '*' (\"*\" and \"model.*\"). Of parameters that both mean, a name goes before a
+beginning.";
 %feature("docstring") otr_device::device_type "OTR_DEVICE_";
 %feature("docstring") otr_device::device_id "0 on a CPU";
 %feature("docstring") otr_dtype::code "OTR_DTYPE_";
@@ -594,6 +608,13 @@ not";
 %feature("docstring") otr_load_options::weights_only "1: no moments and no progress; default 0";
 %feature("docstring") otr_load_options::strict "1 (default): the same parameters here and there; 0: those that are in
 both, with weights_only";
+%feature("docstring") otr_load_options::include "patterns of names here: these are loaded, with weights_only; NULL
+with include_count 0 (default): all";
+%feature("docstring") otr_load_options::exclude "patterns of names here: these are not; they go before include";
+%feature("docstring") otr_load_options::renamed "default NULL with renamed_count 0: each has its own name there";
+%feature("docstring") otr_load_options::resized "patterns of names here, whose first dimension may be another one
+there: the rows that are in both are taken, the others stay; with
+weights_only";
 %feature("docstring") otr_export_options::replace "1: files of these names may be there, and are replaced; default 0";
 %feature("docstring") otr_export_options::dtype "\"float32\" (default), \"bfloat16\" or \"float16\": rounded to nearest even";
 %feature("docstring") otr_export_options::max_shard_bytes "of tensors in a file; 0 (default): path is the one file";

@@ -112,7 +112,16 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
             OTR_FREE_TEXT(name) free((otr_tensor *)self->published); free((otr_tensor *)self->remainder);)
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
-OTR_OPTIONS(load_options, LoadOptions, , )
+%define OTR_FREE_TEXTS(field)
+for (int64_t i = 0; i < self->field##_count; ++i) free((char *)self->field[i]);
+free((char **)self->field);
+%enddef
+OTR_OPTIONS(load_options, LoadOptions, , OTR_FREE_TEXTS(include) OTR_FREE_TEXTS(exclude) OTR_FREE_TEXTS(resized)
+for (int64_t i = 0; i < self->renamed_count; ++i) {
+  free((char *)self->renamed[i].here);
+  free((char *)self->renamed[i].there);
+}
+free((otr_rename *)self->renamed);)
 OTR_OPTIONS(import_options, ImportOptions, , )
 OTR_OPTIONS(writer_options, WriterOptions, OTR_OWN_TEXT(master), OTR_FREE_TEXT(master) OTR_FREE_TEXT(exp_avg) OTR_FREE_TEXT(exp_avg_sq))
 OTR_OPTIONS(writer_param_options, WriterParamOptions, , OTR_FREE_TEXT(alias_of) OTR_FREE_TEXT(group))
@@ -143,6 +152,47 @@ OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_coun
     parts[count].data = own;
     parts[count].bytes = bytes;
     $self->part_count = count + 1;
+    return OTR_OK;
+  }
+}
+// Lists of texts, one at a time; copies.
+%define OTR_ADD_TEXT(field)
+%ignore otr_load_options::field;
+%ignore otr_load_options::field##_count;
+%extend otr_load_options {
+  int32_t add_##field(const char *pattern) {
+    const int64_t count = $self->field##_count;
+    const char **texts = (const char **)realloc((char **)$self->field, (size_t)(count + 1) * sizeof *texts);
+    if (!texts) return OTR_E_OUT_OF_MEMORY;
+    $self->field = texts;
+    texts[count] = strdup(pattern);
+    if (!texts[count]) return OTR_E_OUT_OF_MEMORY;
+    $self->field##_count = count + 1;
+    return OTR_OK;
+  }
+}
+%enddef
+OTR_ADD_TEXT(include)
+OTR_ADD_TEXT(exclude)
+OTR_ADD_TEXT(resized)
+%ignore otr_rename;
+%ignore otr_load_options::renamed;
+%ignore otr_load_options::renamed_count;
+%extend otr_load_options {
+  int32_t add_renamed(const char *here, const char *there) {
+    const int64_t count = $self->renamed_count;
+    otr_rename *entries = (otr_rename *)realloc((otr_rename *)$self->renamed, (size_t)(count + 1) * sizeof *entries);
+    if (!entries) return OTR_E_OUT_OF_MEMORY;
+    $self->renamed = entries;
+    char *own_here = strdup(here), *own_there = strdup(there);
+    if (!own_here || !own_there) {
+      free(own_here);
+      free(own_there);
+      return OTR_E_OUT_OF_MEMORY;
+    }
+    entries[count].here = own_here;
+    entries[count].there = own_there;
+    $self->renamed_count = count + 1;
     return OTR_OK;
   }
 }

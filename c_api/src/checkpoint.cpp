@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "c_api/src/checkpoint_arguments.h"
 #include "c_api/src/handles.h"
@@ -23,6 +25,49 @@ otr_load_options load_defaults() {
   o.struct_size = sizeof o;
   o.strict = 1;
   return o;
+}
+
+// An array of a load's options; what is there without an element would choose nothing.
+template <typename T, typename Take>
+void each_of(const char* field, const T* given, int64_t count, const Take& take) {
+  if (count < 0 || (count == 0) != (given == nullptr)) {
+    fail(OTR_E_ARGUMENT, "load_options.{}_count = {} with {} {}; NULL and 0 are for none", field,
+         count, field, given == nullptr ? "NULL" : "given");
+  }
+  for (int64_t i = 0; i < count; ++i) take(given[i], format_text("load_options.{}[{}]", field, i));
+}
+
+std::vector<std::string> texts(const char* field, const char* const* given, int64_t count) {
+  std::vector<std::string> all;
+  each_of(field, given, count, [&](const char* text, const std::string& what) {
+    all.emplace_back(&required(text, what.c_str()));
+  });
+  return all;
+}
+
+engine::LoadOptions options_of(const otr_load_options& o) {
+  engine::LoadOptions options;
+  options.weights_only = flag(o.weights_only, "load_options.weights_only");
+  options.strict = flag(o.strict, "load_options.strict");
+  options.wish.include = texts("include", o.include, o.include_count);
+  options.wish.exclude = texts("exclude", o.exclude, o.exclude_count);
+  options.wish.resized = texts("resized", o.resized, o.resized_count);
+  each_of("renamed", o.renamed, o.renamed_count, [&](const otr_rename& r, const std::string& what) {
+    options.wish.renamed.push_back({&required(r.here, (what + ".here").c_str()),
+                                    &required(r.there, (what + ".there").c_str())});
+  });
+  if (options.weights_only) return options;
+  const char* const partial = !options.strict                 ? "strict = 0"
+                              : !options.wish.include.empty() ? "include"
+                              : !options.wish.exclude.empty() ? "exclude"
+                              : !options.wish.resized.empty() ? "resized"
+                                                              : nullptr;
+  if (partial != nullptr) {
+    fail(OTR_E_ARGUMENT,
+         "load_options.{} needs weights_only = 1: moments and progress are those of all parameters",
+         partial);
+  }
+  return options;
 }
 
 engine::SaveOptions options_of(const otr_save_options& o) {
@@ -107,13 +152,7 @@ int32_t otr_engine_load(otr_engine* engine, const char* directory, const char* t
                         const otr_load_options* options) noexcept {
   return waiting(engine, [&](engine::Engine& e) {
     const otr_load_options read = read_struct(options, load_defaults(), "load_options");
-    engine::LoadOptions wanted;
-    wanted.weights_only = flag(read.weights_only, "load_options.weights_only");
-    wanted.strict = flag(read.strict, "load_options.strict");
-    if (!wanted.strict && !wanted.weights_only) {
-      fail(OTR_E_ARGUMENT,
-           "load_options.strict = 0 needs weights_only = 1: a progress is that of all parameters");
-    }
+    const engine::LoadOptions wanted = options_of(read);
     e.load(&required(directory, "directory"), text_or_empty(tag), wanted);
   });
 }

@@ -37,7 +37,7 @@ inline constexpr size_t kFirstSize<otr_save_options> = 72;
 template <>
 inline constexpr size_t kFirstSize<otr_save_status> = 72;
 template <>
-inline constexpr size_t kFirstSize<otr_load_options> = 48;
+inline constexpr size_t kFirstSize<otr_load_options> = 112;
 template <>
 inline constexpr size_t kFirstSize<otr_export_options> = 56;
 template <>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a training, between two windows: each rank writes what it keeps into a file of its
 // own, rank 0 makes the whole appear (save.cpp). A load reads the runs that this rank's pieces
-// cover, whatever ranks, stage, mesh and formats the checkpoint was made with (load.cpp).
+// cover, whatever ranks, stage, mesh and formats the checkpoint was made with (load.cpp), of those
+// parameters that it is to take (selection.h, match.cpp).
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include "core/engine/health.h"
 #include "core/engine/run.h"
 #include "core/engine/saver.h"
+#include "core/engine/selection.h"
 #include "core/engine/together.h"
 #include "core/engine/values.h"
 
@@ -34,7 +36,10 @@ struct SaveOptions {
 struct LoadOptions {
   bool weights_only = false;  // no moments, no progress
   bool strict = true;         // the same parameters here and there
+  Wish wish;                  // but for its renamings, with weights_only
 };
+
+inline constexpr const char* kLoadCall = "otr_engine_load";
 
 class Checkpoints {
  public:
@@ -57,6 +62,7 @@ class Checkpoints {
   void load(const std::string& directory, const std::string& tag, const LoadOptions& options);
 
  private:
+  static constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
   struct Wanted;
   [[nodiscard]] Together together(const char* call);
   // Where the ranks meet; throws OTR_E_MISMATCH where their calls were given others.
@@ -68,9 +74,10 @@ class Checkpoints {
   [[nodiscard]] checkpoint::Manifest manifest() const;
 
   [[nodiscard]] std::map<int64_t, int64_t> match(const checkpoint::Manifest& manifest,
-                                                 bool strict) const;
+                                                 const Selection& selection, bool strict) const;
   [[nodiscard]] std::vector<Wanted> wanted(const checkpoint::Manifest& manifest,
                                            const checkpoint::Source& source,
+                                           const Selection& selection,
                                            const LoadOptions& options) const;
   // What is wanted, in parts: their planes as they were kept.
   template <typename Body>

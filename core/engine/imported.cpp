@@ -19,13 +19,13 @@ constexpr int64_t kMostUpdates = int64_t{1} << 53;
 const config::Subject kImported{"the progress of an imported checkpoint"};
 
 // Here a name may be an alias, frozen, or of no interest.
-void set_updates(Resumed& r, const layout::Model& model, const std::string& name, int64_t updates) {
-  const int64_t root = model.at(model.id_of(name)).root;
+void set_updates(Resumed& r, const layout::Model& model, int64_t id, int64_t updates) {
+  const int64_t root = model.at(id).root;
   if (model.at(root).trainable) r.updates[static_cast<size_t>(root)] = updates;
 }
 
-Resumed resume_counts(const ValueAt& counts, const Declared& declared, const Run& run,
-                      int32_t groups) {
+Resumed resume_counts(const ValueAt& counts, const Declared& declared, const Names& names,
+                      const Run& run, int32_t groups) {
   Members m(counts);
   Resumed r{progress_of(declared, run, groups), declared.groups,
             std::vector<int64_t>(static_cast<size_t>(declared.model.size()), 0),
@@ -41,7 +41,8 @@ Resumed resume_counts(const ValueAt& counts, const Declared& declared, const Run
   for (const ValueAt& other : m.take("other_updates").list()) {
     const std::vector<ValueAt> pair = other.list();
     if (pair.size() != 2) other.refuse("a list of a name and a number of updates");
-    set_updates(r, declared.model, pair[0].text(), pair[1].integer<int64_t>(0, kMostUpdates));
+    set_updates(r, declared.model, names.id_of(pair[0].text()),
+                pair[1].integer<int64_t>(0, kMostUpdates));
   }
   m.require_all_taken();
   return r;
@@ -49,13 +50,13 @@ Resumed resume_counts(const ValueAt& counts, const Declared& declared, const Run
 
 }  // namespace
 
-Resumed read_saved_progress(std::string_view json, const Declared& declared, const Run& run,
-                            int32_t groups) {
+Resumed read_saved_progress(std::string_view json, const Declared& declared, const Names& names,
+                            const Run& run, int32_t groups) {
   const config::Node root =
       config::parse_document(json, {kImported.what, size_t{1} << 28, size_t{1} << 23});
   const bool imported = std::ranges::any_of(
       root.members, [](const config::Member& member) { return member.name == "imported"; });
-  if (!imported) return read_progress(json, declared);
+  if (!imported) return read_progress(json, declared, names);
   Members m(ValueAt(kImported, root));
   static_cast<void>(m.take("version").integer<int64_t>(1, 1));
   const ValueAt counts = m.take("imported");
@@ -65,7 +66,7 @@ Resumed read_saved_progress(std::string_view json, const Declared& declared, con
          "otr_engine_load: the checkpoint was imported, and does not say how many updates were "
          "made: load weights only, or import it with applied steps");
   }
-  return resume_counts(counts, declared, run, groups);
+  return resume_counts(counts, declared, names, run, groups);
 }
 
 }  // namespace outrigger::engine

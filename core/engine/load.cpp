@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
-#include "core/base/text.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
 #include "core/checkpoint/source.h"
 #include "core/engine/checkpoints.h"
-#include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
 
@@ -22,17 +21,11 @@ using kernels::Format;
 
 namespace {
 
-constexpr const char* kLoadCall = "otr_engine_load";
-constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
-
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += format_text("{}\"{}\"", i == 0 ? "" : ", ", printable(names[i]));
-  }
-  if (names.size() > kShown) text += format_text(" and {} more", names.size() - kShown);
-  return text;
+// The part of a piece that is among the parameter's first elements.
+std::optional<layout::Piece> among(const layout::Piece& piece, int64_t elements) {
+  const int64_t count = std::min(piece.count, elements - piece.first);
+  if (count <= 0) return {};
+  return layout::part_of(piece, 0, count);
 }
 
 }  // namespace
@@ -60,64 +53,30 @@ void Checkpoints::agree_on(const char* call, uint64_t arguments) {
   }
 }
 
-// Here every parameter that is in both, by its id: its number in the checkpoint.
-std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, bool strict) const {
-  std::map<std::string_view, int64_t> saved;
-  for (size_t i = 0; i < manifest.parameters.size(); ++i) {
-    saved.emplace(manifest.parameters[i].name, static_cast<int64_t>(i));
-  }
-  std::map<int64_t, int64_t> matched;
-  std::vector<std::string> missing, extra;
-  for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    const layout::Parameter& p = declared_.model.at(id);
-    const auto found = saved.find(p.name);
-    if (found == saved.end()) continue;
-    const Manifest::Parameter& there = manifest.parameters[static_cast<size_t>(found->second)];
-    if (!std::ranges::equal(there.shape, p.shape)) {
-      fail(OTR_E_SHAPE, "{}: parameter \"{}\" has shape {} here and {} in the checkpoint",
-           kLoadCall, p.name, tensor::text_of(p.shape), tensor::text_of(there.shape));
-    }
-    matched.emplace(id, there.root);
-    saved.erase(found);
-  }
-  // Of tied parameters other programs keep one name, which need not be the root's here.
-  for (const auto& [id, there] : std::map(matched))
-    matched.emplace(declared_.model.at(id).root, there);
-  for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    const layout::Parameter& p = declared_.model.at(id);
-    if (!matched.contains(p.root)) missing.push_back(p.name);
-  }
-  for (const auto& [name, index] : saved) extra.emplace_back(name);
-  if (strict && !(missing.empty() && extra.empty())) {
-    fail(OTR_E_NOT_FOUND,
-         "{}: the parameters differ:{}{}{}{}. Load what is in both with strict = 0 and weights "
-         "only",
-         kLoadCall, missing.empty() ? "" : " the checkpoint lacks ", listed(missing),
-         extra.empty() ? "" : (missing.empty() ? " here are no " : "; here are no "),
-         listed(extra));
-  }
-  return matched;
-}
-
 std::vector<Checkpoints::Wanted> Checkpoints::wanted(const Manifest& manifest,
                                                      const checkpoint::Source& source,
+                                                     const Selection& selection,
                                                      const LoadOptions& options) const {
-  const std::map<int64_t, int64_t> matched = match(manifest, options.strict);
+  const std::map<int64_t, int64_t> matched = match(manifest, selection, options.strict);
   std::vector<Wanted> all;
   for (const auto& [id, saved] : matched) {
     const layout::Parameter& p = declared_.model.at(id);
     if (p.root != id || p.count == 0) continue;
-    const bool was_trainable = manifest.parameters[static_cast<size_t>(saved)].trainable;
-    const Kept weight = was_trainable ? Kept::master : Kept::published;
+    const Manifest::Parameter& there = manifest.parameters[static_cast<size_t>(saved)];
+    const Kept weight = there.trainable ? Kept::master : Kept::published;
     if (!p.trainable) {
-      if (committed_.published.writes_frozen()) {
-        all.push_back({{id, 0, p.count, 0, 0}, saved, Kept::published, weight});
+      const auto part = among({id, 0, p.count, 0, 0}, there.count());
+      if (part && committed_.published.writes_frozen()) {
+        all.push_back({*part, saved, Kept::published, weight});
       }
       continue;
     }
     const auto piece = committed_.local_piece(id);
     if (!piece) continue;
-    all.push_back({*piece, saved, Kept::master, weight});
+    // Of a resized one the rows that are in both, which are the first elements of both.
+    if (const auto part = among(*piece, there.count())) {
+      all.push_back({*part, saved, Kept::master, weight});
+    }
     for (const Kept moment : {Kept::exp_avg, Kept::exp_avg_sq}) {
       if (options.weights_only || !committed_.states->keeps(static_cast<State>(moment), id))
         continue;
@@ -139,11 +98,16 @@ void Checkpoints::each_run(const std::vector<Wanted>& all, const Manifest& manif
   std::array<std::vector<std::byte>, 2> planes;
   for (const Wanted& w : all) {
     const Format format = *manifest.formats.at(static_cast<size_t>(w.there));
+    const std::span<const checkpoint::Plane> kinds = checkpoint::planes_of(format);
+    const int64_t there = manifest.parameters[static_cast<size_t>(w.saved)].count();
     for (int64_t done = 0; done < w.part.count; done += kRunAtATime) {
       const layout::Piece part =
           layout::part_of(w.part, done, std::min(kRunAtATime, w.part.count - done));
-      for (size_t i = 0; i < checkpoint::planes_of(format).size(); ++i) {
-        source.read(w.saved, w.there, i, part.first, part.count, planes.at(i));
+      // What a smaller one takes may end within a leaf, and is read to the leaf's end.
+      const int64_t read = std::min(kernels::in_leaves(part.count), there - part.first);
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        source.read(w.saved, w.there, i, part.first, read, planes.at(i));
+        planes.at(i).resize(static_cast<size_t>(kinds[i].bytes(part.count)));
       }
       body(w, part, format, planes);
     }
@@ -152,11 +116,12 @@ void Checkpoints::each_run(const std::vector<Wanted>& all, const Manifest& manif
 
 void Checkpoints::load(const std::string& directory, const std::string& tag,
                        const LoadOptions& options) {
-  const uint64_t arguments = XXH3_64bits(tag.data(), tag.size()) + (options.weights_only ? 2 : 0) +
-                             (options.strict ? 1 : 0);
+  const uint64_t arguments = XXH3_64bits_withSeed(tag.data(), tag.size(), options.wish.hash()) +
+                             (options.weights_only ? 2 : 0) + (options.strict ? 1 : 0);
   if (saver_) saver_->wait(-1, kLoadCall);
   agree_on(kLoadCall, arguments);
   require_not_busy(kLoadCall, false);
+  const Selection selection(declared_.model, options.wish);  // fails on all ranks alike
   Together ranks = together(kLoadCall);
   const std::string text = ranks.from_rank0([&] {
     const Folder parent = Folder::open(files_, directory);
@@ -177,9 +142,10 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
         std::string_view(text).substr(end + 1),
         parent.path_of(found) + "/" + std::string(checkpoint::kManifestName));
     source.emplace(checkpoint::open_checkpoint(parent, found), manifest);
-    all = wanted(manifest, *source, options);
+    all = wanted(manifest, *source, selection, options);
     if (!options.weights_only) {
-      resumed = read_saved_progress(manifest.progress, declared_, run_, committed_.groups());
+      resumed = read_saved_progress(manifest.progress, declared_, selection.names(), run_,
+                                    committed_.groups());
     }
     each_run(all, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });

@@ -30,10 +30,10 @@ Progress::Circumstances circumstances_of(const Declared& declared, int32_t group
 }
 
 // Of the names and shapes of trainable parameters, in whatever order they were declared.
-std::string model_hash(const Declared& declared) {
+std::string model_hash(const Declared& declared, const Names& names) {
   std::vector<std::string> lines;
   for (const int64_t root : declared.trainable_roots()) {
-    std::string& line = lines.emplace_back(declared.model.at(root).name);
+    std::string& line = lines.emplace_back(names.of(root));
     for (const int64_t n : declared.model.at(root).shape) line += format_text("\n{}", n);
   }
   std::ranges::sort(lines);
@@ -44,8 +44,8 @@ std::string model_hash(const Declared& declared) {
   return format_text("{:016x}", hash);
 }
 
-int64_t trainable_root(const layout::Model& model, const std::string& name) {
-  const int64_t id = model.id_of(name);
+int64_t trainable_root(const layout::Model& model, const Names& names, const std::string& name) {
+  const int64_t id = names.id_of(name);
   if (model.at(id).root == id && model.at(id).trainable) return id;
   fail(OTR_E_CONFIG,
        "{}: \"{}\" is an alias or was declared frozen here, and counts updates in the progress",
@@ -108,12 +108,12 @@ Progress progress_of(const Declared& declared, const Run& run, int32_t groups) {
     if (updates != p.usual_updates)
       p.other_updates.emplace_back(declared.model.at(root).name, updates);
   }
-  p.model = model_hash(declared);
+  p.model = model_hash(declared, Names(declared.model));
   p.made_with = circumstances_of(declared, groups);
   return p;
 }
 
-Resumed read_progress(std::string_view json, const Declared& declared) {
+Resumed read_progress(std::string_view json, const Declared& declared, const Names& names) {
   Resumed r{parse_progress(json),
             {},
             std::vector<int64_t>(static_cast<size_t>(declared.model.size()), 0),
@@ -128,15 +128,15 @@ Resumed read_progress(std::string_view json, const Declared& declared) {
   }
   Bits counted(declared.model.size());
   for (const auto& [name, count] : r.progress.other_updates) {
-    const int64_t root = trainable_root(declared.model, name);
+    const int64_t root = trainable_root(declared.model, names, name);
     if (counted[root]) fail(OTR_E_CONFIG, "{}: \"{}\" has two counts of updates", kSet, name);
     counted.set(root);
     r.updates[static_cast<size_t>(root)] = count;
   }
   for (const std::string& name : r.progress.frozen)
-    r.frozen.set(trainable_root(declared.model, name));
+    r.frozen.set(trainable_root(declared.model, names, name));
   r.groups = groups_of(r.progress, declared);
-  if (r.progress.model != model_hash(declared)) {
+  if (r.progress.model != model_hash(declared, names)) {
     fail(OTR_E_CONFIG,
          "{}: the progress is that of a model with other names or shapes of trainable parameters",
          kSet);

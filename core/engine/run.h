@@ -9,6 +9,7 @@
 
 #include "core/base/bits.h"
 #include "core/engine/declared.h"
+#include "core/engine/names.h"
 #include "core/engine/progress.h"
 #include "core/optimizer/loss_scaler.h"
 #include "core/optimizer/outliers.h"
@@ -45,12 +46,13 @@ struct Resumed {
   std::vector<int64_t> updates;
   Bits frozen;
 };
-// Throws OTR_E_CONFIG, OTR_E_NOT_FOUND; changes nothing.
-[[nodiscard]] Resumed read_progress(std::string_view json, const Declared& declared);
+// names: the text's. Throws OTR_E_CONFIG, OTR_E_NOT_FOUND; changes nothing.
+[[nodiscard]] Resumed read_progress(std::string_view json, const Declared& declared,
+                                    const Names& names);
 // Of a checkpoint: a progress; or of one that was imported the counts of updates that it knows,
 // with everything else as it is here. Throws OTR_E_NOT_FOUND where it knows none.
 [[nodiscard]] Resumed read_saved_progress(std::string_view json, const Declared& declared,
-                                          const Run& run, int32_t groups);
+                                          const Names& names, const Run& run, int32_t groups);
 // Warns where the run was made under circumstances that give other bits.
 void resume(Resumed resumed, Declared& declared, Run& run, int32_t groups);
 

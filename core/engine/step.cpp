@@ -252,7 +252,7 @@ void Engine::set_progress(std::string_view json) {
   std::optional<Resumed> read;
   std::optional<Error> trouble;
   try {
-    read = read_progress(json, declared_);
+    read = read_progress(json, declared_, Names(declared_.model));
   } catch (const Error& error) {
     trouble = error;
   }

@@ -245,11 +245,24 @@ struct otr_save_status
     reserved::NTuple{4, UInt64}
 end
 
+struct otr_rename
+    here::Cstring
+    there::Cstring
+end
+
 struct otr_load_options
     struct_size::UInt32
     weights_only::Int32
     strict::Int32
     reserved0::UInt32
+    include::Ptr{Cstring}
+    include_count::Int64
+    exclude::Ptr{Cstring}
+    exclude_count::Int64
+    renamed::Ptr{otr_rename}
+    renamed_count::Int64
+    resized::Ptr{Cstring}
+    resized_count::Int64
     reserved::NTuple{4, UInt64}
 end
 

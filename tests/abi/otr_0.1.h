@@ -1079,12 +1079,31 @@ typedef struct otr_save_status {
 OTR_API int32_t otr_engine_wait_save(otr_engine *engine, double timeout_seconds,
                                      otr_save_status *out_status) OTR_NOEXCEPT;
 
+/* What a parameter here is called in the checkpoint: two names, or two beginnings of names that
+ * both end in one '*' ("*" and "model.*"). Of parameters that both mean, a name goes before a
+ * beginning. */
+typedef struct otr_rename {
+  const char *here;
+  const char *there;
+} otr_rename;
+
 typedef struct otr_load_options {
   uint32_t struct_size;
   int32_t weights_only; /* 1: no moments and no progress; default 0 */
   int32_t strict;       /* 1 (default): the same parameters here and there; 0: those that are in
                            both, with weights_only */
   uint32_t reserved0;
+  const char *const *include; /* patterns of names here: these are loaded, with weights_only; NULL
+                                 with include_count 0 (default): all */
+  int64_t include_count;
+  const char *const *exclude; /* patterns of names here: these are not; they go before include */
+  int64_t exclude_count;
+  const otr_rename *renamed; /* default NULL with renamed_count 0: each has its own name there */
+  int64_t renamed_count;
+  const char *const *resized; /* patterns of names here, whose first dimension may be another one
+                                 there: the rows that are in both are taken, the others stay; with
+                                 weights_only */
+  int64_t resized_count;
   uint64_t reserved[4];
 } otr_load_options;
 
@@ -1100,7 +1119,18 @@ OTR_API int32_t otr_load_options_init(otr_load_options *options, size_t size) OT
  * leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
  * OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
  * OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
- * comes while values are written poisons the engine. Since: 0.1 */
+ * comes while values are written poisons the engine.
+ *
+ * A pattern means whole names: '*' stands for any characters, none and '.' among them, '?' for
+ * exactly one character of UTF-8, every other one for itself. include and exclude choose parameters
+ * here; strict then wants all of them in the checkpoint, whatever else it has. Tied parameters are
+ * loaded together: if one is included and none is excluded. With renamed alone, moments and
+ * progress are loaded under the other names, too. OTR_E_NOT_FOUND: a pattern means no parameter
+ * here, or a renaming none here or there; the text has the nearest name. OTR_E_ARGUMENT: a renaming
+ * or a pattern of resized means nothing that is loaded, two renamings mean one parameter, two
+ * parameters here would take one there, nothing is left to load, or include, exclude or resized
+ * without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
+ * Since: 0.1 */
 OTR_API int32_t otr_engine_load(otr_engine *engine, const char *directory, const char *tag,
                                 const otr_load_options *options) OTR_NOEXCEPT;
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints in Python: paths, bytes of the host, exceptions. (What comes back: tests/c_api/checkpoint_test.cpp.)"""
+import math
 import pathlib
 import tempfile
 import unittest
@@ -113,6 +114,52 @@ class Checkpoints(unittest.TestCase):
                         checkpoint.read(**arguments)
                 with self.assertRaises(TypeError):
                     lowlevel.checkpoint_read(checkpoint.handle, "w", 0, 0, np.zeros(3, np.float64))
+
+    def test_a_part_is_loaded(self):
+        """Other names there, and more rows here; what is not chosen stays."""
+        def made(names, rows, factor):
+            shapes = {"enc.w": (5, 7), "enc.b": (7,), "head.w": (rows, 7)}
+            arrays = {name: factor * (np.arange(math.prod(shape), dtype=np.float32) + 3 * i).reshape(shape)
+                      for i, (name, shape) in enumerate(shapes.items())}
+            engine = Engine(Comm.self_group(Context(workers=1)), self.CONFIG)
+            for name, array in arrays.items():
+                engine.add_parameter(names + name, array)
+            engine.commit()
+            return engine, arrays
+
+        saved, there = made("model.", 4, 0.5)
+        with tempfile.TemporaryDirectory() as folder:
+            saved.save(folder, "a")
+            engine, here = made("", 6, -0.25)
+            before = engine.get_progress()
+
+            def expect(taken, **options):
+                for i, array in enumerate(here.values()):  # as it was
+                    engine.write(i, array)
+                engine.load(folder, weights_only=True, renamed={"*": "model.*"}, **options)
+                for i, (name, array) in enumerate(here.items()):
+                    expected = array.copy()
+                    expected[:taken.get(name, 0)] = there[name][:taken.get(name, 0)]
+                    np.testing.assert_array_equal(engine.read(i), expected, err_msg=f"{name} {options}")
+                self.assertEqual(engine.get_progress(), before)
+
+            expect({"enc.w": 5, "enc.b": 7}, include="enc.*")
+            expect({"enc.w": 5, "enc.b": 7}, exclude=["head.?"])
+            expect({"enc.b": 7}, include=("enc.*", "head.w"), exclude="*.w")
+            expect({"enc.w": 5, "enc.b": 7, "head.w": 4}, resized=("head.w", "enc.?"))
+            expect({"enc.w": 5, "head.w": 4}, include=iter(["*.w"]), resized="*.w")
+            for error, text, options in (
+                    (ValueError, "include has no pattern", {"include": []}), (OutriggerError, "needs weights_only", {"include": "*", "weights_only": False}),
+                    (OutriggerError, r'did you mean "enc\.\*"', {"include": "enk.*"}), (OutriggerError, "only the first|resized", {"renamed": {"*": "model.*"}}),
+                    (OutriggerError, "no parameter here", {"renamed": {"x": "y"}}), (TypeError, "", {"include": [3]})):
+                with self.subTest(text), self.assertRaisesRegex(error, text):
+                    engine.load(folder, **{"weights_only": True, **options})
+            # A whole training under other names, in outrigger.numpy.
+            tree = outrigger.numpy.Engine({"enc": {"w": here["enc.w"], "b": here["enc.b"]}, "head": {"w": there["head.w"]}}, self.CONFIG,
+                                          Comm.self_group(Context(workers=1)))
+            tree.load(folder, renamed={"*": "model.*"})
+            np.testing.assert_array_equal(tree.read("head.w"), there["head.w"])
+            np.testing.assert_array_equal(tree.read("enc.b"), there["enc.b"])
 
     def test_what_is_wrong_is_said(self):
         engine = engine_with(np.zeros(4, np.float32))

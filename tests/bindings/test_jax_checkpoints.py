@@ -98,6 +98,20 @@ class Engines(Case):
                     self.assertEqual(self.state(again, host), at_four)
                     self.assertEqual(self.state(again, self.train(again, host, 8)), expected)
 
+    def test_a_part_is_loaded(self):
+        """Names are paths of the tree, whose brackets mean themselves in a pattern."""
+        engine = self.engine(optimizer=SGD)
+        engine.save(self.folder, "a")
+        saved = engine.masters()
+        tree = jax.tree.map(lambda leaf: 3 * jnp.ones_like(leaf), params())
+        other = self.engine({"model": {**tree, "b": jnp.full((90, 3), 3.0)}}, optimizer=SGD)
+        other.parameters()  # copies, which a load makes old
+        other.load(self.folder, weights_only=True, include=["*['a'][0]", "*['b']"], renamed={"['model']*": "*"}, resized="*['b']")
+        found = other.parameters()["model"]
+        np.testing.assert_array_equal(found["a"][0], saved["a"][0])
+        np.testing.assert_array_equal(found["a"][1], np.full(80, 3))
+        np.testing.assert_array_equal(found["b"], np.concatenate([saved["b"], np.full((10, 3), 3)]))
+
     def test_what_is_wrong_changes_nothing(self):
         engine = self.engine(optimizer=SGD)
         host = self.train(engine, self.host(), 2)

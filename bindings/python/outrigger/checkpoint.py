@@ -13,9 +13,12 @@ from .arrays import new_float32
 from .handle import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import TypeAlias
 
     from .arrays import Float32Array
+
+    Patterns: TypeAlias = str | Iterable[str]  # of names of parameters: "encoder.*", or several
 
 
 class Checkpoint(Handle[lowlevel.Checkpoint]):
@@ -100,8 +103,25 @@ def save_options(parts: Mapping[str, bytes] | None, keep_last: int, replace: boo
     return options
 
 
-def load_options(weights_only: bool, strict: bool) -> lowlevel.LoadOptions:
+def load_options(weights_only: bool, strict: bool, include: Patterns | None = None, exclude: Patterns = (),
+                 renamed: Mapping[str, str] | None = None, resized: Patterns = ()) -> lowlevel.LoadOptions:
     """For outrigger.lowlevel.engine_load."""
     options = lowlevel.LoadOptions()
     options.weights_only, options.strict = int(weights_only), int(strict)
+    if include is not None:
+        included = _patterns(include)
+        if not included:
+            raise ValueError("include has no pattern, and would take nothing; None takes all parameters")
+        for pattern in included:
+            options.add_include(pattern)
+    for pattern in _patterns(exclude):
+        options.add_exclude(pattern)
+    for pattern in _patterns(resized):
+        options.add_resized(pattern)
+    for here, there in (renamed or {}).items():
+        options.add_renamed(here, there)
     return options
+
+
+def _patterns(given: Patterns) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from .arrays import Array, Float32Array, Tensor
+    from .checkpoint import Patterns
     from .comm import Comm
     from .handle import Config
 
@@ -258,13 +259,21 @@ class Engine(Handle[lowlevel.Engine]):
         as it takes. state: lowlevel.SAVE_NONE, SAVE_UNDER_WAY, SAVE_DONE. A save that failed raises, once. Local."""
         return lowlevel.engine_wait_save(self.handle, timeout)
 
-    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False,
-             strict: bool = True) -> None:
+    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False, strict: bool = True, *,
+             include: Patterns | None = None, exclude: Patterns = (), renamed: Mapping[str, str] | None = None, resized: Patterns = ()) -> None:
         """Goes on from a checkpoint, after commit, whatever ranks, stage, mesh and formats it was made with. tag None: the latest.
         weights_only: neither moments nor progress; with strict False, those that are both here and there. In the same formats every
-        bit comes back. Between two windows. Collective; a failure is the same on all ranks and leaves the engine as it was.
-        E_NOT_FOUND: no such checkpoint or parameter; E_CORRUPT: a file is damaged; E_SHAPE."""
-        lowlevel.engine_load(self.handle, os.fspath(directory), tag, load_options(weights_only, strict))
+        bit comes back.
+
+        include, exclude, resized, all with weights_only: patterns of names here, one or several, in which * is any characters and ? is one.
+        include: these are loaded; None: all. exclude: these are not. resized: of these the first dimension may be another one in the
+        checkpoint; the rows that are in both are taken, the others stay. renamed: what names here are there: {"head.weight":
+        "lm_head.weight"}, or beginnings of names: {"*": "model.*"}; moments and progress come under them, too.
+
+        Between two windows. Collective; a failure is the same on all ranks and leaves the engine as it was. E_NOT_FOUND: no such
+        checkpoint or parameter, here or there; E_CORRUPT: a file is damaged; E_SHAPE; E_ARGUMENT: the options contradict each other;
+        E_MISMATCH: ranks give others."""
+        lowlevel.engine_load(self.handle, os.fspath(directory), tag, load_options(weights_only, strict, include, exclude, renamed, resized))
 
     def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
         """Goes on from the directory's latest checkpoint, if it has one: for a program that may be started again. The parts that this

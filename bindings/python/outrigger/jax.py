@@ -28,8 +28,11 @@ from .process import process_comm
 from .pytrees import PART, has_latest, pack, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from . import Comm
     from . import Pass as _Pass
+    from .checkpoint import Patterns
     from .handle import Config
 
 Tree: TypeAlias = Any  # a pytree; jax has no type for its form
@@ -210,14 +213,15 @@ class Engine:
         self.library.save(directory, tag, None if host is None else {PART: pack(host)}, keep_last, replace)
 
     def load(self, directory: str | os.PathLike[str], tag: str | None = None, host: Tree = None, weights_only: bool = False,
-             strict: bool = True) -> Tree:
-        """Goes on from a checkpoint (outrigger.Engine.load). host: a tree of the form that was saved, whose leaves do not count; returns
-        what this rank's was (rank 0's where it did not save), or None where none is asked for. ValueError: it was of another form,
-        and nothing has changed. Collective."""
+             strict: bool = True, *, include: Patterns | None = None, exclude: Patterns = (), renamed: Mapping[str, str] | None = None,
+             resized: Patterns = ()) -> Tree:
+        """Goes on from a checkpoint, or takes a part of it (outrigger.Engine.load). host: a tree of the form that was saved, whose leaves
+        do not count; returns what this rank's was (rank 0's where it did not save), or None where none is asked for. ValueError: it was
+        of another form, and nothing has changed. Collective."""
         with Checkpoint(directory, tag) as checkpoint:
             rank = self.rank if self.rank < checkpoint.ranks else 0
             restored = None if host is None else unpack(checkpoint.part(PART, rank), host)
-            self.library.load(directory, checkpoint.tag, weights_only, strict)
+            self.library.load(directory, checkpoint.tag, weights_only, strict, include=include, exclude=exclude, renamed=renamed, resized=resized)
         self._shown.clear()
         return restored
 

@@ -28,6 +28,7 @@ from .process import process_comm
 
 if TYPE_CHECKING:
     from . import Comm, Pass
+    from .checkpoint import Patterns
     from .handle import Config
 
 Array: TypeAlias = numpy.typing.NDArray[Any]
@@ -163,9 +164,10 @@ class Engine:
         """How the last asynchronous save is getting on: see outrigger.Engine.wait_save."""
         return self.library.wait_save(timeout)
 
-    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False, strict: bool = True) -> None:
-        """Goes on from a checkpoint: see outrigger.Engine.load. Collective."""
-        self.library.load(directory, tag, weights_only, strict)
+    def load(self, directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False, strict: bool = True, *,
+             include: Patterns | None = None, exclude: Patterns = (), renamed: Mapping[str, str] | None = None, resized: Patterns = ()) -> None:
+        """Goes on from a checkpoint, or takes a part of it: see outrigger.Engine.load. Collective."""
+        self.library.load(directory, tag, weights_only, strict, include=include, exclude=exclude, renamed=renamed, resized=resized)
 
     def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
         """Goes on from the latest checkpoint, if there is one, and returns its parts: see outrigger.Engine.resume. Collective."""

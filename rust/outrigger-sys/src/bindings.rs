@@ -522,6 +522,16 @@ pub struct otr_save_status {
     pub reserved: [u64; 4],
 }
 
+/// What a parameter here is called in the checkpoint: two names, or two beginnings of names that
+/// both end in one '*' ("*" and "model.*"). Of parameters that both mean, a name goes before a
+/// beginning.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_rename {
+    pub here: *const c_char,
+    pub there: *const c_char,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_load_options {
@@ -532,6 +542,21 @@ pub struct otr_load_options {
     /// both, with weights_only
     pub strict: i32,
     pub reserved0: u32,
+    /// patterns of names here: these are loaded, with weights_only; NULL
+    /// with include_count 0 (default): all
+    pub include: *const *const c_char,
+    pub include_count: i64,
+    /// patterns of names here: these are not; they go before include
+    pub exclude: *const *const c_char,
+    pub exclude_count: i64,
+    /// default NULL with renamed_count 0: each has its own name there
+    pub renamed: *const otr_rename,
+    pub renamed_count: i64,
+    /// patterns of names here, whose first dimension may be another one
+    /// there: the rows that are in both are taken, the others stay; with
+    /// weights_only
+    pub resized: *const *const c_char,
+    pub resized_count: i64,
     pub reserved: [u64; 4],
 }
 
@@ -1085,7 +1110,18 @@ extern "C" {
     /// leaves the engine as it was: OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
     /// OTR_E_CORRUPT: a file is damaged; OTR_E_SHAPE; OTR_E_UNSUPPORTED: of a later release; OTR_E_IO,
     /// OTR_E_STATE, OTR_E_MISMATCH as for a save, OTR_E_CONFIG as for otr_engine_set_progress. One that
-    /// comes while values are written poisons the engine. Since: 0.1
+    /// comes while values are written poisons the engine.
+    ///
+    /// A pattern means whole names: '*' stands for any characters, none and '.' among them, '?' for
+    /// exactly one character of UTF-8, every other one for itself. include and exclude choose parameters
+    /// here; strict then wants all of them in the checkpoint, whatever else it has. Tied parameters are
+    /// loaded together: if one is included and none is excluded. With renamed alone, moments and
+    /// progress are loaded under the other names, too. OTR_E_NOT_FOUND: a pattern means no parameter
+    /// here, or a renaming none here or there; the text has the nearest name. OTR_E_ARGUMENT: a renaming
+    /// or a pattern of resized means nothing that is loaded, two renamings mean one parameter, two
+    /// parameters here would take one there, nothing is left to load, or include, exclude or resized
+    /// without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
+    /// Since: 0.1
     pub fn otr_engine_load(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_load_options) -> i32;
     /// tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
     /// OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1

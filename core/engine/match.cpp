@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which parameter of a checkpoint each one here takes.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/engine/checkpoints.h"
+#include "core/tensor/tensor.h"
+
+namespace outrigger::engine {
+
+using checkpoint::Manifest;
+
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += format_text("{}\"{}\"", i == 0 ? "" : ", ", printable(names[i]));
+  }
+  if (names.size() > kShown) text += format_text(" and {} more", names.size() - kShown);
+  return text;
+}
+
+// Rows that are in both come first in both, so no other dimension may differ.
+void require_shape(const layout::Parameter& here, const Manifest::Parameter& there, bool resized) {
+  if (std::ranges::equal(there.shape, here.shape)) return;
+  const bool by_rows =
+      !here.shape.empty() && there.shape.size() == here.shape.size() &&
+      std::equal(there.shape.begin() + 1, there.shape.end(), here.shape.begin() + 1);
+  if (resized && by_rows) return;
+  fail(OTR_E_SHAPE, "{}: parameter \"{}\" has shape {} here and {} in the checkpoint{}", kLoadCall,
+       here.name, tensor::text_of(here.shape), tensor::text_of(there.shape),
+       resized   ? ": only the first dimension of a resized one may differ"
+       : by_rows ? ". Take the rows that are in both with load_options.resized, weights only"
+                 : "");
+}
+
+// Where all that is missing here is there with one more beginning, or the other way round.
+std::string renaming_for(const std::vector<std::string>& missing,
+                         const std::vector<std::string>& extra) {
+  if (missing.empty()) return "";
+  const auto beginning = [&](const std::vector<std::string>& shorter,
+                             const std::vector<std::string>& longer) -> std::string {
+    const std::set<std::string_view> known(longer.begin(), longer.end());
+    for (const std::string& name : longer) {
+      if (!name.ends_with("." + shorter.front())) continue;
+      const std::string more = name.substr(0, name.size() - shorter.front().size());
+      const bool fits = std::ranges::all_of(
+          shorter, [&](const std::string& each) { return known.contains(more + each); });
+      if (fits) return more;
+    }
+    return "";
+  };
+  if (const std::string more = beginning(missing, extra); !more.empty()) {
+    return format_text("; load_options.renamed \"*\" here, \"{}*\" there takes them",
+                       printable(more));
+  }
+  if (extra.empty()) return "";
+  const std::string more = beginning(extra, missing);
+  return more.empty() ? ""
+                      : format_text("; load_options.renamed \"{}*\" here, \"*\" there takes them",
+                                    printable(more));
+}
+
+}  // namespace
+
+// Every parameter that is in both and that the load takes, by its id: its number in the checkpoint.
+std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, const Selection& selection,
+                                              bool strict) const {
+  std::map<std::string_view, int64_t> saved;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < manifest.parameters.size(); ++i) {
+    saved.emplace(manifest.parameters[i].name, static_cast<int64_t>(i));
+    names.push_back(manifest.parameters[i].name);
+  }
+  std::map<int64_t, int64_t> matched;
+  Bits found(declared_.model.size());
+  std::set<std::string_view> taken;
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    if (!selection.takes(id)) continue;
+    const auto at = saved.find(selection.names().of(id));
+    if (at == saved.end()) continue;
+    const Manifest::Parameter& there = manifest.parameters[static_cast<size_t>(at->second)];
+    require_shape(declared_.model.at(id), there, selection.resizes(id));
+    matched.emplace(id, there.root);
+    found.set(id);
+    taken.insert(at->first);
+  }
+  selection.require_useful(found, names);
+  // Of tied parameters other programs keep one name, which need not be the root's here.
+  for (const auto& [id, there] : std::map(matched))
+    matched.emplace(declared_.model.at(id).root, there);
+  std::vector<std::string> missing, extra;
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    if (selection.takes(id) && !matched.contains(declared_.model.at(id).root)) {
+      missing.push_back(selection.names().of(id));
+    }
+  }
+  for (const std::string& name : names) {  // what was chosen leaves others behind
+    if (!selection.chooses() && !taken.contains(name)) extra.push_back(name);
+  }
+  if (strict && !(missing.empty() && extra.empty())) {
+    fail(OTR_E_NOT_FOUND,
+         "{}: the parameters differ:{}{}{}{}. Load what is in both with strict = 0 and weights "
+         "only{}",
+         kLoadCall, missing.empty() ? "" : " the checkpoint lacks ", listed(missing),
+         extra.empty() ? "" : (missing.empty() ? " here are no " : "; here are no "), listed(extra),
+         renaming_for(missing, extra));
+  }
+  if (selection.chooses() && matched.empty()) {
+    fail(OTR_E_NOT_FOUND, "{}: the checkpoint has none of what was chosen: {}{}", kLoadCall,
+         listed(missing), renaming_for(missing, names));
+  }
+  return matched;
+}
+
+}  // namespace outrigger::engine
