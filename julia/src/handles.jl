@@ -3,7 +3,8 @@
 # A handle is a mutable struct with the C pointer. close gives it back, any number of times; so does the finalizer,
 # which only calls the local otr_<name>_destroy. `owner` is what must stay alive with it.
 for (Name, raw) in ((:Context, :otr_context), (:Comm, :otr_comm), (:Engine, :otr_engine), (:Pass, :otr_pass),
-                    (:Shard, :otr_shard), (:Optimizer, :otr_optimizer), (:Checkpoint, :otr_checkpoint))
+                    (:Shard, :otr_shard), (:Optimizer, :otr_optimizer), (:Checkpoint, :otr_checkpoint),
+                    (:CheckpointWriter, :otr_checkpoint_writer))
     destroy = Symbol(raw, :_destroy)
     @eval begin
         mutable struct $Name

@@ -39,48 +39,6 @@ end
     finalize!(engine)
 end
 
-@testset "a checkpoint brings everything back" begin
-    mktempdir() do folder
-        config = """{"bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}}"""
-        train!(engine, steps) = for i in steps
-            pass = Pass(engine)
-            add_grad!(pass, 0, fill(Float32(i), 300))
-            end!(pass)
-            close(pass)
-            step!(engine)
-        end
-        all_values(engine) = [read(engine, 0, value) for value in (Outrigger.OTR_VALUE_MASTER, Outrigger.OTR_VALUE_EXP_AVG)]
-        engine, again = [small_engine(config) for _ in 1:2]
-        for each in (engine, again)
-            add_parameter!(each, "w", fill(0.5f0, 300))
-            commit!(each)
-        end
-        train!(engine, 1:3)
-        @test_throws OutriggerError load!(again, folder)
-        save(engine, folder, "a"; parts = ("place" => "3", "empty" => UInt8[]))
-        @test_throws OutriggerError save(engine, folder, "a")
-        load!(again, folder)
-        @test all_values(engine) == all_values(again)
-        checkpoint = Checkpoint(folder)
-        @test String(part(checkpoint, "place")) == "3" && isempty(part(checkpoint, "empty"))
-        @test occursin("\"tag\":\"a\"", describe(checkpoint))
-        verify(checkpoint)
-        @test read(checkpoint, "w", 300) == read(engine, 0)
-        @test read(checkpoint, "w", 2; value = Outrigger.OTR_VALUE_EXP_AVG, first = 7) == read(engine, 0, Outrigger.OTR_VALUE_EXP_AVG)[8:9]
-        export_weights(checkpoint, joinpath(folder, "w.safetensors"); dtype = "bfloat16")
-        @test filesize(joinpath(folder, "w.safetensors")) > 600
-        @test_throws OutriggerError export_weights(checkpoint, joinpath(folder, "w.safetensors"))
-        train!(engine, 4:5)
-        train!(again, 4:5)
-        @test all_values(engine) == all_values(again)
-        save(again, folder, "a"; keep_last = 1, replace = true)
-        save(again, folder, "b"; asynchronous = true)
-        @test wait_save(again).state == Outrigger.OTR_SAVE_DONE
-        @test_throws ArgumentError save(again, folder, "c"; when_busy = :now)
-        load!(engine, folder, "a"; weights_only = true)
-    end
-end
-
 @testset "a shard is saved and goes on" begin
     context = Context()
     optimizer = Optimizer(context, """{"states": {"master": {"format": "split"}}}""")

@@ -7,5 +7,6 @@ using Outrigger, Test
     include("declarations.jl")
     include("bfloat16.jl")
     include("handles.jl")
+    include("checkpoints.jl")
     include("threads.jl")
 end
