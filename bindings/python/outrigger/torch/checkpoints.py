@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import Checkpoint, foreign, lowlevel
-from . import foreign_checkpoints, riders
+from . import foreign_checkpoints, riders, zero_to_fp32
 from .pytorch import untraced
 
 if TYPE_CHECKING:
+    import torch
+
     from .. import Comm
     from .. import Engine as LibraryEngine
     from .calls import Calls
@@ -35,6 +37,7 @@ class Checkpoints:
     parameters_of: Parameters
     optimizer: ZeroOptimizer
     calls: Calls | None
+    module: torch.nn.Module
     _library: LibraryEngine
     _comm: Comm
     _boundary: int
@@ -86,22 +89,31 @@ class Checkpoints:
 
         load_module_only: parameters and buffers, nothing else. load_optimizer_states False: no moments, loss scale and
         hyperparameters, which start anew. load_module_strict False: parameters and buffers that are both here and there; with
-        optimizer states all must be.
+        optimizer states all must be. custom_load_fn, with load_module_only: custom_load_fn(src=state_dict, dst=module) writes what it
+        wants of the checkpoint's whole weights in float32 and rank 0's buffers into the module, on every rank alike, with
+        load_state_dict or in GatheredParameters; what it does not write stays.
 
-        NotImplementedError: custom_load_fn; ValueError: the checkpoint has other buffers, groups, or states of an optimizer of
-        PyTorch than fit here, or no schedule; RuntimeError: in the middle of a window."""
-        if custom_load_fn is not None:
-            raise NotImplementedError("load_checkpoint: custom_load_fn is not supported; load into a module of your own and copy from it")
+        NotImplementedError: custom_load_fn with other states than the module's, or of another library's checkpoint; ValueError: the
+        checkpoint has other buffers, groups, or states of an optimizer of PyTorch than fit here, or no schedule; RuntimeError: in the
+        middle of a window."""
+        if custom_load_fn is not None and not load_module_only:
+            raise NotImplementedError("load_checkpoint: custom_load_fn is not supported with the states of an optimizer, which belong to the weights that "
+                                      "they were made with; add load_module_only=True")
         self._require_between_windows("load_checkpoint")
         states = load_optimizer_states and not load_module_only
         schedule = load_lr_scheduler_states and not load_module_only
         folder = _together(self._comm, "load_checkpoint", lambda: foreign.find(load_dir, None if tag is None else str(tag)))
+        if folder is not None and custom_load_fn is not None:
+            raise NotImplementedError("load_checkpoint: custom_load_fn is not supported for a checkpoint of another library; outrigger.foreign.convert makes "
+                                      "it one of this")
         if folder is not None:
             return foreign_checkpoints.load(self, folder, _together, load_module_strict, states, schedule, load_module_only)
         latest = os.path.join(load_dir, "latest")
         if tag is None and not self._comm.all_gather(bytes([os.path.isfile(latest)]))[0]:
             log.warning("load_checkpoint: there is no file %s, so nothing was loaded; name the checkpoint by tag= if there is one", latest)
             return None, None
+        if custom_load_fn is not None:
+            return self._load_by(custom_load_fn, load_dir, None if tag is None else str(tag))
 
         def read() -> tuple[str, dict[str, Any], int]:
             with Checkpoint(load_dir, None if tag is None else str(tag)) as checkpoint:
@@ -127,6 +139,17 @@ class Checkpoints:
             if self.global_rank == 0 and ranks != self.world_size:
                 log.warning("load_checkpoint: %s is of %d rank(s), and here are %d: those whose number it has not take rank 0's buffers, "
                             "schedule and counters, and keep their own random states", name, ranks, self.world_size)
+        return os.path.join(load_dir, name), state.get("client_state", {})
+
+    def _load_by(self, function: Callable[..., Any], load_dir: Path, tag: str | None) -> tuple[str, Any]:
+        def read() -> tuple[str, dict[str, Any], dict[str, Any]]:
+            with Checkpoint(load_dir, tag) as checkpoint:
+                return checkpoint.tag, self._part_of(checkpoint), zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(load_dir, checkpoint.tag)
+
+        name, state, weights = _together(self._comm, "load_checkpoint", read)
+        self._take_what_was_written()  # before, which may fail
+        _together(self._comm, "load_checkpoint", lambda: function(src=weights, dst=self.module))
+        self._take_what_was_written()
         return os.path.join(load_dir, name), state.get("client_state", {})
 
     def _restore(self, state: dict[str, Any], states: bool, schedule: bool, module_only: bool) -> None:
