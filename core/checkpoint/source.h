@@ -23,8 +23,8 @@ class Source {
 
   // parameter: its number in the manifest, of a root.
   [[nodiscard]] bool has(int64_t parameter, Kept kept) const;
-  // A plane's part for elements [first, first + count), which begins at a leaf and ends at one or
-  // with the parameter. Opens files as they are needed.
+  // A plane's part for elements [first, first + count), which begins at a leaf and, in a format of
+  // blocks, ends at one or with the parameter. Opens files as they are needed.
   void read(int64_t parameter, Kept kept, size_t plane, int64_t first, int64_t count,
             std::vector<std::byte>& out);
   // Bytes that a rank's host gave. Throws OTR_E_NOT_FOUND.

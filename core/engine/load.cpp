@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "core/checkpoint/directory.h"
@@ -98,16 +97,11 @@ void Checkpoints::each_run(const std::vector<Wanted>& all, const Manifest& manif
   std::array<std::vector<std::byte>, 2> planes;
   for (const Wanted& w : all) {
     const Format format = *manifest.formats.at(static_cast<size_t>(w.there));
-    const std::span<const checkpoint::Plane> kinds = checkpoint::planes_of(format);
-    const int64_t there = manifest.parameters[static_cast<size_t>(w.saved)].count();
     for (int64_t done = 0; done < w.part.count; done += kRunAtATime) {
       const layout::Piece part =
           layout::part_of(w.part, done, std::min(kRunAtATime, w.part.count - done));
-      // What a smaller one takes may end within a leaf, and is read to the leaf's end.
-      const int64_t read = std::min(kernels::in_leaves(part.count), there - part.first);
-      for (size_t i = 0; i < kinds.size(); ++i) {
-        source.read(w.saved, w.there, i, part.first, read, planes.at(i));
-        planes.at(i).resize(static_cast<size_t>(kinds[i].bytes(part.count)));
+      for (size_t i = 0; i < checkpoint::planes_of(format).size(); ++i) {
+        source.read(w.saved, w.there, i, part.first, part.count, planes.at(i));
       }
       body(w, part, format, planes);
     }

@@ -209,7 +209,7 @@ void Selection::require_useful(const Bits& found, const std::vector<std::string>
   Bits useful(static_cast<int64_t>(wish_.renamed.size()));
   for (int64_t id = 0; id < model_->size(); ++id) {
     const int64_t by = renamed_by_[static_cast<size_t>(id)];
-    if (by >= 0 && takes(id) && found[id]) useful.set(by);
+    if (by >= 0 && found[id]) useful.set(by);
   }
   for (size_t i = 0; i < wish_.renamed.size(); ++i) {
     if (useful[static_cast<int64_t>(i)]) continue;

@@ -40,8 +40,8 @@ class Selection {
   [[nodiscard]] bool resizes(int64_t id) const { return resizes_[model_->at(id).root]; }
   [[nodiscard]] bool chooses() const { return wish_.chooses(); }
   [[nodiscard]] const Names& names() const { return names_; }
-  // found: by id, whether the checkpoint has its name there. Throws OTR_E_NOT_FOUND for a renaming
-  // that brought nothing.
+  // found: by id, whether it is taken and the checkpoint has its name. Throws OTR_E_NOT_FOUND for a
+  // renaming that brought nothing.
   void require_useful(const Bits& found, const std::vector<std::string>& there) const;
 
  private:

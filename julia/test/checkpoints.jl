@@ -117,7 +117,7 @@ end
         save(engine, folder, "a"; parts = ("place" => "7", "empty" => UInt8[]))
         again = engine_of(["w" => 1:300], 2)
         found = resume!(again, folder)
-        @test sort(collect(keys(found))) == ["empty", "place"] && String(found["place"]) == "7"
+        @test sort(collect(keys(found))) == ["empty", "place"] && found["place"] == UInt8['7']
         @test read(again, 0) == read(engine, 0)
         @test resume!(again, folder; rank = 3) == found  # of a rank that did not save
         @test list_checkpoints(folder) == (latest = "a", tags = ["a"])

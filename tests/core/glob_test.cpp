@@ -37,6 +37,7 @@ TEST(Glob, CharactersOfManyBytesAreOne) {
   EXPECT_TRUE(glob_matches("?", "\xe2\x82\xac"));
   EXPECT_FALSE(glob_matches("??", "\xe2\x82\xac"));
   EXPECT_FALSE(glob_matches("*??", "\xe2\x82\xac"));
+  EXPECT_FALSE(glob_matches("*??x*", "\xe2\x82\xacxy"));
   EXPECT_TRUE(glob_matches("*?", "a\xe2\x82\xac"));
 }
 
