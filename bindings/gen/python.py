@@ -46,7 +46,7 @@ HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_coun
                  "resized", "resized_count", "renamed_count"}
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
 # Structs that the library fills, and a caller only reads.
-GIVEN = {"otr_step_report", "otr_save_status"}
+GIVEN = {"otr_step_report", "otr_save_status", "otr_snapshot_info"}
 # Structs that become something else than a class of their own.
 NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part", "otr_rename"}
 # Parameters for which None stands for a default, or for nothing.
@@ -58,13 +58,14 @@ ENTRIES = "list[tuple[str, int, int]]"
 PAIRS = {
     ("int64_t", "ids"): "Iterable[int]", ("otr_tensor", "output_grads"): "Iterable[_Tensor]",
     ("otr_shard", "shards"): "Iterable[Shard]", ("otr_engine", "engines"): "Iterable[Engine]",
+    ("otr_snapshot", "snapshots"): "Iterable[Snapshot]",
     ("int64_t", "shape"): "Iterable[int]", ("void", "mine"): "_Memory", ("double", "values"): "_Memory",
     ("char", "buffer"): "-> str", ("void", "buffer"): "-> bytes", ("otr_memory_entry", "entries"): f"-> {ENTRIES}",
     ("int32_t", "out_ndim"): "-> tuple[int, ...]",
 }
 RESULTS = {"out_is_boundary": "bool", "out_has_grad": "bool", "out_name": "str", "out_tensor": "TensorView", "out_slot": "TensorView",
            "out_tensors": "list[TensorView]", "out_comms": "list[Comm]", "all": "bytes", "report": "StepReport", "out_status": "SaveStatus",
-           "reports": "list[StepReport]", "out_data": "int"}
+           "out_info": "SnapshotInfo", "reports": "list[StepReport]", "out_data": "int"}
 
 
 def class_name(name):
@@ -106,7 +107,7 @@ def record(struct):
     lines += [f"    {field}: {kind}{' | None' if is_text else ''}" for field, kind, is_text in fields]
     if struct.name == "otr_shard_options":
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
-    if struct.name == "otr_save_options":
+    if struct.name in ("otr_save_options", "otr_snapshot_options"):
         lines.append("    def add_part(self, name: str, mine: _Memory) -> None: ...")
     if struct.name == "otr_load_options":
         lines += [f"    def add_{field}(self, pattern: str) -> None: ..." for field in ("include", "exclude", "resized")]

@@ -346,15 +346,14 @@ leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLI
 taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
 OTR_E_MISMATCH: ranks give other tags or options.
 
-asynchronous: the call returns when the bytes of parts, and the values that the host can see where
-they are, are copied; the training goes on while a thread of the library writes what was there at
-the call, and the checkpoint appears, as a whole, when all ranks have. Masters and moments that
-only the library changes are copied when a step or a write is about to change them, as far as
-they are not written by then; a device's at once. The copies take memory as masters and moments
-do: reserved with
-\"outrigger\": {\"checkpoint\": {\"asynchronous\": true}}, else from the first such save on. See
-otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
-communicator's functions are called on the library's thread. Since: 0.1";
+asynchronous: the call returns when the bytes of parts, and the values that the host can see
+where they are, are copied; the training goes on while a thread of the library writes what was
+there at the call, and the checkpoint appears, as a whole, when all ranks have. Masters and
+moments that only the library changes are copied when a step or a write is about to change them,
+as far as they are not written by then; a device's at once. The copies take memory as masters and
+moments do: reserved with \"outrigger\": {\"checkpoint\": {\"asynchronous\": true}}, else from the
+first such save on. See otr_engine_wait_save. Finalize waits for the end; destroy gives the save
+up. A custom communicator's functions are called on the library's thread. Since: 0.1";
 %feature("docstring") otr_engine_wait_save "How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
 only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
 on without their callers. May wait. A save that failed: its status and text, once, the same on
@@ -382,6 +381,30 @@ or a pattern of resized means nothing that is loaded, two renamings mean one par
 parameters here would take one there, nothing is left to load, or include, exclude or resized
 without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
 Since: 0.1";
+%feature("docstring") otr_snapshot_create "An empty one. Local. Since: 0.1";
+%feature("docstring") otr_snapshot_destroy "NULL is allowed. Local. Since: 0.1";
+%feature("docstring") otr_snapshot_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_snapshot "Fills a snapshot, whose memory it uses again: masters and moments as they are stored, frozen
+parameters, the progress, and parts. Between two windows, for a way back to this moment
+(otr_engine_restore) that needs no disk. replicas > 0: ranks that are far from each other keep
+copies of each other's, so that a process that is lost comes back by way of another one's memory;
+each rank's memory grows by as many times its own part. What the snapshot had before is gone,
+even if this fails: who needs a whole one at every moment fills two in turn. options: NULL for
+defaults; every rank gives the same but for parts. Collective. A failure is the same on all
+ranks, and leaves the engine as it was and the snapshots empty: OTR_E_ARGUMENT,
+OTR_E_OUT_OF_MEMORY; OTR_E_STATE: a window or pass is open; OTR_E_UNSUPPORTED: replicas over a
+custom communicator that cannot be divided. Since: 0.1";
+%feature("docstring") otr_engine_restore "Goes back to the latest moment of which every rank's part is in some rank's snapshots, after
+commit, in this engine or in another one of the same parameters, formats and ranks, of this
+process or of one that takes the place of a lost one. Every rank gives what it has, at most four,
+in any order; a rank without its own part gives an empty one, which takes it. Values come back
+bit by bit, and so does every later step. Between two windows. Collective. OTR_E_NOT_FOUND: there
+is no such moment; OTR_E_MISMATCH: of other parameters, formats or shards (otr_engine_load takes
+them); OTR_E_ARGUMENT; OTR_E_STATE: a window or pass is open. Since: 0.1";
+%feature("docstring") otr_snapshot_get_info "out_info: struct_size set. Local. Since: 0.1";
+%feature("docstring") otr_swig_snapshot_part "A part of its rank's host. *inout_size: in, the size of buffer; out, the bytes that there are.
+buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such name;
+OTR_E_STATE: the snapshot is empty; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_checkpoint_open "tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
 OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1";
 %feature("docstring") otr_checkpoint_destroy "Local. Since: 0.1";
@@ -497,6 +520,9 @@ A call in the wrong state returns OTR_E_STATE and changes nothing.";
 %feature("docstring") otr_pass "One backward pass: from the gradients of the outputs to the gradients of the parameters. Every
 rank makes the same number of passes in a window; a rank without data begins and ends an empty
 one.";
+%feature("docstring") otr_snapshot "Values, progress and parts of a moment, in memory: this rank's, and perhaps copies of other
+ranks', which outlive engines and communicators. For one call at a time. Its memory is no
+engine's: see otr_snapshot_info.";
 %feature("docstring") otr_checkpoint "A checkpoint that is looked at, without an engine.";
 %feature("docstring") otr_shard "A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
 shard owns the states.";
@@ -615,6 +641,13 @@ with include_count 0 (default): all";
 %feature("docstring") otr_load_options::resized "patterns of names here, whose first dimension may be another one
 there: the rows that are in both are taken, the others stay; with
 weights_only";
+%feature("docstring") otr_snapshot_options::replicas "other ranks that keep a copy of each rank's, 0 (default) to 7, and fewer than
+there are ranks";
+%feature("docstring") otr_snapshot_options::parts "this rank's; NULL with part_count 0";
+%feature("docstring") otr_snapshot_info::rank "whose process filled it; -1: it is empty";
+%feature("docstring") otr_snapshot_info::copies "of ranks, this one's and others'";
+%feature("docstring") otr_snapshot_info::micro_steps "of the training at that moment";
+%feature("docstring") otr_snapshot_info::bytes "of memory that it takes";
 %feature("docstring") otr_export_options::replace "1: files of these names may be there, and are replaced; default 0";
 %feature("docstring") otr_export_options::dtype "\"float32\" (default), \"bfloat16\" or \"float16\": rounded to nearest even";
 %feature("docstring") otr_export_options::max_shard_bytes "of tensors in a file; 0 (default): path is the one file";

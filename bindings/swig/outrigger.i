@@ -72,6 +72,7 @@ OTR_HANDLE(pass, Pass)
 OTR_HANDLE(shard, Shard)
 OTR_HANDLE(optimizer, Optimizer)
 OTR_HANDLE(checkpoint, Checkpoint)
+OTR_HANDLE(snapshot, Snapshot)
 OTR_HANDLE(checkpoint_writer, CheckpointWriter)
 OTR_OUT_HANDLE(otr_checkpoint_writer, out_writer)
 
@@ -126,15 +127,16 @@ OTR_OPTIONS(import_options, ImportOptions, , )
 OTR_OPTIONS(writer_options, WriterOptions, OTR_OWN_TEXT(master), OTR_FREE_TEXT(master) OTR_FREE_TEXT(exp_avg) OTR_FREE_TEXT(exp_avg_sq))
 OTR_OPTIONS(writer_param_options, WriterParamOptions, , OTR_FREE_TEXT(alias_of) OTR_FREE_TEXT(group))
 OTR_OPTIONS(export_options, ExportOptions, OTR_OWN_TEXT(dtype), OTR_FREE_TEXT(dtype))
-OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_count; ++i) {
+%ignore otr_part;
+%define OTR_OPTIONS_WITH_PARTS(options, Options)
+OTR_OPTIONS(options, Options, , for (int64_t i = 0; i < self->part_count; ++i) {
   free((char *)self->parts[i].name);
   free((void *)self->parts[i].data);
 } free((otr_part *)self->parts);)
-%ignore otr_part;
-%ignore otr_save_options::parts;
-%ignore otr_save_options::part_count;
+%ignore otr_##options::parts;
+%ignore otr_##options::part_count;
 // Copies of the name and the bytes.
-%extend otr_save_options {
+%extend otr_##options {
   int32_t add_part(const char *name, const void *mine, size_t bytes) {
     const int64_t count = $self->part_count;
     otr_part *parts = (otr_part *)realloc((otr_part *)$self->parts, (size_t)(count + 1) * sizeof *parts);
@@ -155,6 +157,9 @@ OTR_OPTIONS(save_options, SaveOptions, , for (int64_t i = 0; i < self->part_coun
     return OTR_OK;
   }
 }
+%enddef
+OTR_OPTIONS_WITH_PARTS(save_options, SaveOptions)
+OTR_OPTIONS_WITH_PARTS(snapshot_options, SnapshotOptions)
 // Lists of texts, one at a time; copies.
 %define OTR_ADD_TEXT(field)
 %ignore otr_load_options::field;
@@ -235,6 +240,9 @@ OTR_KEEPS_TENSOR(remainder, if (copy->dtype.code == OTR_DTYPE_BFLOAT) copy->dtyp
 %rename(SaveStatus) otr_save_status;
 %nodefaultctor otr_save_status;
 %exception otr_save_status::~otr_save_status "$action"
+%rename(SnapshotInfo) otr_snapshot_info;
+%nodefaultctor otr_snapshot_info;
+%exception otr_snapshot_info::~otr_snapshot_info "$action"
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 
 // ---- Callbacks of the target language need its lock. A backward is two lines over the pass ----
@@ -252,6 +260,7 @@ OTR_CALLBACKS
 %ignore otr_checkpoint_describe;
 %ignore otr_checkpoint_list;
 %ignore otr_checkpoint_part;
+%ignore otr_snapshot_part;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
 %ignore otr_engine_estimate;
@@ -263,6 +272,7 @@ OTR_CALLBACKS
 %rename(checkpoint_list) otr_swig_checkpoint_list;
 %rename(checkpoint_describe) otr_swig_checkpoint_describe;
 %rename(checkpoint_part) otr_swig_checkpoint_part;
+%rename(snapshot_part) otr_swig_snapshot_part;
 %rename(config_check) otr_swig_config_check;
 %rename(engine_memory) otr_swig_engine_memory;
 %inline %{
@@ -312,6 +322,14 @@ static int32_t otr_swig_checkpoint_part(otr_checkpoint *checkpoint, int32_t rank
   if (status != OTR_OK) return status;
   *out_bytes = calloc(1, *out_size ? *out_size : 1);
   return *out_bytes ? otr_checkpoint_part(checkpoint, rank, name, *out_bytes, out_size) : OTR_E_OUT_OF_MEMORY;
+}
+
+static int32_t otr_swig_snapshot_part(const otr_snapshot *snapshot, const char *name, void **out_bytes,
+                                        size_t *out_size) {
+  int32_t status = otr_snapshot_part(snapshot, name, NULL, out_size);
+  if (status != OTR_OK) return status;
+  *out_bytes = calloc(1, *out_size ? *out_size : 1);
+  return *out_bytes ? otr_snapshot_part(snapshot, name, *out_bytes, out_size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_config_check(const char *config_json, int32_t world_size, char **out_text) {

@@ -93,6 +93,8 @@ OTR_NUMBER(when_busy)
 OTR_NUMBER(weights_only)
 OTR_NUMBER(strict)
 OTR_NUMBER(state)
+OTR_NUMBER(replicas)
+OTR_NUMBER(copies)
 
 // ---- Numbers and texts ----
 %define OTR_OUT_NUMBER(type, name, from)
@@ -168,6 +170,12 @@ def _repr_of_record(record, prefixes):
         return _repr_of_record(self, {"state": "SAVE_"})
 %}
 }
+%extend otr_snapshot_info {
+%pythoncode %{
+    def __repr__(self):
+        return _repr_of_record(self, {})
+%}
+}
 %define OTR_OUT_RECORD(type, name)
 %typemap(in, numinputs=0) type *name (type record) {
   memset(&record, 0, sizeof record);
@@ -186,6 +194,7 @@ def _repr_of_record(record, prefixes):
 %enddef
 OTR_OUT_RECORD(otr_step_report, report)
 OTR_OUT_RECORD(otr_save_status, out_status)
+OTR_OUT_RECORD(otr_snapshot_info, out_info)
 
 %typemap(in, numinputs=0) otr_step_report *reports "$1 = NULL;"
 %typemap(check) otr_step_report *reports {  /* otr_step_many: arg2 is the number of engines */
@@ -291,6 +300,7 @@ OTR_SEQUENCE((const int64_t *shape, int64_t ndim), otr_python_item_id)
 OTR_SEQUENCE((const otr_tensor *output_grads, int64_t count), otr_python_item_tensor)
 OTR_SEQUENCE((otr_shard *const *shards, int64_t count), otr_python_item_shard)
 OTR_SEQUENCE((otr_engine *const *engines, int64_t count), otr_python_item_engine)
+OTR_SEQUENCE((otr_snapshot *const *snapshots, int64_t count), otr_python_item_snapshot)
 %typemap(in) const otr_tensor *values (otr_python_list list) {  /* otr_engine_set_initial: arg3 is the number of ids */
   if (otr_python_list_of($input, &list, otr_python_item_tensor) != 0) SWIG_fail;
   $1 = (otr_tensor *)list.items;
@@ -316,6 +326,9 @@ static int otr_python_item_shard(PyObject *item, otr_python_list *list, Py_ssize
 }
 static int otr_python_item_engine(PyObject *item, otr_python_list *list, Py_ssize_t index) {
   return otr_python_item_handle(item, list, index, SWIGTYPE_p_otr_engine, "Engine");
+}
+static int otr_python_item_snapshot(PyObject *item, otr_python_list *list, Py_ssize_t index) {
+  return otr_python_item_handle(item, list, index, SWIGTYPE_p_otr_snapshot, "Snapshot");
 }
 %}
 

@@ -1133,6 +1133,74 @@ OTR_API int32_t otr_load_options_init(otr_load_options *options, size_t size) OT
 OTR_API int32_t otr_engine_load(otr_engine *engine, const char *directory, const char *tag,
                                 const otr_load_options *options) OTR_NOEXCEPT;
 
+/* Values, progress and parts of a moment, in memory: this rank's, and perhaps copies of other
+ * ranks', which outlive engines and communicators. For one call at a time. Its memory is no
+ * engine's: see otr_snapshot_info. */
+typedef struct otr_snapshot otr_snapshot;
+
+/* An empty one. Local. Since: 0.1 */
+OTR_API int32_t otr_snapshot_create(otr_snapshot **out_snapshot) OTR_NOEXCEPT;
+
+/* NULL is allowed. Local. Since: 0.1 */
+OTR_API void otr_snapshot_destroy(otr_snapshot *snapshot) OTR_NOEXCEPT;
+
+typedef struct otr_snapshot_options {
+  uint32_t struct_size;
+  int32_t replicas; /* other ranks that keep a copy of each rank's, 0 (default) to 7, and fewer than
+                       there are ranks */
+  const otr_part *parts; /* this rank's; NULL with part_count 0 */
+  int64_t part_count;
+  uint64_t reserved[4];
+} otr_snapshot_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_snapshot_options_init(otr_snapshot_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Fills a snapshot, whose memory it uses again: masters and moments as they are stored, frozen
+ * parameters, the progress, and parts. Between two windows, for a way back to this moment
+ * (otr_engine_restore) that needs no disk. replicas > 0: ranks that are far from each other keep
+ * copies of each other's, so that a process that is lost comes back by way of another one's memory;
+ * each rank's memory grows by as many times its own part. What the snapshot had before is gone,
+ * even if this fails: who needs a whole one at every moment fills two in turn. options: NULL for
+ * defaults; every rank gives the same but for parts. Collective. A failure is the same on all
+ * ranks, and leaves the engine as it was and the snapshots empty: OTR_E_ARGUMENT,
+ * OTR_E_OUT_OF_MEMORY; OTR_E_STATE: a window or pass is open; OTR_E_UNSUPPORTED: replicas over a
+ * custom communicator that cannot be divided. Since: 0.1 */
+OTR_API int32_t otr_engine_snapshot(otr_engine *engine, otr_snapshot *snapshot,
+                                    const otr_snapshot_options *options) OTR_NOEXCEPT;
+
+/* Goes back to the latest moment of which every rank's part is in some rank's snapshots, after
+ * commit, in this engine or in another one of the same parameters, formats and ranks, of this
+ * process or of one that takes the place of a lost one. Every rank gives what it has, at most four,
+ * in any order; a rank without its own part gives an empty one, which takes it. Values come back
+ * bit by bit, and so does every later step. Between two windows. Collective. OTR_E_NOT_FOUND: there
+ * is no such moment; OTR_E_MISMATCH: of other parameters, formats or shards (otr_engine_load takes
+ * them); OTR_E_ARGUMENT; OTR_E_STATE: a window or pass is open. Since: 0.1 */
+OTR_API int32_t otr_engine_restore(otr_engine *engine, otr_snapshot *const *snapshots,
+                                   int64_t count) OTR_NOEXCEPT;
+
+typedef struct otr_snapshot_info {
+  uint32_t struct_size;
+  int32_t rank;   /* whose process filled it; -1: it is empty */
+  int32_t copies; /* of ranks, this one's and others' */
+  int32_t world_size;
+  int64_t micro_steps; /* of the training at that moment */
+  int64_t bytes;       /* of memory that it takes */
+  uint64_t reserved[4];
+} otr_snapshot_info;
+
+#define OTR_SNAPSHOT_INFO_INIT {(uint32_t)sizeof(otr_snapshot_info), 0, 0, 0, 0, 0, {0, 0, 0, 0}}
+
+/* out_info: struct_size set. Local. Since: 0.1 */
+OTR_API int32_t otr_snapshot_get_info(const otr_snapshot *snapshot,
+                                      otr_snapshot_info *out_info) OTR_NOEXCEPT;
+
+/* A part of its rank's host. *inout_size: in, the size of buffer; out, the bytes that there are.
+ * buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such name;
+ * OTR_E_STATE: the snapshot is empty; OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_snapshot_part(const otr_snapshot *snapshot, const char *name, void *buffer,
+                                  size_t *inout_size) OTR_NOEXCEPT;
+
 /* A checkpoint that is looked at, without an engine. */
 typedef struct otr_checkpoint otr_checkpoint;
 

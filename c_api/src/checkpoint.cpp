@@ -84,18 +84,7 @@ engine::SaveOptions options_of(const otr_save_options& o) {
   if (o.keep_last < 0) {
     fail(OTR_E_ARGUMENT, "save_options.keep_last = {}; legal is 0 or more", o.keep_last);
   }
-  if (o.part_count < 0 || (o.part_count > 0 && o.parts == nullptr)) {
-    fail(OTR_E_ARGUMENT, "save_options.part_count = {} with parts {}", o.part_count,
-         o.parts == nullptr ? "NULL" : "given");
-  }
-  for (int64_t i = 0; i < o.part_count; ++i) {
-    const otr_part& part = o.parts[i];
-    if (part.name == nullptr || (part.data == nullptr && part.bytes > 0)) {
-      fail(OTR_E_ARGUMENT, "save_options.parts[{}]: its name or data is NULL", i);
-    }
-    options.parts.push_back(
-        {part.name, std::span(static_cast<const std::byte*>(part.data), part.bytes)});
-  }
+  options.parts = parts_of(o.parts, o.part_count, "save_options");
   return options;
 }
 
@@ -182,15 +171,9 @@ int32_t otr_checkpoint_describe(otr_checkpoint* checkpoint, char* buffer,
 int32_t otr_checkpoint_part(otr_checkpoint* checkpoint, int32_t rank, const char* name,
                             void* buffer, size_t* inout_size) noexcept {
   return guard([&] {
-    size_t& size = required(inout_size, "inout_size");
-    const std::vector<std::byte> bytes =
-        get(checkpoint, "checkpoint")->part(&required(name, "name"), rank);
-    const size_t room = std::exchange(size, bytes.size());
-    if (buffer == nullptr) return;
-    if (room < bytes.size()) {
-      fail(OTR_E_BUFFER_SIZE, "{} bytes are needed; the buffer has {}", bytes.size(), room);
-    }
-    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(buffer));
+    required(inout_size, "inout_size");
+    give_bytes(get(checkpoint, "checkpoint")->part(&required(name, "name"), rank), buffer,
+               inout_size);
   });
 }
 

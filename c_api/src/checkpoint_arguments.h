@@ -2,11 +2,17 @@
 // Arguments of the calls on checkpoints.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "c_api/src/guard.h"
 #include "core/base/text.h"
+#include "core/engine/contents.h"
 #include "kernels/kernels.h"
 
 namespace outrigger::c_api {
@@ -14,6 +20,33 @@ namespace outrigger::c_api {
 inline bool flag(int32_t value, const char* name) {
   if (value != 0 && value != 1) fail(OTR_E_ARGUMENT, "{} = {}; legal is 0 or 1", name, value);
   return value == 1;
+}
+
+inline std::vector<engine::HostPart> parts_of(const otr_part* given, int64_t count,
+                                              const char* what) {
+  if (count < 0 || (count > 0 && given == nullptr)) {
+    fail(OTR_E_ARGUMENT, "{}.part_count = {} with parts {}", what, count,
+         given == nullptr ? "NULL" : "given");
+  }
+  std::vector<engine::HostPart> parts;
+  for (int64_t i = 0; i < count; ++i) {
+    const otr_part& part = given[i];
+    if (part.name == nullptr || (part.data == nullptr && part.bytes > 0)) {
+      fail(OTR_E_ARGUMENT, "{}.parts[{}]: its name or data is NULL", what, i);
+    }
+    parts.push_back({part.name, std::span(static_cast<const std::byte*>(part.data), part.bytes)});
+  }
+  return parts;
+}
+
+// buffer NULL: only asked for.
+inline void give_bytes(std::span<const std::byte> bytes, void* buffer, size_t* inout_size) {
+  const size_t room = std::exchange(required(inout_size, "inout_size"), bytes.size());
+  if (buffer == nullptr) return;
+  if (room < bytes.size()) {
+    fail(OTR_E_BUFFER_SIZE, "{} bytes are needed; the buffer has {}", bytes.size(), room);
+  }
+  std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(buffer));
 }
 
 inline std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }

@@ -9,6 +9,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/open_checkpoint.h"
 #include "core/engine/pass.h"
+#include "core/engine/rank_copies.h"
 #include "core/optimizer/optimizer.h"
 
 namespace outrigger::c_api {
@@ -43,6 +44,10 @@ struct otr_optimizer
 
 struct otr_checkpoint
     : outrigger::c_api::Handle<outrigger::engine::OpenCheckpoint, 0x6f74722d63707431> {
+  using Handle::Handle;
+};
+
+struct otr_snapshot : outrigger::c_api::Handle<outrigger::engine::RankCopies, 0x6f74722d736e7031> {
   using Handle::Handle;
 };
 

@@ -39,6 +39,10 @@ inline constexpr size_t kFirstSize<otr_save_status> = 72;
 template <>
 inline constexpr size_t kFirstSize<otr_load_options> = 112;
 template <>
+inline constexpr size_t kFirstSize<otr_snapshot_options> = 56;
+template <>
+inline constexpr size_t kFirstSize<otr_snapshot_info> = 64;
+template <>
 inline constexpr size_t kFirstSize<otr_export_options> = 56;
 template <>
 inline constexpr size_t kFirstSize<otr_writer_options> = 72;

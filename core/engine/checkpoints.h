@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "core/checkpoint/source.h"
 #include "core/comm/communicator.h"
 #include "core/engine/health.h"
+#include "core/engine/rank_copies.h"
 #include "core/engine/run.h"
 #include "core/engine/saver.h"
 #include "core/engine/selection.h"
@@ -31,6 +33,11 @@ struct SaveOptions {
   bool replace = false;           // the one of that tag
   bool asynchronous = false;      // returns when the states are copied
   bool refuse_when_busy = false;  // instead of waiting for the asynchronous save before
+};
+
+struct SnapshotOptions {
+  std::vector<HostPart> parts;
+  int32_t replicas = 0;  // other ranks that keep a copy of this one's
 };
 
 struct LoadOptions {
@@ -61,6 +68,11 @@ class Checkpoints {
   // tag empty: the latest.
   void load(const std::string& directory, const std::string& tag, const LoadOptions& options);
 
+  // In memory (copies.cpp); both are collective and fail as save and load.
+  void snapshot(RankCopies& into, const SnapshotOptions& options);
+  // From the latest moment of which every rank's part is in some rank's snapshots.
+  void restore(std::span<RankCopies* const> snapshots);
+
  private:
   static constexpr int64_t kRunAtATime = int64_t{1} << 20;  // elements
   struct Wanted;
@@ -72,6 +84,12 @@ class Checkpoints {
   void require_not_busy(const char* call, bool refuse);
   void require_saver(Together& ranks);
   [[nodiscard]] checkpoint::Manifest manifest() const;
+
+  void copy_own(RankCopies& into, const std::vector<HostPart>& parts);
+  void copy_others(RankCopies& into, int32_t replicas, Together& ranks);
+  RankCopies& fetch_own(std::span<RankCopies* const> snapshots, const RankCopies::Moment& moment,
+                        const std::vector<int32_t>& holders, Together& ranks);
+  void take(const Contents& contents, std::span<const std::byte> data);
 
   [[nodiscard]] std::map<int64_t, int64_t> match(const checkpoint::Manifest& manifest,
                                                  const Selection& selection, bool strict) const;

@@ -39,10 +39,11 @@ int64_t bytes_of_planes(Format format, int64_t count) {
 }  // namespace
 
 Contents::Contents(Declared& declared, Committed& committed, const Manifest& manifest,
-                   const std::vector<HostPart>& parts)
+                   const std::vector<HostPart>& parts, Extent extent)
     : declared_(declared),
       committed_(committed),
-      sections_(sections_to_write(declared, committed)),
+      sections_(extent == Extent::all_here ? sections_here(committed)
+                                           : sections_to_write(declared, committed)),
       outline_({}, {}) {
   const int64_t rank = committed.control.rank();
   std::vector<checkpoint::TensorSpec> tensors;

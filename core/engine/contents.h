@@ -24,14 +24,19 @@ struct HostPart {
 
 class Contents {
  public:
-  // All outlive it. Of ranks that all have everything, each has what would be its slice.
+  // shared_out: over all ranks each value once; of ranks that all have everything, each has what
+  // would be its slice. all_here: what this rank keeps.
+  enum class Extent : uint8_t { shared_out, all_here };
+  // All outlive it.
   Contents(Declared& declared, Committed& committed, const checkpoint::Manifest& manifest,
-           const std::vector<HostPart>& parts);
+           const std::vector<HostPart>& parts, Extent extent = Extent::shared_out);
 
   [[nodiscard]] const checkpoint::Outline& outline() const { return outline_; }
   // A row of the index for each tensor; its checksums are to come.
   [[nodiscard]] const std::vector<checkpoint::IndexRow>& rows() const { return rows_; }
 
+  // Each has a tensor, or two, in this order; then come the parts.
+  [[nodiscard]] const std::vector<Section>& sections() const { return sections_; }
   // Of all tensors, in the order of the file.
   [[nodiscard]] const std::vector<checkpoint::TensorBlock>& blocks() const { return blocks_; }
 

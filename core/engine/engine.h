@@ -118,6 +118,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // The last asynchronous one, once it is over or so many seconds have passed; negative: without
   // end. Throws its failure, once.
   Saver::Status wait_save(double seconds);
+  void snapshot(RankCopies& into, const SnapshotOptions& options);
+  void restore(std::span<RankCopies* const> snapshots);
   void load(const std::string& directory, const std::string& tag, const LoadOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
   [[nodiscard]] Progress progress() const;

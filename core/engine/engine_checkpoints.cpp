@@ -24,6 +24,18 @@ void Engine::load(const std::string& directory, const std::string& tag, const Lo
   checkpoints(files).load(directory, tag, options);
 }
 
+void Engine::snapshot(RankCopies& into, const SnapshotOptions& options) {
+  require_between_windows("otr_engine_snapshot");
+  check();
+  checkpoints(checkpoint::posix_files()).snapshot(into, options);
+}
+
+void Engine::restore(std::span<RankCopies* const> snapshots) {
+  require_between_windows("otr_engine_restore");
+  check();
+  checkpoints(checkpoint::posix_files()).restore(snapshots);
+}
+
 Saver::Status Engine::wait_save(double seconds) {
   if (!saver_) return {};
   if (saver_->wait(seconds, "otr_engine_wait_save")) saver_->require_success();

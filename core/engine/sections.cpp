@@ -18,8 +18,20 @@ State state_of(Kept kept) { return static_cast<State>(kept); }
 }  // namespace
 
 std::vector<Section> sections_of(const Committed& committed) {
+  if (!committed.counts) return {};
+  std::vector<Section> sections = sections_here(committed);
+  int32_t owner = 0;
+  std::erase_if(sections, [&](const Section& s) {
+    if (s.kept != Kept::published) return false;
+    const bool others = owner != committed.control.slice();
+    owner = (owner + 1) % committed.control.slices();
+    return others;
+  });
+  return sections;
+}
+
+std::vector<Section> sections_here(const Committed& committed) {
   std::vector<Section> sections;
-  if (!committed.counts) return sections;
   const StateStore& store = *committed.states;
   for (const layout::Piece& piece : committed.pieces) {
     for (const Kept kept : {Kept::master, Kept::exp_avg, Kept::exp_avg_sq}) {
@@ -33,14 +45,10 @@ std::vector<Section> sections_of(const Committed& committed) {
     }
   }
   const Format format = committed.published.format();
-  int32_t owner = 0;
   for (int64_t id = 0; id < committed.model.size(); ++id) {
     const layout::Parameter& p = committed.model.at(id);
     if (p.root != id || p.trainable || p.count == 0) continue;
-    if (owner == committed.control.slice()) {
-      sections.push_back({id, 0, p.count, Kept::published, format, bytes_of(p.count, format)});
-    }
-    owner = (owner + 1) % committed.control.slices();
+    sections.push_back({id, 0, p.count, Kept::published, format, bytes_of(p.count, format)});
   }
   return sections;
 }

@@ -31,6 +31,8 @@ struct Section {
 // first has sections. Frozen parameters have published values
 // only, which every rank has: they are dealt over the ranks.
 [[nodiscard]] std::vector<Section> sections_of(const Committed& committed);
+// All that this rank keeps, whoever keeps the same.
+[[nodiscard]] std::vector<Section> sections_here(const Committed& committed);
 
 // Its values in host memory, for the time of the call: where they are, or copied from a device.
 // section: one of them, or a part that begins and ends at a leaf or with it. With no window open;

@@ -43,6 +43,48 @@ raw_texts(texts) = Cstring[Base.unsafe_convert(Cstring, text) for text in texts]
 start_of(raw::Vector) = isempty(raw) ? C_NULL : pointer(raw)
 
 """
+An empty snapshot: memory for a moment of a training, which outlives engines and communicators.
+"""
+Snapshot() = Snapshot(out(otr_snapshot_create, Ptr{otr_snapshot}))
+
+"""
+Fills a snapshot with this moment: masters and moments as stored, the progress, and parts, pairs of a name and bytes of this rank's host.
+replicas: other ranks that keep a copy of each rank's. Between two windows. Collective.
+"""
+function snapshot!(engine::Engine, into::Snapshot; parts = (), replicas = 0)
+    names = String[name for (name, _) in parts]
+    datas = [Vector{UInt8}(data) for (_, data) in parts]
+    GC.@preserve names datas begin
+        raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
+        GC.@preserve raw check(otr_engine_snapshot(engine, into, Options(otr_snapshot_options, otr_snapshot_options_init;
+            replicas = Int32(replicas), parts = pointer(raw), part_count = Int64(length(raw)))))
+    end
+end
+
+"""
+Goes back to the latest moment of which every rank's part is in some rank's snapshots. Every rank gives what it has, at most four; one without
+its own part gives an empty one, which takes it. Between two windows. Collective.
+"""
+function restore!(engine::Engine, snapshots::Snapshot...)
+    pointers = [snapshot.ptr for snapshot in snapshots]
+    GC.@preserve snapshots check(otr_engine_restore(engine, pointers, length(pointers)))
+end
+
+"""
+rank (-1: it is empty), copies, world_size, micro_steps and bytes of a snapshot.
+"""
+function info(snapshot::Snapshot)
+    filled = Ref(otr_snapshot_info(sizeof(otr_snapshot_info), 0, 0, 0, 0, 0, ntuple(_ -> UInt64(0), 4)))
+    check(otr_snapshot_get_info(snapshot, filled))
+    return filled[]
+end
+
+"""
+What this rank's host gave along.
+"""
+part(snapshot::Snapshot, name::AbstractString) = asked((buffer, size) -> otr_snapshot_part(snapshot, name, buffer, size))
+
+"""
     load!(engine, directory, tag = nothing; weights_only, strict, include, exclude, renamed, resized)
 
 Goes on from a checkpoint, whatever ranks, stage and formats it was made with; tag nothing: the latest. weights_only: neither moments nor

@@ -86,6 +86,8 @@ mutable struct otr_engine end
 
 mutable struct otr_pass end
 
+mutable struct otr_snapshot end
+
 mutable struct otr_checkpoint end
 
 mutable struct otr_checkpoint_writer end
@@ -263,6 +265,24 @@ struct otr_load_options
     renamed_count::Int64
     resized::Ptr{Cstring}
     resized_count::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_snapshot_options
+    struct_size::UInt32
+    replicas::Int32
+    parts::Ptr{otr_part}
+    part_count::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_snapshot_info
+    struct_size::UInt32
+    rank::Int32
+    copies::Int32
+    world_size::Int32
+    micro_steps::Int64
+    bytes::Int64
     reserved::NTuple{4, UInt64}
 end
 
@@ -776,6 +796,41 @@ otr_engine_load(engine, directory, tag, options) =
     @gcsafe ccall((:otr_engine_load, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_load_options}),
         engine, directory, tag, options)
+
+otr_snapshot_create(out_snapshot) =
+    ccall((:otr_snapshot_create, liboutrigger), Int32,
+        (Ptr{Ptr{otr_snapshot}},),
+        out_snapshot)
+
+otr_snapshot_destroy(snapshot) =
+    ccall((:otr_snapshot_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_snapshot},),
+        snapshot)
+
+otr_snapshot_options_init(options, size) =
+    ccall((:otr_snapshot_options_init, liboutrigger), Int32,
+        (Ptr{otr_snapshot_options}, Csize_t),
+        options, size)
+
+otr_engine_snapshot(engine, snapshot, options) =
+    @gcsafe ccall((:otr_engine_snapshot, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_snapshot}, Ptr{otr_snapshot_options}),
+        engine, snapshot, options)
+
+otr_engine_restore(engine, snapshots, count) =
+    @gcsafe ccall((:otr_engine_restore, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{Ptr{otr_snapshot}}, Int64),
+        engine, snapshots, count)
+
+otr_snapshot_get_info(snapshot, out_info) =
+    ccall((:otr_snapshot_get_info, liboutrigger), Int32,
+        (Ptr{otr_snapshot}, Ptr{otr_snapshot_info}),
+        snapshot, out_info)
+
+otr_snapshot_part(snapshot, name, buffer, inout_size) =
+    ccall((:otr_snapshot_part, liboutrigger), Int32,
+        (Ptr{otr_snapshot}, Cstring, Ptr{Cvoid}, Ptr{Csize_t}),
+        snapshot, name, buffer, inout_size)
 
 otr_checkpoint_open(directory, tag, out_checkpoint) =
     ccall((:otr_checkpoint_open, liboutrigger), Int32,

@@ -204,3 +204,32 @@ end
         @test_throws OutriggerError finish!(writer)
     end
 end
+
+@testset "a snapshot brings a moment back" begin
+    engine = engine_of(["w" => collect(1:300)]; config = """{"bf16": {"enabled": true}}""")
+    step_with(value) = begin
+        pass = Pass(engine)
+        add_grad!(pass, 0, fill(Float32(value), 300))
+        end!(pass)
+        close(pass)
+        step!(engine)
+    end
+    all_values() = [read(engine, 0, value) for value in STATES]
+    step_with(1)
+    snapshot = Snapshot()
+    @test Outrigger.info(snapshot).rank == -1
+    @test refused(() -> restore!(engine, snapshot)) == Outrigger.OTR_E_NOT_FOUND
+    snapshot!(engine, snapshot; parts = ("place" => "1",))
+    then = all_values()
+    step_with(-3)
+    later = all_values()
+    @test then != later
+    restore!(engine, snapshot)
+    @test all_values() == then
+    step_with(-3)
+    @test all_values() == later
+    @test String(part(snapshot, "place")) == "1" && Outrigger.info(snapshot).micro_steps == 1
+    @test refused(() -> snapshot!(engine, snapshot; replicas = 1)) == Outrigger.OTR_E_ARGUMENT
+    close(snapshot)
+    close(engine)
+end

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A checkpoint of float32 masters and two moments on one rank: saved, copied for an asynchronous
- * save, or loaded; scripts/bench/peers/checkpoints.py is the same for PyTorch.
- * bench_checkpoints MODE FOLDER MATRICES SIDE; MODE: save, hold_up or load
+ * A checkpoint of float32 masters and two moments on one rank: saved, saved asynchronously, with a
+ * change right behind it, or loaded; scripts/bench/peers/checkpoints.py is the same for PyTorch.
+ * bench_checkpoints MODE FOLDER MATRICES SIDE; MODE: save, hold_up, hold_up_change or load
  */
 #define _XOPEN_SOURCE 700
 
@@ -28,13 +28,14 @@ enum { MAX_MATRICES = 64, STRIDE = 97 };
 typedef struct bench {
   const char *mode, *folder;
   int32_t matrices;
-  int64_t side, saves, ids[MAX_MATRICES], shape[2];
+  int64_t side, saves, ids[MAX_MATRICES], small, shape[2], one;
   otr_context* context;
   otr_comm* comm;
   otr_engine* engine;
 } bench;
 
 static int is(const bench* b, const char* mode) { return strcmp(b->mode, mode) == 0; }
+static int is_asynchronous(const bench* b) { return strncmp(b->mode, "hold_up", 7) == 0; }
 
 static const char kConfig[] =
     "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
@@ -53,6 +54,10 @@ static int add_matrices(bench* b) {
     TRY(otr_engine_add_parameter(b->engine, name, &tensor, NULL, &b->ids[m]));
   }
   free(initial);
+  otr_tensor tensor;
+  float value = 1;
+  TRY(otr_tensor_init(&value, "float32", 1, &b->one, &tensor));
+  TRY(otr_engine_add_parameter(b->engine, "small", &tensor, NULL, &b->small));
   return 0;
 }
 
@@ -78,7 +83,7 @@ static int save(bench* b) {
   otr_save_options options;
   snprintf(tag, sizeof tag, "save%lld", (long long)b->saves);
   TRY(otr_save_options_init(&options, sizeof options));
-  options.asynchronous = is(b, "hold_up");
+  options.asynchronous = is_asynchronous(b);
   TRY(otr_engine_save(b->engine, b->folder, tag, &options));
   return 0;
 }
@@ -91,7 +96,7 @@ static int setup(void* self, char* facts) {
   context_options.workers = 2;
   TRY(otr_context_create(&context_options, &b->context));
   TRY(otr_comm_create_self(b->context, &b->comm));
-  snprintf(config, sizeof config, kConfig, is(b, "hold_up") ? "true" : "false");
+  snprintf(config, sizeof config, kConfig, is_asynchronous(b) ? "true" : "false");
   TRY(otr_engine_create(b->comm, config, &b->engine));
   if (add_matrices(b) != 0) return -1;
   TRY(otr_engine_commit(b->engine));
@@ -134,8 +139,18 @@ static int prepare(void* self) {
   return 0;
 }
 
+/* What a step does first: what was not written by now is copied. */
+static int change(bench* b) {
+  otr_tensor tensor;
+  float value = 2;
+  TRY(otr_tensor_init(&value, "float32", 1, &b->one, &tensor));
+  TRY(otr_engine_parameter_write(b->engine, b->small, OTR_VALUE_EXP_AVG, &tensor));
+  return 0;
+}
+
 static int work(void* self) {
   bench* b = self;
+  if (is(b, "hold_up_change")) return save(b) == 0 ? change(b) : -1;
   if (!is(b, "load")) return save(b);
   TRY(otr_engine_load(b->engine, b->folder, NULL, NULL));
   return 0;
@@ -186,6 +201,7 @@ int main(int argc, char** argv) {
   b.matrices = atoi(argv[3]);
   b.side = atoi(argv[4]);
   b.shape[0] = b.shape[1] = b.side;
+  b.one = 1;
   if (b.matrices < 1 || b.matrices > MAX_MATRICES) return 2;
   const bench_worker worker = {&b, setup, NULL, check, prepare, work, facts_of_work};
   return bench_serve(&worker);

@@ -23,6 +23,7 @@ from .handle import text_of
 from .lowlevel import OutriggerError, version
 from .optimizer import Optimizer, Shard
 from .passes import Pass
+from .snapshot import Snapshot
 
 if TYPE_CHECKING:
     from .handle import Config
@@ -31,7 +32,7 @@ if lowlevel.abi_version() != lowlevel.ABI_VERSION:
     raise ImportError(f"this module was built for the binary interface {lowlevel.ABI_VERSION} of Outrigger; the library "
                       f"that was loaded ({lowlevel.version()}) has {lowlevel.abi_version()}. Rebuild the module")
 
-__all__ = ["Channel", "Checkpoint", "CheckpointWriter", "Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "build_info", "config_check", "import_weights",
+__all__ = ["Channel", "Checkpoint", "CheckpointWriter", "Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "Snapshot", "build_info", "config_check", "import_weights",
            "lowlevel", "machine_info", "step_many", "version"]
 
 

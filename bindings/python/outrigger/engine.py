@@ -13,6 +13,7 @@ from .checkpoint import Checkpoint, load_options, save_options
 from .handle import Handle, options_of, text_of
 from .lowlevel import OutriggerError
 from .passes import Pass, tagged
+from .snapshot import snapshot_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .checkpoint import Patterns
     from .comm import Comm
     from .handle import Config
+    from .snapshot import Snapshot
 
 T = TypeVar("T", bound="Tensor")
 
@@ -274,6 +276,20 @@ class Engine(Handle[lowlevel.Engine]):
         checkpoint or parameter, here or there; E_CORRUPT: a file is damaged; E_SHAPE; E_ARGUMENT: the options contradict each other;
         E_MISMATCH: ranks give others."""
         lowlevel.engine_load(self.handle, os.fspath(directory), tag, load_options(weights_only, strict, include, exclude, renamed, resized))
+
+    def snapshot(self, into: Snapshot, parts: Mapping[str, bytes] | None = None, replicas: int = 0) -> None:
+        """Fills a Snapshot with this moment's values and progress, in memory, for restore(). parts: bytes of this rank's host, by name.
+        replicas: so many other ranks keep a copy of each rank's, so that a process that is lost comes back by way of another one's
+        memory. What it had before is gone, even if this fails: who needs a whole one at every moment fills two in turn. Between two
+        windows. Collective."""
+        lowlevel.engine_snapshot(self.handle, into.handle, snapshot_options(parts, replicas))
+
+    def restore(self, *snapshots: Snapshot) -> None:
+        """Goes back to the latest moment of which every rank's part is in some rank's snapshots: in this engine, or after commit in
+        another one of the same parameters, formats and ranks. Every rank gives what it has, at most four; a rank without its own
+        part gives an empty one, which takes it. Between two windows. Collective. E_NOT_FOUND: there is no such moment; E_MISMATCH:
+        it is of other parameters, formats or shards."""
+        lowlevel.engine_restore(self.handle, [each.handle for each in snapshots])
 
     def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
         """Goes on from the directory's latest checkpoint, if it has one: for a program that may be started again. The parts that this

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from . import Pass as _Pass
     from .checkpoint import Patterns
     from .handle import Config
+    from .snapshot import Snapshot
 
 Tree: TypeAlias = Any  # a pytree; jax has no type for its form
 
@@ -224,6 +225,14 @@ class Engine:
             self.library.load(directory, checkpoint.tag, weights_only, strict, include=include, exclude=exclude, renamed=renamed, resized=resized)
         self._shown.clear()
         return restored
+
+    def snapshot(self, into: Snapshot, parts: Mapping[str, bytes] | None = None, replicas: int = 0) -> None:
+        """Fills a Snapshot with this moment, in memory: see outrigger.Engine.snapshot. Collective."""
+        self.library.snapshot(into, parts, replicas)
+
+    def restore(self, *snapshots: Snapshot) -> None:
+        """Goes back to the latest moment that all ranks' snapshots have together: see outrigger.Engine.restore. Collective."""
+        self.library.restore(*snapshots)
 
     def resume(self, directory: str | os.PathLike[str], host: Tree = None) -> Tree:
         """Goes on from the directory's latest checkpoint and returns its host, or the one that was given where there is none and the

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from . import Comm, Pass
     from .checkpoint import Patterns
     from .handle import Config
+    from .snapshot import Snapshot
 
 Array: TypeAlias = numpy.typing.NDArray[Any]
 ArrayLike: TypeAlias = numpy.typing.ArrayLike
@@ -168,6 +169,14 @@ class Engine:
              include: Patterns | None = None, exclude: Patterns = (), renamed: Mapping[str, str] | None = None, resized: Patterns = ()) -> None:
         """Goes on from a checkpoint, or takes a part of it: see outrigger.Engine.load. Collective."""
         self.library.load(directory, tag, weights_only, strict, include=include, exclude=exclude, renamed=renamed, resized=resized)
+
+    def snapshot(self, into: Snapshot, parts: Mapping[str, bytes] | None = None, replicas: int = 0) -> None:
+        """Fills a Snapshot with this moment, in memory: see outrigger.Engine.snapshot. Collective."""
+        self.library.snapshot(into, parts, replicas)
+
+    def restore(self, *snapshots: Snapshot) -> None:
+        """Goes back to the latest moment that all ranks' snapshots have together: see outrigger.Engine.restore. Collective."""
+        self.library.restore(*snapshots)
 
     def resume(self, directory: str | os.PathLike[str]) -> dict[str, bytes]:
         """Goes on from the latest checkpoint, if there is one, and returns its parts: see outrigger.Engine.resume. Collective."""

@@ -172,6 +172,15 @@ pub struct otr_pass {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
+/// Values, progress and parts of a moment, in memory: this rank's, and perhaps copies of other
+/// ranks', which outlive engines and communicators. For one call at a time. Its memory is no
+/// engine's: see otr_snapshot_info.
+#[repr(C)]
+pub struct otr_snapshot {
+    _data: [u8; 0],
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
 /// A checkpoint that is looked at, without an engine.
 #[repr(C)]
 pub struct otr_checkpoint {
@@ -557,6 +566,35 @@ pub struct otr_load_options {
     /// weights_only
     pub resized: *const *const c_char,
     pub resized_count: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_snapshot_options {
+    pub struct_size: u32,
+    /// other ranks that keep a copy of each rank's, 0 (default) to 7, and fewer than
+    /// there are ranks
+    pub replicas: i32,
+    /// this rank's; NULL with part_count 0
+    pub parts: *const otr_part,
+    pub part_count: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_snapshot_info {
+    pub struct_size: u32,
+    /// whose process filled it; -1: it is empty
+    pub rank: i32,
+    /// of ranks, this one's and others'
+    pub copies: i32,
+    pub world_size: i32,
+    /// of the training at that moment
+    pub micro_steps: i64,
+    /// of memory that it takes
+    pub bytes: i64,
     pub reserved: [u64; 4],
 }
 
@@ -1083,15 +1121,14 @@ extern "C" {
     /// taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
     /// OTR_E_MISMATCH: ranks give other tags or options.
     ///
-    /// asynchronous: the call returns when the bytes of parts, and the values that the host can see where
-    /// they are, are copied; the training goes on while a thread of the library writes what was there at
-    /// the call, and the checkpoint appears, as a whole, when all ranks have. Masters and moments that
-    /// only the library changes are copied when a step or a write is about to change them, as far as
-    /// they are not written by then; a device's at once. The copies take memory as masters and moments
-    /// do: reserved with
-    /// "outrigger": {"checkpoint": {"asynchronous": true}}, else from the first such save on. See
-    /// otr_engine_wait_save. Finalize waits for the end; destroy gives the save up. A custom
-    /// communicator's functions are called on the library's thread. Since: 0.1
+    /// asynchronous: the call returns when the bytes of parts, and the values that the host can see
+    /// where they are, are copied; the training goes on while a thread of the library writes what was
+    /// there at the call, and the checkpoint appears, as a whole, when all ranks have. Masters and
+    /// moments that only the library changes are copied when a step or a write is about to change them,
+    /// as far as they are not written by then; a device's at once. The copies take memory as masters and
+    /// moments do: reserved with "outrigger": {"checkpoint": {"asynchronous": true}}, else from the
+    /// first such save on. See otr_engine_wait_save. Finalize waits for the end; destroy gives the save
+    /// up. A custom communicator's functions are called on the library's thread. Since: 0.1
     pub fn otr_engine_save(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_save_options) -> i32;
     /// How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
     /// only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
@@ -1123,6 +1160,37 @@ extern "C" {
     /// without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
     /// Since: 0.1
     pub fn otr_engine_load(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_load_options) -> i32;
+    /// An empty one. Local. Since: 0.1
+    pub fn otr_snapshot_create(out_snapshot: *mut *mut otr_snapshot) -> i32;
+    /// NULL is allowed. Local. Since: 0.1
+    pub fn otr_snapshot_destroy(snapshot: *mut otr_snapshot);
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_snapshot_options_init(options: *mut otr_snapshot_options, size: usize) -> i32;
+    /// Fills a snapshot, whose memory it uses again: masters and moments as they are stored, frozen
+    /// parameters, the progress, and parts. Between two windows, for a way back to this moment
+    /// (otr_engine_restore) that needs no disk. replicas > 0: ranks that are far from each other keep
+    /// copies of each other's, so that a process that is lost comes back by way of another one's memory;
+    /// each rank's memory grows by as many times its own part. What the snapshot had before is gone,
+    /// even if this fails: who needs a whole one at every moment fills two in turn. options: NULL for
+    /// defaults; every rank gives the same but for parts. Collective. A failure is the same on all
+    /// ranks, and leaves the engine as it was and the snapshots empty: OTR_E_ARGUMENT,
+    /// OTR_E_OUT_OF_MEMORY; OTR_E_STATE: a window or pass is open; OTR_E_UNSUPPORTED: replicas over a
+    /// custom communicator that cannot be divided. Since: 0.1
+    pub fn otr_engine_snapshot(engine: *mut otr_engine, snapshot: *mut otr_snapshot, options: *const otr_snapshot_options) -> i32;
+    /// Goes back to the latest moment of which every rank's part is in some rank's snapshots, after
+    /// commit, in this engine or in another one of the same parameters, formats and ranks, of this
+    /// process or of one that takes the place of a lost one. Every rank gives what it has, at most four,
+    /// in any order; a rank without its own part gives an empty one, which takes it. Values come back
+    /// bit by bit, and so does every later step. Between two windows. Collective. OTR_E_NOT_FOUND: there
+    /// is no such moment; OTR_E_MISMATCH: of other parameters, formats or shards (otr_engine_load takes
+    /// them); OTR_E_ARGUMENT; OTR_E_STATE: a window or pass is open. Since: 0.1
+    pub fn otr_engine_restore(engine: *mut otr_engine, snapshots: *const *mut otr_snapshot, count: i64) -> i32;
+    /// out_info: struct_size set. Local. Since: 0.1
+    pub fn otr_snapshot_get_info(snapshot: *const otr_snapshot, out_info: *mut otr_snapshot_info) -> i32;
+    /// A part of its rank's host. *inout_size: in, the size of buffer; out, the bytes that there are.
+    /// buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such name;
+    /// OTR_E_STATE: the snapshot is empty; OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_snapshot_part(snapshot: *const otr_snapshot, name: *const c_char, buffer: *mut c_void, inout_size: *mut usize) -> i32;
     /// tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
     /// OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1
     pub fn otr_checkpoint_open(directory: *const c_char, tag: *const c_char, out_checkpoint: *mut *mut otr_checkpoint) -> i32;

@@ -11,11 +11,13 @@ MATRICES, SIDE = 16, 2048
 BYTES = 3 * 4 * MATRICES * SIDE**2
 ROUNDS = 9
 SIZE = f"{MATRICES * SIDE**2 / 1e6:.0f} M parameters, float32 master and moments ({BYTES / 1e6:.0f} MB), one rank, {CORES} threads"
-SAVE, HOLD_UP, LOAD = (f"{what}, {SIZE}" for what in ("save", "asynchronous save", "load from the disk"))
+SAVE, HOLD_UP, HOLD_UP_CHANGE, LOAD = (f"{what}, {SIZE}" for what in (
+    "save", "asynchronous save", "asynchronous save and a step at once", "load from the disk"))
 TIMED_SAVE = "from the call until the file is durable; the former one is removed before"
 TIMED_HOLD_UP = "from the call until it returns: the time that the training stands still"
+TIMED_CHANGE = "the call, and a change of a moment right behind it, which copies all that is not written: a step that comes later waits for less"
 TIMED_LOAD = "the files out of the system's cache; from the call until all values are in the tensors"
-OURS_HOLD_UP, OURS_LOAD = "outrigger, asynchronous", "outrigger, load"
+OURS_HOLD_UP, OURS_CHANGE, OURS_LOAD = "outrigger, asynchronous", "outrigger, asynchronous and a change", "outrigger, load"
 FIO, FIO_READ = "fio, direct writes", "fio, direct reads"
 TORCH, DCP, DCP_ASYNC = "torch.save and fsync", "torch.distributed.checkpoint", "torch.distributed.checkpoint.async_save"
 TORCH_LOAD, DCP_LOAD = "torch.load", "torch.distributed.checkpoint.load"
@@ -23,9 +25,10 @@ TORCH_LOAD, DCP_LOAD = "torch.load", "torch.distributed.checkpoint.load"
 GROUPS = [
     (SAVE, TIMED_SAVE, OURS, {FIO: 0.9, TORCH: 3.0, DCP: 3.0}),
     (HOLD_UP, TIMED_HOLD_UP, OURS_HOLD_UP, {OURS: 20.0, TORCH: 3.0, DCP: 3.0, DCP_ASYNC: 3.0}),
+    (HOLD_UP_CHANGE, TIMED_CHANGE, OURS_CHANGE, {OURS: 5.0, DCP_ASYNC: 3.0}),
     (LOAD, TIMED_LOAD, OURS_LOAD, {FIO_READ: 0.9, TORCH_LOAD: 1.0, DCP_LOAD: 1.0}),
 ]
-OWN = {OURS: "save", OURS_HOLD_UP: "hold_up", OURS_LOAD: "load"}
+OWN = {OURS: "save", OURS_HOLD_UP: "hold_up", OURS_CHANGE: "hold_up_change", OURS_LOAD: "load"}
 FIO_SIDES = {FIO: "write", FIO_READ: "read"}
 TORCH_SIDES = {TORCH: "torch_save", DCP: "dcp_save", DCP_ASYNC: "dcp_hold_up", TORCH_LOAD: "torch_load", DCP_LOAD: "dcp_load"}
 
