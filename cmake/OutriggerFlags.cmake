@@ -5,7 +5,9 @@ target_compile_options(otr_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Werror -ffp-contract=off -fno-math-errno -g1
   # No machine's path in what is installed; and ccache takes what another build folder has compiled.
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}=.
-  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+  # std::stable_sort of libstdc++ 12 uses what C++17 deprecates, and clang blames who calls it
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)
 if(OTR_SANITIZE)
   target_compile_options(otr_flags INTERFACE
     -fsanitize=${OTR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer

@@ -433,8 +433,8 @@ all are durable: a failure before leaves everything as it was. Files of a former
 folder are replaced or, where they have other names, removed. Local. OTR_E_DUPLICATE: there is
 such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_CORRUPT: the
 checkpoint is damaged. Since: 0.1";
-%feature("docstring") otr_checkpoint_verify "Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
-tensor. Since: 0.1";
+%feature("docstring") otr_checkpoint_verify "Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names what is damaged,
+at most 20 tensors and files, and counts it; OTR_E_NOT_FOUND, OTR_E_IO of a file. Since: 0.1";
 %feature("docstring") otr_swig_checkpoint_list "JSON: {\"latest\": a tag, or null, \"tags\": of all complete checkpoints of a directory, sorted}.
 buffer and *inout_size as for otr_checkpoint_describe. Local. Any thread. OTR_E_NOT_FOUND: no
 such directory; OTR_E_CORRUPT: `latest` holds no tag; OTR_E_BUFFER_SIZE: too small. Since: 0.1";

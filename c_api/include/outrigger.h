@@ -1259,8 +1259,8 @@ OTR_API int32_t otr_export_options_init(otr_export_options *options, size_t size
 OTR_API int32_t otr_checkpoint_export(otr_checkpoint *checkpoint, const char *path,
                                       const otr_export_options *options) OTR_NOEXCEPT;
 
-/* Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
- * tensor. Since: 0.1 */
+/* Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names what is damaged,
+ * at most 20 tensors and files, and counts it; OTR_E_NOT_FOUND, OTR_E_IO of a file. Since: 0.1 */
 OTR_API int32_t otr_checkpoint_verify(otr_checkpoint *checkpoint) OTR_NOEXCEPT;
 
 /* JSON: {"latest": a tag, or null, "tags": of all complete checkpoints of a directory, sorted}.

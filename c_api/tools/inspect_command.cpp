@@ -20,6 +20,8 @@ struct Inspection {
   bool verify = false;
 };
 
+std::string text_in(const Json& value) { return shown(value.get<std::string>()); }
+
 // Of a run of elements from a leaf on, as docs/checkpoint-format.md says.
 int64_t bytes_kept(const std::string& format, int64_t count) {
   if (format.ends_with("block8")) return count + (count + 255) / 256 * 4;
@@ -42,7 +44,7 @@ std::pair<std::string, int64_t> kept_line(const Json& description, const Json& p
   const int64_t root = parameter["root"].get<int64_t>();
   const Json& its = description["parameters"][static_cast<size_t>(root)];
   if (its["name"] != parameter["name"]) {
-    return {format_text("shares {}", its["name"].get<std::string>()), 0};
+    return {format_text("shares {}", text_in(its["name"])), 0};
   }
   int64_t count = 1, bytes = 0;
   for (const Json& extent : parameter["shape"]) count *= extent.get<int64_t>();
@@ -60,7 +62,7 @@ void print_checkpoint(const Json& listed, const Json& d) {
   write_text("checkpoint  {}{}\n", tag, listed["latest"] == d["tag"] ? ", the latest" : "");
   write_text("tags        {}\n", fmt::join(listed["tags"].get<std::vector<std::string>>(), ", "));
   write_text("saved by    {} rank{}, Outrigger {}\n", d["ranks"].get<int64_t>(),
-             d["ranks"] == 1 ? "" : "s", d["library"].get<std::string>());
+             d["ranks"] == 1 ? "" : "s", text_in(d["library"]));
   write_text("progress    {}\n", progress_line(d["progress"]));
   for (const Json& file : d["files"]) {
     write_text("file        {} {} bytes\n", file["name"].get<std::string>(),
@@ -68,13 +70,13 @@ void print_checkpoint(const Json& listed, const Json& d) {
   }
   size_t widest = 9;
   for (const Json& p : d["parameters"]) {
-    widest = std::max(widest, p["name"].get<std::string>().size());
+    widest = std::max(widest, text_in(p["name"]).size());
   }
   write_text("\n{:<{}}  {:>14}  {:>14}  states\n", "parameter", widest, "shape", "bytes");
   for (const Json& p : d["parameters"]) {
     const auto [states, bytes] = kept_line(d, p);
-    write_text("{:<{}}  {:>14}  {:>14}  {}\n", p["name"].get<std::string>(), widest,
-               p["shape"].dump(), bytes, states);
+    write_text("{:<{}}  {:>14}  {:>14}  {}\n", text_in(p["name"]), widest, p["shape"].dump(), bytes,
+               states);
   }
 }
 
@@ -87,7 +89,7 @@ void print_differences(const Json& found) {
       more = format_text(": {} elements, by at most {}", each["differing"].get<int64_t>(),
                          each["max_abs"].is_null() ? "no number" : each["max_abs"].dump());
     }
-    write_text("differs: {}{}: {}{}\n", each["parameter"].get<std::string>(), state,
+    write_text("differs: {}{}: {}{}\n", text_in(each["parameter"]), state,
                each["what"].get<std::string>(), more);
   }
 }

@@ -18,6 +18,9 @@ template <typename... Args>
   return format_erased(text, fmt::make_format_args(args...));
 }
 
+// Text of a file that others wrote, for a terminal: control characters become '?'.
+[[nodiscard]] std::string shown(std::string text);
+
 // To standard output.
 template <typename... Args>
 void write_text(fmt::format_string<Args...> text, Args&&... args) {

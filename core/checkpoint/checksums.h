@@ -15,7 +15,9 @@
 namespace outrigger::checkpoint {
 
 inline constexpr int64_t kBlock = int64_t{1} << 20;
-[[nodiscard]] constexpr int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
+[[nodiscard]] constexpr int64_t blocks_of(int64_t bytes) {
+  return bytes / kBlock + (bytes % kBlock == 0 ? 0 : 1);
+}
 
 // One of a tensor's blocks.
 struct TensorBlock {

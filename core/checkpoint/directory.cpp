@@ -95,7 +95,11 @@ std::vector<std::string> tags(const Folder& parent) {
 std::optional<std::string> read_latest(const Folder& parent) {
   const std::optional<File> file = parent.find_file(kLatestName);
   if (!file) return std::nullopt;
-  std::string text(static_cast<size_t>(std::clamp<int64_t>(file->size(), 0, kMaxTag + 2)), '\0');
+  const int64_t bytes = file->size();
+  if (bytes > static_cast<int64_t>(kMaxTag) + 2) {
+    fail(OTR_E_CORRUPT, "{}: {} bytes are no tag of a checkpoint", file->path(), bytes);
+  }
+  std::string text(static_cast<size_t>(bytes), '\0');
   file->read_at(0, std::as_writable_bytes(std::span(text)));
   text.resize(text.find_last_not_of(" \r\n") + 1);  // others write it without a newline
   if (!is_tag(text)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -31,15 +32,15 @@ uint64_t hash_of(const File& file) {
 
 template <typename T>
 std::vector<T> read_all(const Reader& reader, const char* name, Dtype dtype, int64_t columns) {
-  const Entry& entry = reader.at(name);
+  const Entry* const found = reader.find(name);
   const size_t extents = columns > 1 ? 2 : 1;
-  if (entry.dtype != dtype || entry.shape.size() != extents ||
-      (extents == 2 && entry.shape[1] != columns)) {
+  if (found == nullptr || found->dtype != dtype || found->shape.size() != extents ||
+      (extents == 2 && found->shape[1] != columns)) {
     fail(OTR_E_CORRUPT, "{}: \"{}\" is no table of {} of {} columns", reader.path(), name,
          name_of(dtype), columns);
   }
-  std::vector<T> values(static_cast<size_t>(entry.bytes) / sizeof(T));
-  reader.read(entry, 0, std::as_writable_bytes(std::span(values)));
+  std::vector<T> values(static_cast<size_t>(found->bytes) / sizeof(T));
+  reader.read(*found, 0, std::as_writable_bytes(std::span(values)));
   return values;
 }
 
@@ -49,15 +50,19 @@ class Check {
       : manifest_(manifest), index_(index), path_(std::move(path)) {}
 
   void run() {
+    const auto sums = static_cast<int64_t>(index_.checksums.size());
+    int64_t next = 0;  // the first checksum of the row
     for (size_t i = 0; i < index_.rows.size(); ++i) {
       const IndexRow& row = index_.rows[i];
       require(row.rank >= 0 && row.rank < static_cast<int64_t>(manifest_.file_bytes.size()), i,
               "names no file");
       require(row.count >= 0, i, "has a negative count");
-      const int64_t bytes = row.parameter == -1 ? row.count : bytes_of_state(row, i);
-      const auto sums = static_cast<int64_t>(index_.checksums.size());
-      require(row.checksum >= 0 && row.checksum <= sums && blocks_of(bytes) <= sums - row.checksum,
-              i, "has no checksums");
+      const int64_t bytes = row.parameter == -1 ? bytes_of_part(row, i) : bytes_of_state(row, i);
+      require(row.checksum == next && blocks_of(bytes) <= sums - next, i, "has no checksums");
+      next += blocks_of(bytes);
+    }
+    if (next != sums) {
+      fail(OTR_E_CORRUPT, "{}: {} checksums, and the rows have {}", path_, sums, next);
     }
     require_all();
   }
@@ -65,6 +70,11 @@ class Check {
  private:
   void require(bool holds, size_t row, const char* what) const {
     if (!holds) fail(OTR_E_CORRUPT, "{}: row {} {}", path_, row, what);
+  }
+  int64_t bytes_of_part(const IndexRow& row, size_t i) {
+    require(row.kept == 0 && row.plane == 0, i, "names a state of the host");
+    require(parts_.emplace(row.rank, row.first).second, i, "names a part that is there twice");
+    return row.count;
   }
   int64_t bytes_of_state(const IndexRow& row, size_t i) {
     require(row.parameter >= 0 && row.parameter < static_cast<int64_t>(manifest_.parameters.size()),
@@ -126,6 +136,7 @@ class Check {
   const Index& index_;
   const std::string path_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<std::pair<int64_t, int64_t>>> runs_;
+  std::set<std::pair<int64_t, int64_t>> parts_;  // rank and hash
 };
 
 }  // namespace
@@ -157,7 +168,7 @@ void write_index(Folder& folder, const Index& index, Manifest& manifest) {
 }
 
 Index read_index(const Folder& folder, const Manifest& manifest) {
-  const File file = folder.open_file(kIndexName);
+  File file = folder.open_file(kIndexName);
   const int64_t bytes = file.size();
   if (bytes != manifest.index_bytes || bytes > kMaxIndex) {
     fail(OTR_E_CORRUPT, "{}: {} bytes; it should be {}, and at most {} are read", file.path(),
@@ -167,7 +178,7 @@ Index read_index(const Folder& folder, const Manifest& manifest) {
     fail(OTR_E_CORRUPT, "{}: it is not the one that was written: its checksum differs",
          file.path());
   }
-  const Reader reader(folder, kIndexName);
+  const Reader reader(std::move(file));
   Index index;
   const auto values = read_all<int64_t>(reader, kRowsName, Dtype::i64, kColumns);
   index.rows.resize(values.size() / kColumns);

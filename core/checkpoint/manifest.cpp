@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/manifest.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -23,6 +25,24 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxManifest = size_t{1} << 28, kMaxValues = size_t{1} << 24;
 constexpr std::array<std::string_view, kKept> kKeptNames{"master", "exp_avg", "exp_avg_sq",
                                                          "published"};
+// How the text ends: the last member's 16 digits, and this.
+constexpr std::string_view kManifestEnd = "\"\n}\n";
+constexpr size_t kDigits = 16;
+
+// Of all that stands in front of the digits.
+std::string seal_of(std::string_view text) {
+  const size_t bytes = text.size() - kManifestEnd.size() - kDigits;
+  return format_text("{:016x}", XXH3_64bits(text.data(), bytes));
+}
+
+void require_sealed(const ValueAt& seal, std::string_view text) {
+  const std::string said = seal.text();
+  if (said.size() == kDigits && text.ends_with(said + std::string(kManifestEnd)) &&
+      said == seal_of(text)) {
+    return;
+  }
+  fail(OTR_E_CORRUPT, "{}: it is not as it was written: its checksum differs", seal.subject().what);
+}
 
 Manifest::Parameter read_parameter(const ValueAt& value, int64_t index) {
   Members m(value);
@@ -52,6 +72,39 @@ void read_parameters(Manifest& manifest, const ValueAt& value) {
       each.refuse("an alias of a parameter of as many elements that is none itself");
     }
   }
+  std::vector<std::string_view> names;
+  for (const Manifest::Parameter& p : manifest.parameters) names.emplace_back(p.name);
+  std::ranges::sort(names);
+  const auto twin = std::ranges::adjacent_find(names);
+  if (twin == names.end()) return;
+  fail(OTR_E_CORRUPT, "{}: two parameters are named \"{}\"", value.subject().what,
+       printable(*twin));
+}
+
+void read_files(Manifest& manifest, const ValueAt& value) {
+  for (const ValueAt& file : value.list()) {
+    Members f(file);
+    const ValueAt name = f.take("name");
+    const std::string expected = rank_file(static_cast<int64_t>(manifest.file_bytes.size()));
+    if (name.text() != expected) name.refuse(format_text("\"{}\"", expected));
+    manifest.file_bytes.push_back(f.take("bytes").integer<int64_t>(0, kMost));
+    f.require_all_taken();
+  }
+  if (manifest.file_bytes.empty()) value.refuse("a list of at least one file");
+}
+
+void read_index_entry(Manifest& manifest, const ValueAt& value) {
+  Members index(value);
+  const ValueAt name = index.take("name"), hash = index.take("xxh3");
+  if (name.text() != kIndexName) name.refuse(format_text("\"{}\"", kIndexName));
+  manifest.index_bytes = index.take("bytes").integer<int64_t>(0, kMost);
+  const std::string digits = hash.text();
+  if (digits.size() != kDigits ||
+      digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    hash.refuse("16 hexadecimal digits");
+  }
+  manifest.index_hash = std::stoull(digits, nullptr, 16);
+  index.require_all_taken();
 }
 
 void read_formats(Manifest& manifest, const ValueAt& value) {
@@ -104,8 +157,11 @@ std::string to_json(const Manifest& manifest) {
                        {"xxh3", format_text("{:016x}", manifest.index_hash)}}},
                      {"progress", Json::parse(manifest.progress)},
                      {"configuration", Json::parse(manifest.configuration)},
-                     {"parameters", parameters}};
-  return json.dump(1) + "\n";
+                     {"parameters", parameters},
+                     {"xxh3", std::string(kDigits, '0')}};
+  std::string text = json.dump(1) + "\n";
+  text.replace(text.size() - kManifestEnd.size() - kDigits, kDigits, seal_of(text));
+  return text;
 }
 
 Manifest parse_manifest(std::string_view json, const std::string& path) {
@@ -125,27 +181,12 @@ Manifest parse_manifest(std::string_view json, const std::string& path) {
          "{}: a checkpoint of format version {}; this release reads up to {}: use a later one",
          path, of, kManifestVersion);
   }
+  require_sealed(m.take("xxh3"), json);
   manifest.library = m.take("library").text();
   manifest.id = m.take("id").text();
   read_formats(manifest, m.take("formats"));
-  for (const ValueAt& file : m.take("files").list()) {
-    Members f(file);
-    const ValueAt name = f.take("name");
-    const std::string expected = rank_file(static_cast<int64_t>(manifest.file_bytes.size()));
-    if (name.text() != expected) name.refuse(format_text("\"{}\"", expected));
-    manifest.file_bytes.push_back(f.take("bytes").integer<int64_t>(0, kMost));
-    f.require_all_taken();
-  }
-  Members index(m.take("index"));
-  const ValueAt index_name = index.take("name"), hash = index.take("xxh3");
-  if (index_name.text() != kIndexName) index_name.refuse(format_text("\"{}\"", kIndexName));
-  manifest.index_bytes = index.take("bytes").integer<int64_t>(0, kMost);
-  const std::string digits = hash.text();
-  if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    hash.refuse("16 hexadecimal digits");
-  }
-  manifest.index_hash = std::stoull(digits, nullptr, 16);
-  index.require_all_taken();
+  read_files(manifest, m.take("files"));
+  read_index_entry(manifest, m.take("index"));
   manifest.progress = config::to_json(m.take("progress").node()).dump();
   manifest.configuration = config::to_json(m.take("configuration").node()).dump();
   read_parameters(manifest, m.take("parameters"));

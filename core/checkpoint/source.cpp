@@ -7,19 +7,30 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/checkpoint/damage.h"
 #include "core/checkpoint/planes.h"
 
 namespace outrigger::checkpoint {
 namespace {
 
 constexpr size_t kOpen = 32;  // files at a time
+constexpr std::string_view kPartPrefix = "host/";
 
 }  // namespace
 
 Source::Source(Folder folder, const Manifest& manifest)
-    : folder_(std::move(folder)), manifest_(&manifest), index_(read_index(folder_, manifest)) {
+    : folder_(std::move(folder)),
+      manifest_(&manifest),
+      index_(read_index(folder_, manifest)),
+      ranks_(manifest.file_bytes.size()) {
   for (const IndexRow& row : index_.rows) {
-    if (row.parameter >= 0) runs_[{row.parameter, row.kept, row.plane}].push_back(&row);
+    Rank& rank = ranks_[static_cast<size_t>(row.rank)];
+    ++rank.tensors;
+    if (row.parameter >= 0) {
+      runs_[{row.parameter, row.kept, row.plane}].push_back(&row);
+    } else {
+      rank.parts.emplace(row.first, &row);
+    }
   }
   for (auto& [key, runs] : runs_)
     std::ranges::sort(runs, {}, [](const IndexRow* r) { return r->first; });
@@ -30,9 +41,9 @@ bool Source::has(int64_t parameter, Kept kept) const {
 }
 
 std::shared_ptr<const Reader> Source::reader_of(int64_t rank) {
-  if (rank < 0 || rank >= static_cast<int64_t>(manifest_->file_bytes.size())) {
+  if (rank < 0 || rank >= static_cast<int64_t>(ranks_.size())) {
     fail(OTR_E_NOT_FOUND, "{}: it was saved by ranks 0 to {}, not by {}", folder_.path(),
-         manifest_->file_bytes.size() - 1, rank);
+         ranks_.size() - 1, rank);
   }
   if (const auto found = readers_.find(rank); found != readers_.end()) return found->second;
   auto reader = std::make_shared<const Reader>(folder_, rank_file(rank));
@@ -48,34 +59,44 @@ std::shared_ptr<const Reader> Source::reader_of(int64_t rank) {
     fail(OTR_E_CORRUPT, "{}: {} bytes; the manifest says {}", reader->path(), reader->file_bytes(),
          expected);
   }
+  if (const size_t named = ranks_[static_cast<size_t>(rank)].tensors;
+      reader->entries().size() != named) {
+    fail(OTR_E_CORRUPT, "{}: it has {} tensors, and the index names {}", reader->path(),
+         reader->entries().size(), named);
+  }
   if (readers_.size() >= kOpen) readers_.clear();  // those in use stay
   readers_.emplace(rank, reader);
   return reader;
 }
 
 CheckedTensor Source::tensor_of(const IndexRow& row, const Reader& reader, const std::string& name,
-                                int64_t bytes) const {
+                                Dtype dtype, int64_t bytes) const {
   const Entry* const entry = reader.find(name);
-  if (entry == nullptr || entry->bytes != bytes) {
-    fail(OTR_E_CORRUPT, "{}: tensor {} of {} bytes is not there, and the index names it",
-         reader.path(), in_quotes(name), bytes);
+  if (entry == nullptr || entry->bytes != bytes || entry->dtype != dtype) {
+    fail(OTR_E_CORRUPT, "{}: tensor {} of {} bytes of {} is not there, and the index names it",
+         reader.path(), in_quotes(name), bytes, checkpoint::name_of(dtype));
   }
   return {reader, *entry,
           std::span(index_.checksums)
               .subspan(static_cast<size_t>(row.checksum), static_cast<size_t>(blocks_of(bytes)))};
 }
 
+const Plane& Source::plane_of(int64_t kept, int64_t plane) const {
+  return planes_of(*manifest_->formats.at(static_cast<size_t>(kept)))[static_cast<size_t>(plane)];
+}
+
+std::string Source::name_of(const IndexRow& row) const {
+  const Manifest::Parameter& p = manifest_->parameters[static_cast<size_t>(row.parameter)];
+  return tensor_name(p, static_cast<Kept>(row.kept), plane_of(row.kept, row.plane).suffix,
+                     row.first, row.count);
+}
+
 void Source::move_to(Cursor& cursor, const IndexRow& row) {
   if (cursor.row == &row) return;
-  const Manifest::Parameter& p = manifest_->parameters[static_cast<size_t>(row.parameter)];
-  const auto kept = static_cast<Kept>(row.kept);
-  const Plane& plane = planes_of(
-      *manifest_->formats.at(static_cast<size_t>(row.kept)))[static_cast<size_t>(row.plane)];
+  const Plane& plane = plane_of(row.kept, row.plane);
   cursor.row = nullptr;
   cursor.reader = reader_of(row.rank);
-  cursor.tensor =
-      tensor_of(row, *cursor.reader, tensor_name(p, kept, plane.suffix, row.first, row.count),
-                plane.bytes(row.count));
+  cursor.tensor = tensor_of(row, *cursor.reader, name_of(row), plane.dtype, plane.bytes(row.count));
   cursor.row = &row;
 }
 
@@ -98,47 +119,72 @@ void Source::read(int64_t parameter, Kept kept, size_t plane, int64_t first, int
   }
 }
 
-void Source::verify() {
+void Source::verify_state(const IndexRow& row, std::vector<std::byte>& bytes) {
   constexpr int64_t kAtATime = 16 * kBlock;
-  std::vector<std::byte> bytes;
-  for (const auto& [key, runs] : runs_) {
-    const Plane& plane = planes_of(
-        *manifest_->formats.at(static_cast<size_t>(key.kept)))[static_cast<size_t>(key.plane)];
-    Cursor& cursor = cursors_.at(static_cast<size_t>(key.plane));
-    for (const IndexRow* row : runs) {
-      move_to(cursor, *row);
-      const int64_t all = plane.bytes(row->count);
-      for (int64_t at = 0; at < all; at += kAtATime) {
-        bytes.resize(static_cast<size_t>(std::min(kAtATime, all - at)));
-        cursor.tensor->read(at, bytes);
-      }
-    }
-  }
-  for (int64_t rank = 0; rank < static_cast<int64_t>(manifest_->file_bytes.size()); ++rank) {
-    for (const std::string& name : part_names(rank)) static_cast<void>(part(name, rank));
+  Cursor& cursor = cursors_.at(static_cast<size_t>(row.plane));
+  move_to(cursor, row);
+  const int64_t all = plane_of(row.kept, row.plane).bytes(row.count);
+  for (int64_t at = 0; at < all; at += kAtATime) {
+    bytes.resize(static_cast<size_t>(std::min(kAtATime, all - at)));
+    cursor.tensor->read(at, bytes);
   }
 }
 
-std::vector<std::string> Source::part_names(int64_t rank) {
-  constexpr std::string_view kPrefix = "host/";
-  std::vector<std::string> names;
-  for (const Entry& entry : reader_of(rank)->entries()) {
-    if (entry.name.starts_with(kPrefix)) names.push_back(entry.name.substr(kPrefix.size()));
+void Source::verify() {
+  Damage damage;
+  std::vector<bool> opens(ranks_.size());  // of files that do not, the tensors are not listed
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const auto number = static_cast<int64_t>(rank);
+    opens[rank] = damage.look(rank_file(number), [&] { static_cast<void>(reader_of(number)); });
   }
-  return names;
+  std::vector<std::byte> bytes;
+  for (const auto& [key, runs] : runs_) {
+    for (const IndexRow* row : runs) {
+      if (!opens[static_cast<size_t>(row->rank)]) continue;
+      damage.look(tensor_in(rank_file(row->rank), name_of(*row)),
+                  [&] { verify_state(*row, bytes); });
+    }
+  }
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!opens[rank]) continue;
+    const auto number = static_cast<int64_t>(rank);
+    std::vector<std::string> names;
+    damage.look(rank_file(number), [&] { names = part_names(number); });
+    for (const std::string& name : names) {
+      damage.look(tensor_in(rank_file(number), part_name(name)),
+                  [&] { static_cast<void>(part(name, number)); });
+    }
+  }
+  damage.require_none();
+}
+
+// A parameter may have such a name, too.
+std::vector<std::string> Source::part_names(int64_t rank) {
+  const std::shared_ptr<const Reader> reader = reader_of(rank);
+  const auto& parts = ranks_[static_cast<size_t>(rank)].parts;
+  std::vector<std::string> names;
+  for (const Entry& entry : reader->entries()) {
+    if (!entry.name.starts_with(kPartPrefix)) continue;
+    std::string name = entry.name.substr(kPartPrefix.size());
+    if (parts.contains(part_hash(name))) names.push_back(std::move(name));
+  }
+  if (names.size() == parts.size()) return names;
+  fail(OTR_E_CORRUPT, "{}: it has {} parts of the host that the index names, of {}", reader->path(),
+       names.size(), parts.size());
 }
 
 std::vector<std::byte> Source::part(const std::string& name, int64_t rank) {
   const std::shared_ptr<const Reader> reader = reader_of(rank);
-  const int64_t hash = part_hash(name);
-  for (const IndexRow& row : index_.rows) {
-    if (row.rank != rank || row.parameter != -1 || row.first != hash) continue;
-    CheckedTensor tensor = tensor_of(row, *reader, part_name(name), row.count);
-    std::vector<std::byte> bytes(static_cast<size_t>(row.count));
-    tensor.read(0, bytes);
-    return bytes;
+  const auto& parts = ranks_[static_cast<size_t>(rank)].parts;
+  const auto found = parts.find(part_hash(name));
+  if (found == parts.end()) {
+    fail(OTR_E_NOT_FOUND, "{}: rank {} gave no \"{}\"", folder_.path(), rank, printable(name));
   }
-  fail(OTR_E_NOT_FOUND, "{}: rank {} gave no \"{}\"", folder_.path(), rank, printable(name));
+  const IndexRow& row = *found->second;
+  CheckedTensor tensor = tensor_of(row, *reader, part_name(name), Dtype::u8, row.count);
+  std::vector<std::byte> bytes(static_cast<size_t>(row.count));
+  tensor.read(0, bytes);
+  return bytes;
 }
 
 }  // namespace outrigger::checkpoint

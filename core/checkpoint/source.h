@@ -12,6 +12,7 @@
 
 #include "core/checkpoint/checksums.h"
 #include "core/checkpoint/manifest.h"
+#include "core/checkpoint/planes.h"
 
 namespace outrigger::checkpoint {
 
@@ -30,7 +31,8 @@ class Source {
   // Bytes that a rank's host gave. Throws OTR_E_NOT_FOUND.
   [[nodiscard]] std::vector<std::byte> part(const std::string& name, int64_t rank);
   [[nodiscard]] std::vector<std::string> part_names(int64_t rank);
-  // Reads everything.
+  // Reads everything. Throws what is damaged: the first in full, the next ones by name, and how
+  // many there are.
   void verify();
 
  private:
@@ -46,13 +48,21 @@ class Source {
   };
   [[nodiscard]] std::shared_ptr<const Reader> reader_of(int64_t rank);
   [[nodiscard]] CheckedTensor tensor_of(const IndexRow& row, const Reader& reader,
-                                        const std::string& name, int64_t bytes) const;
+                                        const std::string& name, Dtype dtype, int64_t bytes) const;
+  [[nodiscard]] const Plane& plane_of(int64_t kept, int64_t plane) const;
+  [[nodiscard]] std::string name_of(const IndexRow& row) const;  // of a state's tensor
   void move_to(Cursor& cursor, const IndexRow& row);
+  void verify_state(const IndexRow& row, std::vector<std::byte>& bytes);
 
   const Folder folder_;
   const Manifest* manifest_;
   Index index_;
   std::map<Key, std::vector<const IndexRow*>> runs_;  // by their first element
+  struct Rank {
+    size_t tensors = 0;
+    std::map<int64_t, const IndexRow*> parts;  // by the hash of the name
+  };
+  std::vector<Rank> ranks_;
   std::map<int64_t, std::shared_ptr<const Reader>> readers_;
   std::array<Cursor, 2> cursors_;  // by plane
 };

@@ -2,6 +2,8 @@
 #include "core/config/document.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <string_view>
 
 #include "core/base/error.h"
@@ -142,13 +144,13 @@ class Builder : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     cursor_.take();
     const Position at = cursor_.position();
-    std::vector<Member>& members = open_.back()->members;
-    if (members.size() >= kMaxValues) {  // each is compared with all
+    std::vector<Member>& members = open_.back().node->members;
+    if (members.size() >= caps_.values) {
       fail(OTR_E_CONFIG, "{}: an object has more than {} members; shorten it", line_of(at),
-           kMaxValues);
+           caps_.values);
     }
-    const auto twin = std::ranges::find(members, name, &Member::name);
-    if (twin != members.end()) {
+    if (!open_.back().names.insert(name).second) {
+      const auto twin = std::ranges::find(members, name, &Member::name);
       fail(OTR_E_CONFIG,
            "{}: the key \"{}\" stands here for the second time; the first is at {}; remove one of "
            "them",
@@ -176,7 +178,7 @@ class Builder : public nlohmann::json_sax<Json> {
            line_of(cursor_.position()), caps_.what, caps_.values);
     }
     if (open_.empty()) return root_;
-    Node& parent = *open_.back();
+    Node& parent = *open_.back().node;
     if (parent.kind == Kind::object) return parent.members.back().value;
     return parent.items.emplace_back();
   }
@@ -203,7 +205,7 @@ class Builder : public nlohmann::json_sax<Json> {
     node.kind = kind;
     node.at = at;
     node.shown = kind == Kind::object ? "an object" : "a list";
-    open_.push_back(&node);
+    open_.push_back({&node, {}});
     return true;
   }
 
@@ -216,7 +218,11 @@ class Builder : public nlohmann::json_sax<Json> {
   Cursor cursor_;
   const Caps& caps_;
   Node root_;
-  std::vector<Node*> open_;  // stays valid: a container grows only while it is the innermost one
+  struct Open {
+    Node* node;  // stays valid: a container grows only while it is the innermost one
+    std::set<std::string, std::less<>> names;  // of its members; no text makes it slow
+  };
+  std::vector<Open> open_;
   size_t values_ = 0;
 };
 

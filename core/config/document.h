@@ -45,7 +45,7 @@ inline constexpr size_t kMaxDepth = 32;
 inline constexpr size_t kMaxValues = 10000;
 struct Caps {
   std::string_view what = "the configuration";
-  size_t bytes = kMaxBytes, values = kMaxValues;
+  size_t bytes = kMaxBytes, values = kMaxValues;  // of one object, too
 };
 
 // Strict JSON: no comments, no duplicate keys, no trailing commas, valid UTF-8 (a byte-order mark

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
+#include "core/engine/progress.h"
 
 namespace outrigger::engine {
 
@@ -17,8 +18,14 @@ namespace {
 
 Manifest manifest_in(const Folder& parent, const std::string& tag) {
   const Folder folder = checkpoint::open_checkpoint(parent, tag);
-  return checkpoint::parse_manifest(checkpoint::read_manifest(folder),
-                                    folder.path_of(checkpoint::kManifestName));
+  const std::string path = folder.path_of(checkpoint::kManifestName);
+  Manifest manifest = checkpoint::parse_manifest(checkpoint::read_manifest(folder), path);
+  try {
+    require_saved_progress(manifest.progress);
+  } catch (const Error& error) {
+    fail(OTR_E_CORRUPT, "{}: {}", path, error.what());
+  }
+  return manifest;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ class OpenCheckpoint {
  public:
   // tag empty: the latest.
   OpenCheckpoint(const std::string& directory, const std::string& tag);
+  OpenCheckpoint(const checkpoint::Folder& parent, const std::string& tag);
 
   [[nodiscard]] std::string describe();  // JSON, of otr_checkpoint_describe
   [[nodiscard]] std::vector<std::byte> part(const std::string& name, int32_t rank);
@@ -35,7 +36,6 @@ class OpenCheckpoint {
                  checkpoint::Files& files = checkpoint::posix_files());
 
  private:
-  OpenCheckpoint(const checkpoint::Folder& parent, const std::string& tag);
   [[nodiscard]] int64_t parameter_named(const std::string& name) const;
 
   const std::string tag_;

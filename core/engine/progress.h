@@ -51,5 +51,7 @@ struct Progress {
 [[nodiscard]] std::string to_json(const Progress& progress);
 // Throws OTR_E_CONFIG: not JSON, a member is missing or not known, a value is out of its range.
 [[nodiscard]] Progress parse_progress(std::string_view json);
+// The same for what a checkpoint has, which may count updates alone.
+void require_saved_progress(std::string_view json);
 
 }  // namespace outrigger::engine

@@ -123,6 +123,23 @@ TEST(Document, SizeAndNumberOfValuesAreCapped) {
   expect_fault_with(document_fault(many + "]"), OTR_E_CONFIG, {"more than 10000 values"});
 }
 
+// As many members as the caller wants, none twice.
+TEST(Document, LargeObjects) {
+  constexpr size_t kMembers = 200000;
+  std::string text = "{";
+  for (size_t i = 0; i < kMembers; ++i) text += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":0";
+  const Caps caps{"it", size_t{1} << 24, kMembers + 1};
+  EXPECT_EQ(parse_document(text + "}", caps).members.size(), kMembers);
+  try {
+    static_cast<void>(parse_document(text + ",\"77777\":1}", caps));
+    ADD_FAILURE() << "a key twice is taken";
+  } catch (const Error& error) {
+    const std::string fault = error.what();
+    EXPECT_NE(fault.find("\"77777\" stands here for the second time"), std::string::npos) << fault;
+  }
+  expect_fault_with(document_fault(text + "}"), OTR_E_CONFIG, {"more than 10000"});
+}
+
 TEST(Document, MessagesStayPrintableAndShort) {
   EXPECT_EQ(printable("a\nb\tc\x7F"), "a?b?c?");
   EXPECT_EQ(printable("\xC3\xA9\xFF\xE2\x82"), "é???");

@@ -123,12 +123,35 @@ TEST(Inspect, NamesTheDamagedTensorAndWhatDiffers) {
   EXPECT_EQ(told["verified"], false);
   EXPECT_EQ(count(told["damage"], "rank-00000.safetensors: tensor 'b/master'"), 1)
       << told["damage"];
+  damaged[damaged.size() - 5] = static_cast<char>(damaged[damaged.size() - 5] ^ 1);
+  static_cast<void>(folder.write("made/y/rank-00000.safetensors", damaged));
+  const Result both = run({kTool, "inspect", made, "--verify"});
+  EXPECT_EQ(both.code, 1) << both.out;
+  EXPECT_EQ(count(both.out, "2 damages; the first: "), 1) << both.out;
+  EXPECT_EQ(count(both.out, "tensor 'a/master'"), 1) << both.out;
+  EXPECT_EQ(count(both.out, "tensor 'b/master'"), 1) << both.out;
   EXPECT_EQ(run({kTool, "inspect", made, "--tag", "x", "--verify"}).code, 0);
   EXPECT_EQ(run({kTool, "inspect", made, "--tag", "z"}).code, 2);
   EXPECT_EQ(run({kTool, "inspect", made, "--diff-tag", "x"}).code, 2);
   EXPECT_EQ(run({kTool, "import", first, made, "--tag", "x"}).code, 1);
   EXPECT_EQ(run({kTool, "import", first, made, "--tag", "x", "--replace"}).code, 0);
   EXPECT_EQ(run({kTool, "export", made, folder.file("w"), "--dtype", "int8"}).code, 2);
+}
+
+// A name that would clear the terminal.
+TEST(Inspect, ShowsNoControlCharacters) {
+  const TemporaryFolder folder;
+  const std::string header =
+      R"({"a\u001b[2J\u009b1m":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  const std::string made = folder.file("made");
+  const std::string source = folder.write("1", bytes + header + std::string(4, '\0'));
+  ASSERT_EQ(run({kTool, "import", source, made}).code, 0);
+  const Result told = run({kTool, "inspect", made});
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_EQ(count(told.out, "a?[2J??1m"), 1) << told.out;
+  EXPECT_EQ(told.out.find('\x1B'), std::string::npos);
 }
 
 // ---- config, version, and misuse as JSON

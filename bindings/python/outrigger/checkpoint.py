@@ -85,7 +85,9 @@ class Checkpoint(Handle[lowlevel.Checkpoint]):
         lowlevel.checkpoint_export(self.handle, os.fspath(path), options)
 
     def verify(self) -> None:
-        """Reads every value and compares it with its checksum. E_CORRUPT names the file and the tensor."""
+        """Reads every value and compares it with its checksum, also behind what is damaged. E_CORRUPT names the file and the tensor; of several,
+        the first in full, up to 19 others by name, and how many there are. E_NOT_FOUND, E_IO: the first is a file that is not there or
+        cannot be read."""
         lowlevel.checkpoint_verify(self.handle)
 
 

@@ -1226,8 +1226,8 @@ extern "C" {
     /// such a file, and replace is 0; OTR_E_IO, OTR_E_NOT_FOUND: no such folder; OTR_E_CORRUPT: the
     /// checkpoint is damaged. Since: 0.1
     pub fn otr_checkpoint_export(checkpoint: *mut otr_checkpoint, path: *const c_char, options: *const otr_export_options) -> i32;
-    /// Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names the file and the
-    /// tensor. Since: 0.1
+    /// Reads every value and compares it with its checksum. Local. OTR_E_CORRUPT names what is damaged,
+    /// at most 20 tensors and files, and counts it; OTR_E_NOT_FOUND, OTR_E_IO of a file. Since: 0.1
     pub fn otr_checkpoint_verify(checkpoint: *mut otr_checkpoint) -> i32;
     /// JSON: {"latest": a tag, or null, "tags": of all complete checkpoints of a directory, sorted}.
     /// buffer and *inout_size as for otr_checkpoint_describe. Local. Any thread. OTR_E_NOT_FOUND: no
