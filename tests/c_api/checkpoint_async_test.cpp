@@ -119,6 +119,31 @@ TEST(CheckpointAside, LargeFilesAreWhole) {
   }
 }
 
+// One of no bytes has its place where the next one begins.
+TEST(CheckpointAside, EmptyPartsRideAlong) {
+  const Place place;
+  Solo solo(config(kTrainings[0], {1, 0}));
+  declare(solo.engine, 1);
+  const otr_part parts[] = {{"empty", "", 0}, {"more", "abc", 3}, {"none", "", 0}};
+  otr_save_options options;
+  ASSERT_OK(otr_save_options_init(&options, sizeof options));
+  options.asynchronous = 1;
+  options.parts = parts;
+  options.part_count = 3;
+  ASSERT_OK(otr_engine_save(solo.engine.get(), place.text(), "a", &options));
+  wait_save(solo.engine);
+  otr_checkpoint* opened = nullptr;
+  ASSERT_OK(otr_checkpoint_open(place.text(), "a", &opened));
+  EXPECT_OK(otr_checkpoint_verify(opened));
+  for (const otr_part& part : parts) {
+    size_t size = 100;
+    std::string bytes(size, '?');
+    EXPECT_OK(otr_checkpoint_part(opened, 0, part.name, bytes.data(), &size));
+    EXPECT_EQ(bytes.substr(0, size), std::string(static_cast<const char*>(part.data), part.bytes));
+  }
+  otr_checkpoint_destroy(opened);
+}
+
 int64_t copies_of(const Engine& engine) {
   for (const otr_memory_entry& entry : ledger(engine.get())) {
     if (std::strcmp(entry.purpose, "checkpoint copies") == 0) return entry.resident_bytes;

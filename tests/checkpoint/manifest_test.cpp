@@ -220,6 +220,27 @@ TEST(HostileFiles, LinksPipesAndFoldersAreRefused) {
   expect_error(OTR_E_NOT_FOUND, {"/a", "no such checkpoint"}, [&] { open_all(folder); });
 }
 
+// Whatever byte is changed or missing, the file is named.
+TEST(HostileFiles, AnyCutAndAnyChangedByteIsFound) {
+  const TemporaryFolder folder;
+  Made().write(folder.path());
+  for (const std::string name :
+       {"manifest.json", "index.safetensors", "rank-00000.safetensors", "rank-00001.safetensors"}) {
+    const std::string path = folder / ("a/" + name), good = read_text(path);
+    for (size_t at = 0; at < good.size(); ++at) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
+      for (const std::string& text : {bad, good.substr(0, at)}) {
+        write_text(path, text);
+        const std::string fault = fault_of_open(folder.path());
+        ASSERT_NE(fault.find(name), std::string::npos) << name << " byte " << at << ": " << fault;
+      }
+    }
+    write_text(path, good);
+  }
+  EXPECT_EQ(fault_of_open(folder.path()), "");
+}
+
 TEST(HostileLatest, IsOneTagOrRefused) {
   const TemporaryFolder folder;
   Made().write(folder.path());

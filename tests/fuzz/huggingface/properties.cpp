@@ -88,10 +88,11 @@ std::string fault_of_import(MemoryFiles& files, const Model& model) {
   const Json index =
       Json::parse(model[0].starts_with("\xEF\xBB\xBF") ? model[0].substr(3) : model[0]);
   const std::map<std::string, std::string> found = imported(files);
-  std::set<std::string> named;
+  std::set<std::string> named, tied;  // tied: what metadata says
   for (const auto& [tensor, file] : index.at("weight_map").items()) {
     named.insert(tensor);
     const Reader reader(Folder::open(files, "model"), file.get<std::string>());
+    for (const auto& [key, value] : reader.metadata()) tied.insert(key);
     const Entry* const entry = reader.find(tensor);
     if (entry == nullptr) return format_text("'{}' is not in its file", tensor);
     std::string bytes(static_cast<size_t>(entry->bytes), '\0');
@@ -101,8 +102,7 @@ std::string fault_of_import(MemoryFiles& files, const Model& model) {
     if (!holds(*entry, bytes, kept->second)) return format_text("'{}' has other values", tensor);
   }
   for (const auto& [name, bytes] : found) {
-    if (!named.contains(name) && model[1].find(name) == std::string::npos &&
-        model[2].find(name) == std::string::npos) {
+    if (!named.contains(name) && !tied.contains(name)) {
       return format_text("'{}' is nobody's", name);
     }
   }
