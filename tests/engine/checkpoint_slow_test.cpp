@@ -3,6 +3,7 @@
 // of this save, and an engine that goes gives it up.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -90,7 +91,13 @@ INSTANTIATE_TEST_SUITE_P(Both, SlowSave, testing::Bool());
 // Alone, too, where there is no other rank to hear of it from.
 TEST(SlowSaveAside, IsGivenUpWithItsEngine) {
   TemporaryFolder folder;
-  FaultyFiles slowed(slow(milliseconds(150)));
+  std::atomic<int> writes{0};
+  FaultyFiles slowed([&](int64_t, Operation called) {
+    if (called != Operation::write) return 0;
+    ++writes;
+    std::this_thread::sleep_for(milliseconds(400));
+    return 0;
+  });
   const auto results = run_ranks(Provider::self, 1, [&](int32_t, otr_context*, otr_comm* comm) {
     otr_engine* const engine = make_engine(comm, kPerRank);
     save_to(engine, folder, "old", quick_files(), false);
@@ -99,6 +106,7 @@ TEST(SlowSaveAside, IsGivenUpWithItsEngine) {
     return Bytes();
   });
   EXPECT_EQ(results.at(0).error, "");
+  EXPECT_LT(writes, 4) << "who goes does not wait for the whole file";
   EXPECT_EQ(folder.open().names(), (std::vector<std::string>{".lock", "latest", "old"}));
   verify(folder, "");
 }
@@ -127,6 +135,50 @@ TEST(SlowSaveAside, TheStatusIsThatOfThisSave) {
   });
   EXPECT_EQ(results.at(0).error, "");
   for (const char* tag : {"a", "b", "c"}) verify(folder, tag);
+}
+
+// Takes direct writes of whatever begins a page of memory, and refuses others.
+class DirectDisk : public FaultyFiles {
+ public:
+  DirectDisk() : FaultyFiles([](int64_t, Operation) { return 0; }) {}
+  ssize_t write(int fd, const void* data, size_t bytes, off_t offset) override {
+    constexpr uintptr_t kPage = 4096;
+    if (direct_ &&
+        (reinterpret_cast<uintptr_t>(data) | bytes | static_cast<uintptr_t>(offset)) % kPage != 0) {
+      ++odd_;
+    }
+    writes_ += direct_ ? 1 : 0;
+    return FaultyFiles::write(fd, data, bytes, offset);
+  }
+  int set_direct(int /*fd*/, bool direct) override {
+    direct_ = direct;
+    return 0;
+  }
+  [[nodiscard]] int odd() const { return odd_; }
+  [[nodiscard]] int writes() const { return writes_; }
+
+ private:
+  std::atomic<bool> direct_{false};
+  std::atomic<int> odd_{0}, writes_{0};
+};
+
+TEST(SlowSaveAside, LargeFilesGoPastTheCacheFromWholePages) {
+  TemporaryFolder folder;
+  for (const bool asynchronous : {false, true}) {
+    DirectDisk disk;
+    const auto results = run_ranks(Provider::self, 1, [&](int32_t, otr_context*, otr_comm* comm) {
+      otr_engine* const engine = make_engine(comm, 2 * kPerRank);
+      save_to(engine, folder, asynchronous ? "a" : "b", disk, asynchronous);
+      c_api::get(engine, "engine")->wait_save(-1);
+      NEED(otr_engine_finalize(engine));
+      otr_engine_destroy(engine);
+      return Bytes();
+    });
+    EXPECT_EQ(results.at(0).error, "");
+    EXPECT_GE(disk.writes(), 6);
+    EXPECT_EQ(disk.odd(), 0);
+    verify(folder, asynchronous ? "a" : "b");
+  }
 }
 
 }  // namespace
