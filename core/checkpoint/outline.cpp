@@ -76,7 +76,9 @@ Outline::Outline(std::vector<TensorSpec> tensors, const Metadata& metadata)
     end += entry->bytes;
   }
   // Empty ones have the place of the next.
-  std::vector<const Entry*> listed(order.begin(), order.end());
+  std::vector<const Entry*> listed;
+  listed.reserve(entries.size());
+  for (const Entry* entry : order) listed.push_back(entry);
   std::ranges::stable_sort(listed, {},
                            [](const Entry* e) { return std::pair(e->begin, e->bytes); });
   const std::string text = header_text(listed, metadata);

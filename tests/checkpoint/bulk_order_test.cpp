@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <thread>
 
 #include "core/checkpoint/bulk_file.h"
@@ -91,28 +90,6 @@ std::string numbered(int64_t count) {
   return text;
 }
 
-// From where it lies: at the beginning of a page.
-class Pages {
- public:
-  explicit Pages(const std::string& text)
-      : memory_(static_cast<std::byte*>(
-            ::operator new(text.size() + 1, std::align_val_t{BulkFile::kPage}))),
-        bytes_(text.size()) {
-    std::ranges::copy(bytes_of_text(text), memory_);
-  }
-  ~Pages() { ::operator delete(memory_, std::align_val_t{BulkFile::kPage}); }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  [[nodiscard]] std::span<const std::byte> part(int64_t from, int64_t count) const {
-    return {memory_ + from, static_cast<size_t>(std::min(count, end() - from))};
-  }
-  [[nodiscard]] int64_t end() const { return static_cast<int64_t>(bytes_); }
-
- private:
-  std::byte* const memory_;
-  const size_t bytes_;
-};
-
 // 20 chunks and more: each buffer is used again.
 constexpr int64_t kLengths[] = {45 * BulkFile::kPage, 45 * BulkFile::kPage + 5};
 
@@ -135,45 +112,23 @@ TEST(BulkFileOrder, CopiesAreWrittenOnceAndDurable) {
   }
 }
 
-TEST(BulkFileOrder, PagesAreWrittenOnceAndDurable) {
-  for (const int64_t bytes : kLengths) {
-    for (const int64_t step : {4 * BulkFile::kPage, bytes}) {
-      const std::string text = numbered(bytes);
-      const Pages pages(text);
-      const TemporaryFolder folder;
-      Disk disk(std::chrono::microseconds(700));
-      {
-        Folder opened = folder.open(disk);
-        BulkFile file(opened.create_file("f"), bytes, kChunks);
-        for (int64_t at = 0; at < bytes; at += step) file.write_pages(at, pages.part(at, step));
-        file.finish();
-        disk.expect_sound(bytes, true);
-      }
-      EXPECT_TRUE(read_text(folder / "f") == text);
-    }
-  }
-}
-
-// What is not finished ends before its memory does.
-TEST(BulkFileOrder, IsGivenUpBeforeItsMemory) {
+// What is not finished can be given up while the disk works.
+TEST(BulkFileOrder, IsGivenUp) {
   const std::string text = numbered(30 * BulkFile::kPage);
   const TemporaryFolder folder;
   Disk disk(std::chrono::milliseconds(5));
   {
-    const Pages pages(text);
     Folder opened = folder.open(disk);
-    BulkFile file(opened.create_file("f"), pages.end(), kChunks);
-    file.write_pages(0, pages.part(0, 4 * BulkFile::kPage));
-    file.write(8 * BulkFile::kPage, pages.part(8 * BulkFile::kPage, 6 * BulkFile::kPage));
+    BulkFile file(opened.create_file("f"), 30 * BulkFile::kPage, kChunks);
+    file.write(0, bytes_of_text(text).first(9 * BulkFile::kPage));
   }
   Folder opened = folder.open(disk);
   EXPECT_TRUE(opened.has("f"));
 }
 
 // A disk that is slower than who writes holds them up: what is on its way stays bounded.
-TEST(BulkFileOrder, WhoWritesPagesWaitsForTheDisk) {
+TEST(BulkFileOrder, WhoWritesWaitsForTheDisk) {
   const std::string text = numbered(60 * BulkFile::kPage);
-  const Pages pages(text);
   const TemporaryFolder folder;
   std::mutex gate;
   std::atomic<int> written{0};
@@ -184,11 +139,11 @@ TEST(BulkFileOrder, WhoWritesPagesWaitsForTheDisk) {
     return 0;
   });
   Folder opened = folder.open(files);
-  BulkFile file(opened.create_file("f"), pages.end(), kChunks);
+  BulkFile file(opened.create_file("f"), 60 * BulkFile::kPage, kChunks);
   std::atomic<bool> all{false};
   std::unique_lock closed(gate);
   std::thread writer([&] {
-    file.write_pages(0, pages.part(0, pages.end()));
+    file.write(0, bytes_of_text(text));
     all = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

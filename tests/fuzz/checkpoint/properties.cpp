@@ -185,7 +185,7 @@ class Target {
 
  private:
   void load(MemoryFiles& files, bool weights_only) {
-    model_.engine().load("dir", "", {weights_only, !weights_only}, files);
+    model_.engine().load("dir", "", {weights_only, !weights_only, {}}, files);
   }
   void reset() {
     load(own_, false);
