@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/bulk_file.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -11,6 +13,7 @@
 namespace outrigger::checkpoint {
 namespace {
 
+constexpr size_t kHuge = size_t{2} << 20;  // a huge page
 constexpr std::chrono::seconds kLook{1};  // a wait for the disk, after which it is waited for again
 
 int64_t whole_pages(int64_t bytes) { return bytes / BulkFile::kPage * BulkFile::kPage; }
@@ -18,7 +21,7 @@ int64_t whole_pages(int64_t bytes) { return bytes / BulkFile::kPage * BulkFile::
 }  // namespace
 
 void BulkFile::Free::operator()(std::byte* memory) const {
-  ::operator delete(memory, std::align_val_t{kPage});
+  ::operator delete(memory, std::align_val_t{kHuge});
 }
 
 int64_t BulkFile::room_of(int64_t bytes, const Sizes& sizes) {
@@ -67,7 +70,10 @@ BulkFile::Buffer BulkFile::take_buffer(Lock& lock) {
     const size_t all = begun_.size() + flying_.size();
     if (all < static_cast<size_t>(kBuffers) && flying_.size() < 2 * lanes_.size()) {
       const auto room = static_cast<size_t>(sizes_.chunk);
-      return Buffer(static_cast<std::byte*>(::operator new(room, std::align_val_t{kPage})));
+      Buffer buffer(static_cast<std::byte*>(::operator new(room, std::align_val_t{kHuge})));
+      // A wish: the disk takes a few large parts of memory at a time, or many small ones.
+      if (room % kHuge == 0) madvise(buffer.get(), room, MADV_HUGEPAGE);
+      return buffer;
     }
     if (!flying_.empty()) {
       land_one();

@@ -81,8 +81,10 @@ class BulkFile {
   std::deque<Flight> flying_;       // the oldest first
   std::vector<std::byte> tail_;     // of the last page, where the file does not fill it
   size_t next_lane_ = 0;
-  std::array<SerialWorker, 2> lanes_{SerialWorker("a checkpoint's file"),
-                                     SerialWorker("a checkpoint's file")};
+  // A disk's bandwidth wants several writes at a time.
+  static constexpr const char* kLane = "a checkpoint's file";
+  std::array<SerialWorker, 4> lanes_{SerialWorker(kLane), SerialWorker(kLane), SerialWorker(kLane),
+                                     SerialWorker(kLane)};
 };
 
 }  // namespace outrigger::checkpoint
