@@ -286,7 +286,9 @@ void Checkpoints::take(const Contents& contents, std::span<const std::byte> data
   size_t tensor = 0;
   for (const Section& s : contents.sections()) {
     const auto kinds = checkpoint::planes_of(s.format);
-    for (int64_t done = 0; done < s.count; done += kRunAtATime) {
+    // Of ranks that share them, one writes frozen parameters.
+    const bool takes = s.kept != Kept::published || committed_.published.writes_frozen();
+    for (int64_t done = 0; takes && done < s.count; done += kRunAtATime) {
       const int64_t count = std::min(kRunAtATime, s.count - done);
       for (size_t i = 0; i < kinds.size(); ++i) {
         const auto from =
