@@ -58,6 +58,7 @@ ssize_t MemoryFiles::read(int fd, void* data, size_t bytes, off_t offset) {
 }
 
 ssize_t MemoryFiles::write(int fd, const void* data, size_t bytes, off_t offset) {
+  const std::lock_guard lock(writing_);
   std::string& text = files_.at(open_.at(fd));
   const size_t end = static_cast<size_t>(offset) + bytes;
   if (text.size() < end) text.resize(end);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@
 
 namespace otr_fuzz {
 
-// For one thread. Paths have no "." and "..": who opens one is refused, and noted.
+// Threads may write to one file; all else is for one. Paths have no "." and "..": who opens one is refused, and noted.
 class MemoryFiles : public outrigger::checkpoint::Files {
  public:
   void add_folder(const std::string& path) { folders_.insert(path); }
@@ -42,6 +43,7 @@ class MemoryFiles : public outrigger::checkpoint::Files {
   [[nodiscard]] std::string path_of(int folder, const char* name) const;
   [[nodiscard]] bool exists(const std::string& path) const;
 
+  std::mutex writing_;
   std::map<std::string, std::string> files_;
   std::set<std::string> folders_;
   std::map<int, std::string> open_;

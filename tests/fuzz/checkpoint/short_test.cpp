@@ -19,7 +19,8 @@ namespace {
 // Of any thread: the largest request for memory.
 std::atomic<size_t> largest{0};
 
-void* allocate(size_t bytes) {
+// Not inlined: the compiler would find malloc's memory freed, or the other way round.
+[[gnu::noinline]] void* allocate(size_t bytes) {
   size_t seen = largest.load();
   while (seen < bytes && !largest.compare_exchange_weak(seen, bytes)) {
   }
@@ -28,14 +29,16 @@ void* allocate(size_t bytes) {
   return memory;
 }
 
+[[gnu::noinline]] void release(void* memory) { std::free(memory); }
+
 }  // namespace
 
 void* operator new(size_t bytes) { return allocate(bytes); }
 void* operator new[](size_t bytes) { return allocate(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, size_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t) noexcept { release(memory); }
 
 namespace otr_fuzz_checkpoint {
 namespace {
