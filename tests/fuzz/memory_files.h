@@ -14,7 +14,8 @@
 
 namespace otr_fuzz {
 
-// Threads may write to one file; all else is for one. Paths have no "." and "..": who opens one is refused, and noted.
+// Threads may write to one file; all else is for one. Paths have no "." and "..": who opens one is
+// refused, and noted.
 class MemoryFiles : public outrigger::checkpoint::Files {
  public:
   void add_folder(const std::string& path) { folders_.insert(path); }
