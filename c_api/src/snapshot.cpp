@@ -14,8 +14,6 @@ using namespace outrigger::c_api;
 
 namespace {
 
-constexpr int64_t kMostSnapshots = 4;
-
 otr_snapshot_options snapshot_defaults() {
   otr_snapshot_options o{};
   o.struct_size = sizeof o;
@@ -50,8 +48,9 @@ int32_t otr_engine_restore(otr_engine* engine, otr_snapshot* const* snapshots,
                            int64_t count) noexcept {
   return waiting(engine, [&](engine::Engine& e) {
     required_count(count, snapshots, "snapshots");
-    if (count > kMostSnapshots) {
-      fail(OTR_E_ARGUMENT, "{} snapshots; at most {} are looked at", count, kMostSnapshots);
+    constexpr size_t kMost = engine::RankCopies::kMostGiven;
+    if (count > static_cast<int64_t>(kMost)) {
+      fail(OTR_E_ARGUMENT, "{} snapshots; at most {} are looked at", count, kMost);
     }
     std::vector<engine::RankCopies*> all;
     for (int64_t i = 0; i < count; ++i) {

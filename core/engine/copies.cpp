@@ -25,7 +25,6 @@ namespace {
 constexpr const char* kSnapshotCall = "otr_engine_snapshot";
 constexpr const char* kRestoreCall = "otr_engine_restore";
 constexpr size_t kSent = size_t{4} << 20;  // bytes at a time
-constexpr size_t kRecords = 4;             // snapshots that a rank gives
 
 // Of one snapshot of one rank.
 struct Record {
@@ -161,7 +160,7 @@ Chosen choose(std::span<const Record> records, int32_t world) {
                         record.moment.id,
                         Chosen{record.moment, std::vector<int32_t>(static_cast<size_t>(world), -1)})
                     .first->second;
-    const auto holder = static_cast<int32_t>(i / kRecords);
+    const auto holder = static_cast<int32_t>(i / RankCopies::kMostGiven);
     for (int32_t k = 0; k < record.count; ++k) {
       const int32_t rank = record.ranks.at(static_cast<size_t>(k));
       int32_t& known = c.holders.at(static_cast<size_t>(rank));
@@ -240,14 +239,14 @@ void Checkpoints::restore(std::span<RankCopies* const> snapshots) {
   agree_on(kRestoreCall, 0);
   require_not_busy(kRestoreCall, false);
   Together ranks = together(kRestoreCall);
-  std::array<Record, kRecords> mine{};
+  std::array<Record, RankCopies::kMostGiven> mine{};
   for (size_t i = 0; i < snapshots.size(); ++i) {
     mine.at(i).moment = snapshots[i]->moment();
     for (const Copy& copy : snapshots[i]->copies()) {
       mine.at(i).ranks.at(static_cast<size_t>(mine.at(i).count++)) = copy.rank;
     }
   }
-  std::vector<Record> all(kRecords * static_cast<size_t>(control_.size()));
+  std::vector<Record> all(RankCopies::kMostGiven * static_cast<size_t>(control_.size()));
   ranks.collective([&] {
     control_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
                         kRestoreCall);

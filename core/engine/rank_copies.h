@@ -20,6 +20,8 @@ class RankCopies {
  public:
   // Other ranks' that one process keeps.
   static constexpr int32_t kMostReplicas = 7;
+  // That a rank gives to a restore.
+  static constexpr size_t kMostGiven = 4;
 
   // Which moment it is of; id 0: none, it is empty.
   struct Moment {

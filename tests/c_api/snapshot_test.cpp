@@ -211,6 +211,8 @@ TEST(Snapshots, WrongUseNamesTheWayOut) {
     step(engine, 0);
     expect_refused(restore(engine, {&own}), OTR_E_NOT_FOUND, "no rank has a snapshot");
     expect_refused(restore(engine, {&own, &own}), OTR_E_ARGUMENT, "snapshot 1 is given twice");
+    expect_refused(restore(engine, {&own, &own, &own, &own, &own}), OTR_E_ARGUMENT,
+                   "5 snapshots; at most 4");
     expect_refused(take(engine, own, 2), OTR_E_ARGUMENT,
                    "replicas = 2; of 2 ranks, legal is 0 to 1");
     expect_refused(take(engine, own, -1), OTR_E_ARGUMENT, "replicas = -1");

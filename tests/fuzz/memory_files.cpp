@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace otr_fuzz {
@@ -117,6 +118,27 @@ int MemoryFiles::list(int folder, std::vector<std::string>& names) {
   for (const auto& [path, text] : files_) add(path);
   for (const std::string& path : folders_) add(path);
   return 0;
+}
+
+std::string joined(std::span<const std::string> files) {
+  std::string text;
+  for (const std::string& file : files) {
+    const auto bytes = static_cast<uint32_t>(file.size());
+    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    text += file;
+  }
+  return text;
+}
+
+void part(std::string_view text, std::span<std::string> files) {
+  for (std::string& file : files) {
+    uint32_t bytes = 0;
+    if (text.size() < sizeof bytes) break;
+    std::memcpy(&bytes, text.data(), sizeof bytes);
+    text.remove_prefix(sizeof bytes);
+    file = text.substr(0, bytes);
+    text.remove_prefix(file.size());
+  }
 }
 
 }  // namespace otr_fuzz

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,5 +52,9 @@ class MemoryFiles : public outrigger::checkpoint::Files {
   int next_ = 3;
   std::string escaped_;
 };
+
+// Several files as a fuzzer's one input, each behind its length; and back, as far as it goes.
+[[nodiscard]] std::string joined(std::span<const std::string> files);
+void part(std::string_view text, std::span<std::string> files);
 
 }  // namespace otr_fuzz

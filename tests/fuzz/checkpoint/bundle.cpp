@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -86,26 +85,11 @@ std::string hash_of(std::string_view text) {
 
 }  // namespace
 
-std::string text_of(const Bundle& bundle) {
-  std::string text;
-  for (const std::string& file : bundle) {
-    const auto bytes = static_cast<uint32_t>(file.size());
-    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-    text += file;
-  }
-  return text;
-}
+std::string text_of(const Bundle& bundle) { return otr_fuzz::joined(bundle); }
 
 Bundle bundle_of(std::string_view text) {
   Bundle bundle;
-  for (std::string& file : bundle) {
-    uint32_t bytes = 0;
-    if (text.size() < sizeof bytes) break;
-    std::memcpy(&bytes, text.data(), sizeof bytes);
-    text.remove_prefix(sizeof bytes);
-    file = text.substr(0, bytes);
-    text.remove_prefix(file.size());
-  }
+  otr_fuzz::part(text, bundle);
   return bundle;
 }
 

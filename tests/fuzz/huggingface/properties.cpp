@@ -111,26 +111,11 @@ std::string fault_of_import(MemoryFiles& files, const Model& model) {
 
 }  // namespace
 
-std::string text_of(const Model& model) {
-  std::string text;
-  for (const std::string& file : model) {
-    const auto bytes = static_cast<uint32_t>(file.size());
-    text.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
-    text += file;
-  }
-  return text;
-}
+std::string text_of(const Model& model) { return otr_fuzz::joined(model); }
 
 Model model_of(std::string_view text) {
   Model model;
-  for (std::string& file : model) {
-    uint32_t bytes = 0;
-    if (text.size() < sizeof bytes) break;
-    std::memcpy(&bytes, text.data(), sizeof bytes);
-    text.remove_prefix(sizeof bytes);
-    file = text.substr(0, bytes);
-    text.remove_prefix(file.size());
-  }
+  otr_fuzz::part(text, model);
   return model;
 }
 
