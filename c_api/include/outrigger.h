@@ -643,15 +643,15 @@ OTR_API int32_t otr_engine_local_range(const otr_engine *engine, int64_t id, int
 OTR_API int32_t otr_engine_local_read(otr_engine *engine, int64_t id, int32_t value,
                                       const otr_tensor *out) OTR_NOEXCEPT;
 
-/* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
- * a written weight is visible to the others at once: make sure that all have written it before any
- * reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
- * it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
- * stage 3 when they acquire it next, unless it was prefetched before. With a mesh, ranks of all
- * groups that have the same elements write the same values; nobody checks it. With "states": "all"
- * there, ranks of other groups see it, at every stage, after the next applied step or
- * otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
- * Since: 0.1 */
+/* Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters, a
+ * written weight is visible to the others at once: make sure that all have read it before any
+ * writes it, and that all have written it before any reads it, with otr_comm_barrier for example.
+ * Elsewhere (a custom communicator, a device, "share_parameters": false) the others see it at
+ * stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at stage 3
+ * when they acquire it next, unless it was prefetched before. With a mesh, ranks of all groups that
+ * have the same elements write the same values; nobody checks it. With "states": "all" there, ranks
+ * of other groups see it, at every stage, after the next applied step or otr_engine_parameter_write
+ * of a weight. Local; waits for parameters that are being prefetched. Since: 0.1 */
 OTR_API int32_t otr_engine_local_write(otr_engine *engine, int64_t id, int32_t value,
                                        const otr_tensor *source) OTR_NOEXCEPT;
 

@@ -913,15 +913,15 @@ extern "C" {
     /// Like otr_engine_parameter_read, for the elements of otr_engine_local_range only: `out` is 1-D
     /// with that count. Local. Since: 0.1
     pub fn otr_engine_local_read(engine: *mut otr_engine, id: i64, value: i32, out: *const otr_tensor) -> i32;
-    /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters,
-    /// a written weight is visible to the others at once: make sure that all have written it before any
-    /// reads it. Elsewhere (a custom communicator, a device, "share_parameters": false) the others see
-    /// it at stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at
-    /// stage 3 when they acquire it next, unless it was prefetched before. With a mesh, ranks of all
-    /// groups that have the same elements write the same values; nobody checks it. With "states": "all"
-    /// there, ranks of other groups see it, at every stage, after the next applied step or
-    /// otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
-    /// Since: 0.1
+    /// Like otr_engine_parameter_write, each rank for its own elements. Where ranks share parameters, a
+    /// written weight is visible to the others at once: make sure that all have read it before any
+    /// writes it, and that all have written it before any reads it, with otr_comm_barrier for example.
+    /// Elsewhere (a custom communicator, a device, "share_parameters": false) the others see it at
+    /// stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at stage 3
+    /// when they acquire it next, unless it was prefetched before. With a mesh, ranks of all groups that
+    /// have the same elements write the same values; nobody checks it. With "states": "all" there, ranks
+    /// of other groups see it, at every stage, after the next applied step or otr_engine_parameter_write
+    /// of a weight. Local; waits for parameters that are being prefetched. Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed

@@ -67,10 +67,9 @@ void write_and_read(Rank& rank, Bytes& bytes) {
 }
 
 // The range that this rank updates, in a tensor of its length.
-void local(Rank& rank, Bytes& bytes, bool writes) {
+void local(Rank& rank, Bytes& bytes, int32_t value, bool writes) {
   EnginePlace& place = rank.engines.pick(bytes);
   const DrawnParameter p = draw_parameter(bytes, *place.model);
-  const int32_t value = draw_value(bytes);
   Out<int64_t> first(bytes), count(bytes);
   if (CALL(rank, otr_engine_local_range, place.handle, p.id, first, count) != OTR_OK) {
     count.value = 2;
@@ -88,15 +87,37 @@ void local(Rank& rank, Bytes& bytes, bool writes) {
     CALL(rank, otr_engine_local_read, place.handle, p.id, value, &tensor.tensor);
   }
 }
-void local_read(Rank& rank, Bytes& bytes) { local(rank, bytes, false); }
-void local_write(Rank& rank, Bytes& bytes) { local(rank, bytes, true); }
+void local_read(Rank& rank, Bytes& bytes) { local(rank, bytes, draw_value(bytes), false); }
 
-constexpr Call kCalls[] = {{"read", Scope::collective, 5, read},
-                           {"write", Scope::collective, 4, write},
-                           {"set initial", Scope::collective, 3, set_initial},
-                           {"write and read", Scope::collective, 3, write_and_read},
-                           {"local read", Scope::local, 3, local_read},
-                           {"local write", Scope::local, 3, local_write}};
+// Not of a weight, which other ranks may be reading where it is.
+void local_write(Rank& rank, Bytes& bytes) {
+  const int32_t value = draw_value(bytes);
+  local(rank, bytes, value == OTR_VALUE_MASTER ? OTR_VALUE_EXP_AVG : value, true);
+}
+
+// Returns false if not all ranks came here.
+bool meet(Rank& rank, otr_comm* comm) {
+  int32_t ranks = 1;
+  return rank.world == 1 || (CALL(rank, otr_comm_size, comm, &ranks) == OTR_OK &&
+                             ranks == rank.world && CALL(rank, otr_comm_barrier, comm) == OTR_OK);
+}
+
+// All ranks have read the weight before any writes it, and all have written it before any reads it.
+void local_write_of_weight(Rank& rank, Bytes& bytes) {
+  otr_comm* const comm = rank.comms.pick(bytes).handle;
+  if (!meet(rank, comm)) return;
+  local(rank, bytes, OTR_VALUE_MASTER, true);
+  meet(rank, comm);
+}
+
+constexpr Call kCalls[] = {
+    {"read", Scope::collective, 5, read},
+    {"write", Scope::collective, 4, write},
+    {"set initial", Scope::collective, 3, set_initial},
+    {"write and read", Scope::collective, 3, write_and_read},
+    {"local read", Scope::local, 3, local_read},
+    {"local write", Scope::local, 3, local_write},
+    {"local write of a weight", Scope::collective, 2, local_write_of_weight}};
 
 }  // namespace
 
