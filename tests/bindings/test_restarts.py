@@ -7,6 +7,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,9 +86,9 @@ class Restarts(Case):
 class Examples(Case):
     """What an example prints at its end follows from all of its losses."""
 
-    def run_example(self, name, ranks, restarts, *arguments):
+    def run_example(self, name, ranks, restarts, *arguments, killed=True):
         command = [launcher, "run", "-n", str(ranks), "--max-restarts", str(restarts), "--restart-pause", "0", "--", sys.executable, "-W", "error",
-                   str(HERE / "restarts/killed.py"), str(EXAMPLES / name), *arguments]
+                   *([str(HERE / "restarts/killed.py")] if killed else []), str(EXAMPLES / name), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def goes_on(self, name, ranks=2):
@@ -117,6 +118,24 @@ class Examples(Case):
 
     def test_transformers(self):
         self.goes_on("torch/gpt2.py")
+
+    def test_transformers_on_other_ranks(self):
+        def losses(done):
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return np.array([float(each) for each in re.search("held-out losses: (.*)", done.stdout)[1].split()])
+
+        name = "torch/gpt2.py"
+        whole = losses(self.run_example(name, 2, 0, killed=False))
+        self.assertEqual(len(whole), 4)
+        folder = self.folder / "killed"
+        killed = self.run_example(name, 2, 0, "--checkpoints", str(folder))
+        self.assertEqual(killed.returncode, 128 + 9, killed.stderr)
+        for ranks in (1, 3):
+            with self.subTest(ranks=ranks):
+                copy = shutil.copytree(folder, self.folder / str(ranks), symlinks=True)
+                on = losses(self.run_example(name, ranks, 0, "--checkpoints", str(copy), killed=False))
+                self.assertEqual(on[0], whole[0])  # of the run that was killed
+                np.testing.assert_allclose(on, whole, rtol=0.01)  # other orders of addition, rounded to bfloat16
 
 
 if __name__ == "__main__":
