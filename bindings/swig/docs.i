@@ -36,8 +36,8 @@ the reason; OTR_E_ABI: a plugin of another release. Since: 0.1";
 Since: 0.1";
 %feature("docstring") otr_device_set_value "A setting of the device's plugin: on the simulated device \"copy_bytes_per_second\",
 \"copy_latency\", \"launch_latency\" (seconds; 0: at once), \"memory_bytes\", and the faults
-\"fail_allocation\" and \"fail_operation\" (n: the n-th next one fails; 0: none). Any thread.
-OTR_E_NOT_FOUND lists the names. Since: 0.1";
+\"fail_allocation\", \"fail_operation\" and \"fail_pin\" (n: the n-th next one fails; 0: none). Any
+thread. OTR_E_NOT_FOUND lists the names. Since: 0.1";
 %feature("docstring") otr_device_allocate "Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
 more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1";
 %feature("docstring") otr_device_free "Gives memory of otr_device_allocate back, once the device has done what it was given before.
@@ -356,9 +356,10 @@ first such save on. See otr_engine_wait_save. Finalize waits for the end; destro
 up. A custom communicator's functions are called on the library's thread. Since: 0.1";
 %feature("docstring") otr_engine_wait_save "How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
 only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
-on without their callers. May wait. A save that failed: its status and text, once, the same on
-all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
-do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1";
+on without their callers. May wait. A save that failed: its status and text, once. The next
+otr_engine_save, otr_engine_load, otr_engine_restore or otr_engine_finalize gives them on all
+ranks, unless all have had them; it then does nothing, and can be called again.
+OTR_E_INTERRUPTED: the save goes on. Since: 0.1";
 %feature("docstring") otr_load_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_engine_load "Goes on from a checkpoint, after commit, whatever number of ranks, stage, mesh, offload, bucket
 size and formats it was made with; parameters are matched by name. tag NULL: what `latest` names.
@@ -623,7 +624,8 @@ not";
 %feature("docstring") otr_step_report::vanished "of these, the ones whose weight stayed the same after rounding";
 %feature("docstring") otr_part::name "UTF-8, different from the others'";
 %feature("docstring") otr_save_options::keep_last "after it, the checkpoints of the most steps that stay; 0 (default): all";
-%feature("docstring") otr_save_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
+%feature("docstring") otr_save_options::replace "1: a folder of the same tag may be there, and is replaced; what in it is not
+a checkpoint's own stays there";
 %feature("docstring") otr_save_options::asynchronous "1: the call returns before the values are written; default 0";
 %feature("docstring") otr_save_options::when_busy "OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE";
 %feature("docstring") otr_save_options::parts "this rank's; NULL with part_count 0";

@@ -284,8 +284,8 @@ OTR_API int32_t otr_device_count(otr_context *context, int32_t device_type,
 
 /* A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
  * "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
- * "fail_allocation" and "fail_operation" (n: the n-th next one fails; 0: none). Any thread.
- * OTR_E_NOT_FOUND lists the names. Since: 0.1 */
+ * "fail_allocation", "fail_operation" and "fail_pin" (n: the n-th next one fails; 0: none). Any
+ * thread. OTR_E_NOT_FOUND lists the names. Since: 0.1 */
 OTR_API int32_t otr_device_set_value(otr_context *context, int32_t device_type, int32_t device_id,
                                      const char *name, double value) OTR_NOEXCEPT;
 
@@ -1014,7 +1014,8 @@ typedef struct otr_part {
 typedef struct otr_save_options {
   uint32_t struct_size;
   int32_t keep_last; /* after it, the checkpoints of the most steps that stay; 0 (default): all */
-  int32_t replace;   /* 1: a checkpoint of the same tag may be there, and is replaced */
+  int32_t replace;   /* 1: a folder of the same tag may be there, and is replaced; what in it is not
+                        a checkpoint's own stays there */
   int32_t asynchronous; /* 1: the call returns before the values are written; default 0 */
   int32_t when_busy;    /* OTR_SAVE_WAIT (default) or OTR_SAVE_REFUSE */
   uint32_t reserved0;
@@ -1072,9 +1073,10 @@ typedef struct otr_save_status {
 
 /* How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
  * only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
- * on without their callers. May wait. A save that failed: its status and text, once, the same on
- * all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
- * do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1 */
+ * on without their callers. May wait. A save that failed: its status and text, once. The next
+ * otr_engine_save, otr_engine_load, otr_engine_restore or otr_engine_finalize gives them on all
+ * ranks, unless all have had them; it then does nothing, and can be called again.
+ * OTR_E_INTERRUPTED: the save goes on. Since: 0.1 */
 OTR_API int32_t otr_engine_wait_save(otr_engine *engine, double timeout_seconds,
                                      otr_save_status *out_status) OTR_NOEXCEPT;
 

@@ -72,11 +72,23 @@ Cores parse_cores(std::string_view text) {
   return cores;
 }
 
+Cores in_machine_order(Cores cores, const Json& machine) {
+  auto end = cores.begin();  // of those that have their place
+  for (const Json& core : machine.at("cores").at("order")) {
+    const auto found = std::find(end, cores.end(), core.get<int>());
+    if (found != cores.end()) std::rotate(end++, found, found + 1);
+  }
+  return cores;
+}
+
 Cores share_of(const Cores& cores, int index, int workers) {
   const int count = static_cast<int>(cores.size());
   if (count == 0) return {};
   if (count < workers) return {cores[static_cast<size_t>(index % count)]};
-  return {cores.begin() + index * count / workers, cores.begin() + (index + 1) * count / workers};
+  Cores share(cores.begin() + index * count / workers,
+              cores.begin() + (index + 1) * count / workers);
+  std::sort(share.begin(), share.end());
+  return share;
 }
 
 std::string format_cores(const Cores& cores) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "machine.h"
+
 namespace outrigger::tools {
 
 using Cores = std::vector<int>;
@@ -17,8 +19,12 @@ using Cores = std::vector<int>;
 // process may not run on.
 [[nodiscard]] Cores parse_cores(std::string_view text);
 
-// Worker `index` of `workers` gets a run of neighbours; with fewer cores than workers, one core in
-// turn.
+// The same cores, those that share caches and memory nodes beside each other; those of which the
+// machine (machine.h) knows nothing at the end.
+[[nodiscard]] Cores in_machine_order(Cores cores, const Json& machine);
+
+// Worker `index` of `workers` gets a run of neighbours, ascending; with fewer cores than workers,
+// one core in turn.
 [[nodiscard]] Cores share_of(const Cores& cores, int index, int workers);
 
 // 0 1 2 3 8 → "0-3,8"

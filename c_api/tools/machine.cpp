@@ -148,6 +148,13 @@ std::string plugin(const Json& found) {
   return format_text("{} ({} devices)", text_at(found, "/name"), found["devices"].dump());
 }
 
+// Where memory is bound to some of the nodes. A document of an earlier version does not tell.
+std::string binding_text(const Json& machine) {
+  const Json::json_pointer at("/memory_binding");
+  if (!machine.contains(at) || !machine[at].value("binds", false)) return "";
+  return "; memory here comes from " + machine[at]["nodes"].dump();
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machine) {
@@ -157,7 +164,7 @@ std::vector<std::pair<std::string, std::string>> machine_lines(const Json& machi
            format_text("{} (ABI {})", text_at(machine, "/version"), machine["abi"].dump())},
           {"cores", cores(machine)},
           {"caches", list_text(machine, "/caches", cache)},
-          {"NUMA nodes", list_text(machine, "/numa_nodes", node)},
+          {"NUMA nodes", list_text(machine, "/numa_nodes", node) + binding_text(machine)},
           {"memory", memory(machine)},
           {"huge pages", huge_pages(machine)},
           {"locked memory", locked ? bytes_text(*locked) + " allowed"

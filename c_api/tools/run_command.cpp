@@ -97,7 +97,8 @@ Command add_run(CLI::App& app, bool& json) {
               : format_text("unknown option {}", unknown_option(*run, launch_options.program[0]));
       throw Misuse(format_text("outrigger run: {}; write outrigger run -n 2 -- PROGRAM", fault));
     }
-    launch_options.cores = request->cores.empty() ? available_cores() : parse_cores(request->cores);
+    launch_options.cores = in_machine_order(
+        request->cores.empty() ? available_cores() : parse_cores(request->cores), machine_here());
     const LaunchResult result = launch(launch_options);
     if (call.json) say("{}\n", summary(result));
     return result.exit_code;

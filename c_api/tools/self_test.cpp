@@ -103,7 +103,7 @@ SelfTest self_test(double limit_seconds) {
     const Reports reports;
     LaunchOptions options;
     options.workers = kWorkers;
-    options.cores = available_cores();
+    options.cores = in_machine_order(available_cores(), machine_here());
     options.grace_seconds = 1;
     options.limit_seconds = limit_seconds;
     options.quiet = true;

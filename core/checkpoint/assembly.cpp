@@ -74,7 +74,7 @@ Assembly::Assembly(Files& files, const std::string& directory, std::string tag,
       lock_((require_tag(tag_), Folder::open(files, directory))) {
   require_updates(options_.applied_steps, "applied_steps");
   sweep(lock_);
-  if (!options_.replace) require_free(lock_.folder(), tag_);
+  require_free(lock_.folder(), tag_, options_.replace);
   staging_.emplace(lock_, tag_);
   manifest_.id = new_id();
   manifest_.library = OTR_VERSION_STRING;

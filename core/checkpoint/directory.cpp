@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/checkpoint/manifest.h"
 
 namespace outrigger::checkpoint {
 namespace {
@@ -51,6 +52,27 @@ void remove_checkpoint(Folder& parent, const std::string& tag) {
   parent.rename(tag, name);
   parent.sync();
   parent.remove_all(name);
+}
+
+bool is_own_name(std::string_view name) {
+  return name == kManifestName || name == kIndexName ||
+         (name.starts_with("rank-") && name.ends_with(".safetensors"));
+}
+
+// .old-<tag>, which <tag> has replaced. What a user has put into it stays.
+void remove_replaced(Folder& parent, std::string_view tag) {
+  const std::string old = old_name(tag);
+  if (parent.has_folder(old) && parent.has_folder(tag)) {
+    Folder to = parent.open_folder(tag);
+    bool moved = false;
+    for (const std::string& name : parent.open_folder(old).names()) {
+      if (is_own_name(name) || to.has(name)) continue;
+      parent.move_between(old, tag, name);
+      moved = true;
+    }
+    if (moved) to.sync();
+  }
+  parent.remove_all(old);
 }
 
 // For what a later sweep does as well.
@@ -133,24 +155,31 @@ Staging::~Staging() {
   if (ours_) try_to([&] { lock_->folder().remove_all(name_); });
 }
 
-// At every instant one of <tag> and .old-<tag> is complete and durable, if there was one before.
-void require_free(const Folder& parent, std::string_view tag) {
+void require_free(const Folder& parent, std::string_view tag, bool replace) {
   if (!parent.has(tag)) return;
-  fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(tag));
+  const std::string path = parent.path_of(tag);
+  if (!parent.has_folder(tag)) {
+    fail(OTR_E_DUPLICATE, "{}: something else than a folder has the checkpoint's name", path);
+  }
+  if (replace) return;
+  const bool checkpoint = parent.open_folder(tag).has(kManifestName);
+  fail(OTR_E_DUPLICATE, "{}: there is such a {}", path, checkpoint ? "checkpoint" : "folder");
 }
 
+// At every instant one of <tag> and .old-<tag> is complete and durable, if there was one before.
 void Staging::commit(bool replace) {
   if (!ours_) fail(OTR_E_STATE, "checkpoint {} was committed before", tag_);
   Folder& parent = lock_->folder();
   const std::string old = old_name(tag_);
   const bool taken = parent.has(tag_), kept = parent.has(old);
-  if ((taken || kept) && !replace) {
+  if (kept && !replace) {
     fail(OTR_E_DUPLICATE, "{}: there is such a checkpoint", parent.path_of(tag_));
   }
+  require_free(parent, tag_, replace);
   folder_->sync();
   if (taken && kept) {
     parent.sync();  // the name that made the old one superfluous
-    parent.remove_all(old);
+    remove_replaced(parent, tag_);
   }
   if (taken) parent.rename(tag_, old);
   try {
@@ -161,7 +190,7 @@ void Staging::commit(bool replace) {
   }
   ours_ = false;
   parent.sync();
-  if (taken || kept) try_to([&] { parent.remove_all(old); });
+  if (taken || kept) try_to([&] { remove_replaced(parent, tag_); });
 }
 
 std::vector<std::string> sweep(Lock& lock) {
@@ -177,7 +206,11 @@ std::vector<std::string> sweep(Lock& lock) {
     } else {
       // a replaced one goes only once the name of the new one is durable
       if (!tag.empty()) parent.sync();
-      parent.remove_all(name);
+      if (is_tag(tag)) {
+        remove_replaced(parent, tag);
+      } else {
+        parent.remove_all(name);
+      }
     }
   }
   if (!found.empty()) parent.sync();

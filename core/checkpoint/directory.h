@@ -38,9 +38,9 @@ void require_tag(std::string_view tag);
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-// A commit refuses a tag that is taken; before everything is written, this costs nobody the work.
-// Throws OTR_E_DUPLICATE.
-void require_free(const Folder& parent, std::string_view tag);
+// What a commit would refuse; before everything is written, this costs nobody the work. Throws
+// OTR_E_DUPLICATE.
+void require_free(const Folder& parent, std::string_view tag, bool replace);
 
 // A checkpoint that is being written, in a folder of its own beside the others. Without a commit
 // all of it is removed.
@@ -57,9 +57,10 @@ class Staging {
   // By which other ranks find it in the parent.
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  // Makes it durable under its tag. OTR_E_DUPLICATE where there is one, unless it is to be
-  // replaced. After any other failure the checkpoint may be there or not, and what was there before
-  // is there unless the new one is.
+  // Makes it durable under its tag. OTR_E_DUPLICATE where there is something, unless it is a folder
+  // and to be replaced: what in that is not a checkpoint's own goes over to the new one, but for
+  // names that this has, too. After any other failure the checkpoint may be there or not, and what
+  // was there before is there unless the new one is.
   void commit(bool replace = false);
 
  private:

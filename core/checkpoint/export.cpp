@@ -81,11 +81,13 @@ Metadata metadata_of(const Manifest& manifest, const Shard& shard) {
 
 std::string index_text(const Manifest& manifest, const std::vector<Shard>& shards) {
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  auto& entries = map.get_ref<nlohmann::ordered_json::object_t&>();
   int64_t total = 0;
   for (const Shard& shard : shards) {
     total += shard.bytes;
     for (const int64_t root : shard.roots) {
-      map[manifest.parameters[static_cast<size_t>(root)].name] = shard.name;
+      // Behind the others: by its name, the map would look at all of them first.
+      entries.emplace_back(manifest.parameters[static_cast<size_t>(root)].name, shard.name);
     }
   }
   const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};

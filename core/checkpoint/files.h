@@ -37,7 +37,9 @@ class Files {
   // Reads and writes past the system's cache, of whole pages of memory and of the file.
   virtual int set_direct(int fd, bool direct) = 0;
   virtual int sync(int fd) = 0;
-  virtual int lock(int fd) = 0;  // exclusively, without waiting
+  // Exclusively, without waiting, for this process: not for its children, and until it closes any
+  // descriptor of that file. -EWOULDBLOCK: another process has it.
+  virtual int lock(int fd) = 0;
   virtual int rename(int folder, const char* from, const char* to) = 0;
   virtual int link(int folder, const char* from, const char* to) = 0;
   virtual int unlink(int folder, const char* name, int flags) = 0;
@@ -126,6 +128,8 @@ class Folder {
   void make_folder(std::string_view name);
   void rename(std::string_view from, std::string_view to);  // replaces a file, not a full folder
   void link(std::string_view from, std::string_view to);    // never replaces
+  // Something in a folder of this one to another of them, under the same name.
+  void move_between(std::string_view from, std::string_view to, std::string_view name);
   void remove_file(std::string_view name);
   // A folder with all that is in it, or a file; nothing where the name is free. Follows no links.
   void remove_all(std::string_view name);
@@ -134,6 +138,7 @@ class Folder {
   // Sorted, without "." and "..".
   [[nodiscard]] std::vector<std::string> names() const;
   void sync() { descriptor_.sync(); }
+  [[nodiscard]] struct stat status() const { return descriptor_.status(); }
 
  private:
   explicit Folder(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}

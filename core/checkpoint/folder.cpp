@@ -140,6 +140,14 @@ void Folder::rename(std::string_view from, std::string_view to) {
           [&] { return files().rename(descriptor_.fd(), old_name.c_str(), new_name.c_str()); });
 }
 
+void Folder::move_between(std::string_view from, std::string_view to, std::string_view name) {
+  for (const std::string_view each : {from, to, name}) require_plain_name(each);
+  const std::string old_name = format_text("{}/{}", from, name);
+  const std::string new_name = format_text("{}/{}", to, name);
+  require(path_of(from), format_text("move {} to {}", printable(name, 300), printable(to, 300)),
+          [&] { return files().rename(descriptor_.fd(), old_name.c_str(), new_name.c_str()); });
+}
+
 void Folder::link(std::string_view from, std::string_view to) {
   require_plain_name(from);
   require_plain_name(to);

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <mutex>
+#include <set>
 
 #include "core/base/error.h"
+#include "core/base/process.h"
 #include "core/base/text.h"
 #include "core/checkpoint/calls.h"
 
@@ -40,9 +43,34 @@ std::string read_holder(const Descriptor& file) {
   return printable(std::string_view(text).substr(0, last + 1), kHolderBytes);
 }
 
+// What a forked child finds here is its parent's.
+struct Turns {
+  std::mutex mutex;
+  std::set<std::tuple<const Files*, dev_t, ino_t, pid_t>> taken;
+};
+Turns& turns() {
+  static auto* const all = new Turns;  // a lock may end behind other statics
+  return *all;
+}
+
 }  // namespace
 
-Lock::Lock(Folder folder) : folder_(std::move(folder)), file_(folder_.open_or_create(kLockName)) {
+Lock::Turn::Turn(const Folder& folder) {
+  const struct stat status = folder.status();
+  key_ = {&folder.files(), status.st_dev, status.st_ino, current_process()};
+  const std::lock_guard lock(turns().mutex);
+  if (turns().taken.insert(key_).second) return;
+  fail(OTR_E_STATE, "{}: cannot lock the folder: this process writes in it",
+       folder.path_of(kLockName));
+}
+
+Lock::Turn::~Turn() {
+  const std::lock_guard lock(turns().mutex);
+  turns().taken.erase(key_);
+}
+
+Lock::Lock(Folder folder)
+    : folder_(std::move(folder)), turn_(folder_), file_(folder_.open_or_create(kLockName)) {
   if (!S_ISREG(file_.status().st_mode)) {
     fail(OTR_E_CORRUPT, "{}: cannot lock it: it is not a file", file_.path());
   }

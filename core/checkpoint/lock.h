@@ -3,13 +3,14 @@
 #pragma once
 
 #include <string_view>
+#include <tuple>
 
 #include "core/checkpoint/files.h"
 
 namespace outrigger::checkpoint {
 
-// Held by one process at a time, also across hosts where the file system's flock is; it ends with
-// the process. A child that was forked meanwhile holds it, too.
+// One of a process at a time, and of all processes, also across hosts where the file system's
+// record locks are. It ends with the process, whatever children that has.
 class Lock {
  public:
   // Does not wait: throws OTR_E_STATE that names who holds it.
@@ -18,7 +19,21 @@ class Lock {
   [[nodiscard]] Folder& folder() { return folder_; }
 
  private:
+  // A process is not kept out by its own record locks, and loses them with any descriptor of the
+  // file: so who may open the file is settled before.
+  class Turn {
+   public:
+    explicit Turn(const Folder& folder);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    std::tuple<const Files*, dev_t, ino_t, pid_t> key_;
+  };
+
   Folder folder_;
+  Turn turn_;
   Descriptor file_;
 };
 

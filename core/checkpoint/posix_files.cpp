@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,7 +36,13 @@ class PosixFiles : public Files {
     return or_errno(::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT));
   }
   int sync(int fd) override { return or_errno(::fsync(fd)); }
-  int lock(int fd) override { return or_errno(::flock(fd, LOCK_EX | LOCK_NB)); }
+  int lock(int fd) override {
+    struct flock all{};
+    all.l_type = F_WRLCK;
+    all.l_whence = SEEK_SET;
+    const int result = or_errno(::fcntl(fd, F_SETLK, &all));
+    return result == -EACCES ? -EWOULDBLOCK : result;  // either may say that another has it
+  }
   int rename(int folder, const char* from, const char* to) override {
     return or_errno(::renameat(folder, from, folder, to));
   }

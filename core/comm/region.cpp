@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/topology/binding.h"
 #include "core/topology/memory.h"
 
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14
@@ -96,6 +97,7 @@ void require_free_memory(size_t bytes) {
 Region::Region(UniqueFd fd, size_t bytes)
     : fd_(std::move(fd)), map_(map(fd_.get(), bytes)), owner_(current_process()) {
   madvise(map_->get_address(), bytes, MADV_DONTFORK);
+  if (!fd_) topology::bind_pages(map_->get_address(), bytes);
 }
 
 // In a forked child the addresses are no longer ours: leave whatever lies there alone.
@@ -144,7 +146,11 @@ void Region::populate(size_t offset, size_t bytes) {
   const size_t huge_begin = round_up(offset, kHugePage), huge_end = end / kHugePage * kHugePage;
   if (huge_begin < huge_end) madvise(data() + huge_begin, huge_end - huge_begin, MADV_HUGEPAGE);
 
-  for (size_t at = offset / page_size() * page_size(); at < end;) {
+  // A file's pages come from where its mapping is bound when they are made.
+  const size_t first_page = offset / page_size() * page_size();
+  if (fd_ && end > first_page) topology::bind_pages(data() + first_page, end - first_page);
+
+  for (size_t at = first_page; at < end;) {
     const size_t n = std::min(end, round_up(at + 1, kPiece)) - at;
     require_free_memory(n);
     int error = 0;

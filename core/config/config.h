@@ -21,6 +21,8 @@ enum class Unused : uint8_t { skip, zero };           // a parameter without gra
 enum class EngineKind : uint8_t { cpu, device };      // where parameters and gradients live
 // First values: rank 0's count, must equal everyone's, or count where a rank has others than it.
 enum class Initial : uint8_t { rank0, verify, compare };
+// Page-locking of host memory that a device copies from and to.
+enum class Pin : uint8_t { off, prefer, require };
 
 struct StateFormat {
   Format format = Format::float32;
@@ -108,6 +110,7 @@ struct EngineConfig {
   int32_t shard = 0;                  // outrigger.mesh.shard; 0: all ranks
   bool divide_states = false;         // over all ranks, whatever the shard
   bool asynchronous_saves = false;    // outrigger.checkpoint.asynchronous
+  Pin pin = Pin::prefer;              // outrigger.host_memory.pin
   bool offload_optimizer = false;     // accumulators, master and moments in host memory
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each

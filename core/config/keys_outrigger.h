@@ -68,6 +68,12 @@ inline constexpr Key kOutrigger[] = {
          "reserve memory for the copies that asynchronous saves write",
          "as much as a rank's masters and moments; then it is part of the estimate and of commit's "
          "check; else the first asynchronous save takes it"),
+    section("outrigger.host_memory", "host memory that a device copies from and to"),
+    choice(
+        "outrigger.host_memory.pin", "null", "require|prefer|off", "", Status::supported,
+        "page-locks it, so that copies run beside the host; prefer: go on where that is refused",
+        "default: prefer, but off where zero_optimization.offload_optimizer.pin_memory is false; "
+        "a CPU engine has no such memory"),
     section("outrigger.muon", "optimizer.type Muon"),
     texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
           "a parameter whose name contains one of these, in any case, is no matrix",

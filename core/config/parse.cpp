@@ -7,6 +7,7 @@
 #include "core/config/config.h"
 #include "core/config/document.h"
 #include "core/config/keys.h"
+#include "core/config/read_schedule.h"
 #include "core/config/relations.h"
 #include "core/config/update_rules.h"
 #include "core/config/values.h"
@@ -26,6 +27,16 @@ void default_order(Values& values, int32_t stage) {
   if (values.is_null(kOrder)) {
     values.set(kOrder, stage >= 2 ? "micro_step" : "boundary", Origin::derived);
   }
+}
+
+Pin read_pin(Values& values) {
+  constexpr std::string_view kPin = "outrigger.host_memory.pin";
+  if (values.is_null(kPin)) {
+    const bool pins = values.flag("zero_optimization.offload_optimizer.pin_memory");
+    values.set(kPin, pins ? "prefer" : "off", Origin::derived);
+  }
+  const std::string pin = values.text(kPin);
+  return pin == "require" ? Pin::require : pin == "off" ? Pin::off : Pin::prefer;
 }
 
 // Buckets are cut at whole leaves, so that the bits do not depend on their size.
@@ -157,6 +168,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));
   config.divide_states = values.text("outrigger.mesh.states") == "all";
   config.asynchronous_saves = values.flag("outrigger.checkpoint.asynchronous");
+  config.pin = read_pin(values);
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);

@@ -50,11 +50,4 @@ struct ScheduleConfig {
   }
 };
 
-class Values;
-struct OptimizerConfig;
-
-// Checks scheduler.* of the values, writes the type's own defaults into them, and fills in
-// optimizer.schedule, whose rule must be known. Throws OTR_E_CONFIG.
-void read_schedule(Values& values, OptimizerConfig& optimizer);
-
 }  // namespace outrigger::config

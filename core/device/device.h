@@ -55,7 +55,8 @@ class Device {
   virtual void release(std::byte* data, size_t bytes) noexcept = 0;
   // Waits for all work of all streams, whatever became of it.
   virtual void drain() noexcept = 0;
-  // Host memory that copies shall run beside the host with. A wish.
+  // Page-locks host memory, so that copies run beside the host. Throws what the device refuses
+  // with; of the host as device there is nothing to lock.
   virtual void pin(void* data, size_t bytes) = 0;
   virtual void unpin(void* data) noexcept = 0;
 
@@ -97,30 +98,6 @@ class Device {
   [[nodiscard]] virtual kernels::NormSum norm(const void* data, Format format, int64_t count,
                                               int64_t flat) = 0;
   [[nodiscard]] virtual kernels::UpdateCount update(std::span<const kernels::Update> pieces) = 0;
-};
-
-// Host memory pinned for a device's copies while this lives.
-class Pinned {
- public:
-  Pinned() = default;
-  Pinned(Device& device, void* data, size_t bytes) : device_(&device), data_(data) {
-    device.pin(data, bytes);
-  }
-  Pinned(Pinned&& other) noexcept { *this = static_cast<Pinned&&>(other); }
-  Pinned& operator=(Pinned&& other) noexcept {
-    std::swap(device_, other.device_);
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-  ~Pinned() {
-    if (device_ != nullptr) device_->unpin(data_);
-  }
-
- private:
-  Device* device_ = nullptr;
-  void* data_ = nullptr;
 };
 
 }  // namespace outrigger::device

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/topology/binding.h"
 #include "kernels/fold_origin.h"
 #include "kernels/update_part.h"
 
@@ -68,6 +69,7 @@ HostMemory allocate_host(size_t bytes, std::span<const Neighbour> others) noexce
     const size_t mapped = mapped_for(bytes);
     void* pages = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return {};
+    topology::bind_pages(pages, mapped);
     auto* begin = static_cast<std::byte*>(pages);
     const size_t apart = bytes < kLargeArray ? 0 : bytes_apart(begin, bytes, others);
     // A wish; 4 KiB pages work too, and the end is not worth a huge one.

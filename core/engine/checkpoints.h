@@ -80,7 +80,8 @@ class Checkpoints {
   // Where the ranks meet; throws OTR_E_MISMATCH where their calls were given others.
   void agree_on(const char* call, uint64_t arguments);
 
-  // What comes before a call that reads or writes checkpoints, while one may be written.
+  // What comes before a call that reads or writes checkpoints, while one may be written. Throws on
+  // all ranks what the last save failed with, if not all were told.
   void require_not_busy(const char* call, bool refuse);
   void require_saver(Together& ranks);
   [[nodiscard]] checkpoint::Manifest manifest() const;
@@ -93,9 +94,11 @@ class Checkpoints {
 
   [[nodiscard]] std::map<int64_t, int64_t> match(const checkpoint::Manifest& manifest,
                                                  const Selection& selection, bool strict) const;
+  [[nodiscard]] Names names_there(const checkpoint::Manifest& manifest,
+                                  const std::map<int64_t, int64_t>& matched) const;
   [[nodiscard]] std::vector<Wanted> wanted(const checkpoint::Manifest& manifest,
                                            const checkpoint::Source& source,
-                                           const Selection& selection,
+                                           const std::map<int64_t, int64_t>& matched,
                                            const LoadOptions& options) const;
   // What is wanted, in parts: their planes as they were kept.
   template <typename Body>

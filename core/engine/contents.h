@@ -72,8 +72,4 @@ class Contents {
   std::vector<checkpoint::TensorBlock> blocks_;
 };
 
-// Bytes of the states' tensors, by the plan: of the rank with this slice.
-[[nodiscard]] int64_t bytes_to_save(const layout::Model& model, const layout::Layout& layout,
-                                    const config::EngineConfig& config, const comm::Shape& shape);
-
 }  // namespace outrigger::engine

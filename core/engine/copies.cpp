@@ -2,8 +2,6 @@
 // Snapshots in the ranks' memory, and the way back.
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <map>
 #include <utility>
 
 #include "core/base/text.h"
@@ -11,6 +9,7 @@
 #include "core/checkpoint/planes.h"
 #include "core/comm/communicator.h"
 #include "core/engine/checkpoints.h"
+#include "core/engine/moments.h"
 #include "core/engine/rank_copies.h"
 #include "core/memory/copy.h"
 
@@ -25,13 +24,6 @@ namespace {
 constexpr const char* kSnapshotCall = "otr_engine_snapshot";
 constexpr const char* kRestoreCall = "otr_engine_restore";
 constexpr size_t kSent = size_t{4} << 20;  // bytes at a time
-
-// Of one snapshot of one rank.
-struct Record {
-  Moment moment;
-  std::array<int32_t, RankCopies::kMostReplicas + 1> ranks;
-  int32_t count = 0;
-};
 
 // A text of the root's.
 std::string send_text(comm::Group& group, std::string text, int32_t root, const char* call) {
@@ -139,60 +131,6 @@ void Checkpoints::snapshot(RankCopies& into, const SnapshotOptions& options) {
 
 namespace {
 
-// The latest moment of which every rank's part is somewhere: who has it.
-struct Chosen {
-  Moment moment;
-  std::vector<int32_t> holders;  // by rank: itself where it can
-};
-
-Chosen choose(std::span<const Record> records, int32_t world) {
-  std::map<uint64_t, Chosen> moments;
-  int32_t other_world = 0;
-  for (size_t i = 0; i < records.size(); ++i) {
-    const Record& record = records[i];
-    if (record.moment.id == 0) continue;
-    if (record.moment.world != world) {
-      other_world = record.moment.world;
-      continue;
-    }
-    Chosen& c = moments
-                    .try_emplace(
-                        record.moment.id,
-                        Chosen{record.moment, std::vector<int32_t>(static_cast<size_t>(world), -1)})
-                    .first->second;
-    const auto holder = static_cast<int32_t>(i / RankCopies::kMostGiven);
-    for (int32_t k = 0; k < record.count; ++k) {
-      const int32_t rank = record.ranks.at(static_cast<size_t>(k));
-      int32_t& known = c.holders.at(static_cast<size_t>(rank));
-      if (known < 0 || rank == holder) known = holder;
-    }
-  }
-  const Chosen* best = nullptr;
-  int32_t lacking = -1;
-  for (const auto& [id, chosen] : moments) {
-    const auto hole = std::ranges::find(chosen.holders, -1);
-    if (hole != chosen.holders.end()) {
-      lacking = static_cast<int32_t>(hole - chosen.holders.begin());
-      continue;
-    }
-    if (best == nullptr || chosen.moment.micro_steps > best->moment.micro_steps) best = &chosen;
-  }
-  if (best != nullptr) return *best;
-  if (lacking >= 0) {
-    fail(OTR_E_NOT_FOUND,
-         "{}: no snapshot has every rank's part: that of rank {} is nowhere. Take snapshots with "
-         "replicas, or load a checkpoint",
-         kRestoreCall, lacking);
-  }
-  if (other_world > 0) {
-    fail(OTR_E_NOT_FOUND,
-         "{}: the snapshots are of {} ranks, and this group has {}: another number of ranks goes "
-         "by way of otr_engine_save and otr_engine_load",
-         kRestoreCall, other_world, world);
-  }
-  fail(OTR_E_NOT_FOUND, "{}: no rank has a snapshot that is not empty", kRestoreCall);
-}
-
 RankCopies* with(std::span<RankCopies* const> all, uint64_t id) {
   const auto found =
       std::ranges::find_if(all, [&](const RankCopies* one) { return one->moment().id == id; });
@@ -239,19 +177,20 @@ void Checkpoints::restore(std::span<RankCopies* const> snapshots) {
   agree_on(kRestoreCall, 0);
   require_not_busy(kRestoreCall, false);
   Together ranks = together(kRestoreCall);
-  std::array<Record, RankCopies::kMostGiven> mine{};
+  std::array<HeldMoment, RankCopies::kMostGiven> mine{};
   for (size_t i = 0; i < snapshots.size(); ++i) {
     mine.at(i).moment = snapshots[i]->moment();
     for (const Copy& copy : snapshots[i]->copies()) {
       mine.at(i).ranks.at(static_cast<size_t>(mine.at(i).count++)) = copy.rank;
     }
   }
-  std::vector<Record> all(RankCopies::kMostGiven * static_cast<size_t>(control_.size()));
+  std::vector<HeldMoment> all(RankCopies::kMostGiven * static_cast<size_t>(control_.size()));
   ranks.collective([&] {
     control_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
                         kRestoreCall);
   });
-  const Chosen chosen = choose(all, control_.size());  // alike on all ranks
+  const ChosenMoment chosen =
+      choose_moment(all, control_.size(), kRestoreCall);  // alike on all ranks
   const Copy& own =
       *fetch_own(snapshots, chosen.moment, chosen.holders, ranks).find(control_.rank());
 

@@ -88,7 +88,11 @@ void Engine::finalize() {
   constexpr const char* kCall = "otr_engine_finalize";
   require(State::committed, kCall);
   window_->require_no_pass(kCall);
-  static_cast<void>(wait_save(-1));
+  if (saver_ && !saves_ended_) {
+    saver_->wait(-1, kCall);
+    saver_->require_success_everywhere(health_, *control_, kCall, Again::at_first);
+    saves_ended_ = true;  // a finalize that is interrupted from here on does not come here again
+  }
   health_.collective(kCall, Again::always, [this] {
     window_->reducer().wait_idle();
     committed_->gather.settle();

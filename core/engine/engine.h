@@ -6,9 +6,7 @@
 //   Window     between two updates: passes, sums, what the ranks decide        window.h
 //   Run        counters, loss scale, schedules: all that is no tensor          run.h
 //
-// One gradient's way: Pass::add_grad → GradientSink::add (reduce.h) → Communicator::reduce →
-// Window::reduce → Updater::update (update.h) → Published::publish.
-// One parameter's way: Declared::add → Values::store (values.h) → Published → Gather::acquire.
+// docs/design.md has the ways of a gradient and of a parameter.
 #pragma once
 
 #include <atomic>
@@ -159,6 +157,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Values> values_;
   const std::shared_ptr<const int> live_passes_ = std::make_shared<int>(0);  // each keeps a copy
+  bool saves_ended_ = false;              // a finalize has heard of the last one
   std::unique_ptr<Saver> saver_;          // from the first asynchronous save on, or from commit
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };

@@ -76,7 +76,7 @@ Resumed resume_counts(const Counts& counts, const Declared& declared, const Name
     if (declared.model.at(root).frozen) r.frozen.set(root);
   }
   for (const auto& [name, updates] : counts.others) {
-    set_updates(r, declared.model, names.id_of(name), updates);
+    for (const int64_t id : names.ids_of(name)) set_updates(r, declared.model, id, updates);
   }
   return r;
 }

@@ -54,9 +54,8 @@ void Checkpoints::agree_on(const char* call, uint64_t arguments) {
 
 std::vector<Checkpoints::Wanted> Checkpoints::wanted(const Manifest& manifest,
                                                      const checkpoint::Source& source,
-                                                     const Selection& selection,
+                                                     const std::map<int64_t, int64_t>& matched,
                                                      const LoadOptions& options) const {
-  const std::map<int64_t, int64_t> matched = match(manifest, selection, options.strict);
   std::vector<Wanted> all;
   for (const auto& [id, saved] : matched) {
     const layout::Parameter& p = declared_.model.at(id);
@@ -136,10 +135,11 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
         std::string_view(text).substr(end + 1),
         parent.path_of(found) + "/" + std::string(checkpoint::kManifestName));
     source.emplace(checkpoint::open_checkpoint(parent, found), manifest);
-    all = wanted(manifest, *source, selection, options);
+    const std::map<int64_t, int64_t> matched = match(manifest, selection, options.strict);
+    all = wanted(manifest, *source, matched, options);
     if (!options.weights_only) {
-      resumed = read_saved_progress(manifest.progress, declared_, selection.names(), run_,
-                                    committed_.groups());
+      resumed = read_saved_progress(manifest.progress, declared_, names_there(manifest, matched),
+                                    run_, committed_.groups());
     }
     each_run(all, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });

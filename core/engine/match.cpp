@@ -93,17 +93,31 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, const Se
     taken.insert(at->first);
   }
   selection.require_useful(found, names);
-  // Of tied parameters other programs keep one name, which need not be the root's here.
-  for (const auto& [id, there] : std::map(matched))
-    matched.emplace(declared_.model.at(id).root, there);
+  // Tied parameters have one value: of several names there, any will do, if all are tied there.
+  for (const auto& [id, there] : std::map(matched)) {
+    const auto [root, is_new] = matched.emplace(declared_.model.at(id).root, there);
+    if (is_new || root->second == there) continue;
+    const std::string& name = declared_.model.at(id).name;
+    const std::string& other = declared_.model.at(root->first).name;
+    const auto there_of = [&](int64_t number) {
+      return printable(manifest.parameters[static_cast<size_t>(number)].name);
+    };
+    fail(OTR_E_CONFIG,
+         "{}: \"{}\" and \"{}\" are tied here, and have values of their own in the checkpoint "
+         "(\"{}\" and \"{}\"): say with load_options.renamed which of them both take",
+         kLoadCall, other, name, there_of(root->second), there_of(there));
+  }
+  std::set<int64_t> roots;
+  for (const auto& [id, there] : matched) roots.insert(there);
   std::vector<std::string> missing, extra;
   for (int64_t id = 0; id < declared_.model.size(); ++id) {
     if (selection.takes(id) && !matched.contains(declared_.model.at(id).root)) {
       missing.push_back(selection.names().of(id));
     }
   }
-  for (const std::string& name : names) {  // what was chosen leaves others behind
-    if (!selection.chooses() && !taken.contains(name)) extra.push_back(name);
+  for (const Manifest::Parameter& there : manifest.parameters) {
+    if (selection.chooses()) break;  // what was chosen leaves others behind
+    if (!taken.contains(there.name) && !roots.contains(there.root)) extra.push_back(there.name);
   }
   if (strict && !(missing.empty() && extra.empty())) {
     fail(OTR_E_NOT_FOUND,
@@ -118,6 +132,27 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, const Se
          listed(missing), renaming_for(missing, names));
   }
   return matched;
+}
+
+// What the roots of all that is taken are called there, and what else.
+Names Checkpoints::names_there(const Manifest& manifest,
+                               const std::map<int64_t, int64_t>& matched) const {
+  std::vector<std::string> names;
+  std::multimap<int64_t, int64_t> takers;  // by number there
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    const int64_t root = declared_.model.at(id).root;
+    const auto found = matched.find(root);
+    const bool taken = found != matched.end();
+    names.push_back(taken ? manifest.parameters[static_cast<size_t>(found->second)].name
+                          : declared_.model.at(id).name);
+    if (taken && root == id) takers.emplace(found->second, id);
+  }
+  Names all(declared_.model, std::move(names));
+  for (const Manifest::Parameter& there : manifest.parameters) {
+    const auto [begin, end] = takers.equal_range(there.root);
+    for (auto taker = begin; taker != end; ++taker) all.add(there.name, taker->second);
+  }
+  return all;
 }
 
 }  // namespace outrigger::engine

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/engine/rank_file.h"
+#include "core/engine/saved_bytes.h"
 
 namespace outrigger::engine {
 namespace {
@@ -99,7 +99,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (back == Space::host) untouched += master + exp_avg + exp_avg_sq;
   if (back == Space::host && !boundary && config.stage > 0) untouched += accumulators;
   if (config.asynchronous_saves) {
-    snapshots = Snapshot::room_for(bytes_to_save(model, layout, config, shape));
+    snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
   untouched += received + update_staging + matrices.bytes() + snapshots;
 }

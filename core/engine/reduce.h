@@ -20,6 +20,7 @@
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
+#include "core/memory/pinned.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
@@ -116,6 +117,10 @@ class Reducer {
   [[nodiscard]] std::shared_ptr<comm::Window> make_window(int64_t bytes, memory::Purpose purpose,
                                                           const char* label,
                                                           memory::Charge& charge);
+  // The host's memory, for copies of the front.
+  [[nodiscard]] memory::Pinned pinned(std::span<std::byte> memory) const {
+    return {front(), *context_.ledger, memory, context_.config->pin};
+  }
   // The sum of a bucket whose values begin at `offset` of each rank's block, to its accumulator.
   [[nodiscard]] comm::Reduction reduction(const layout::Bucket& bucket, const comm::Window& window,
                                           size_t offset, kernels::Format from, bool add,

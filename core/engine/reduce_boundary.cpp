@@ -13,7 +13,7 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
   const int64_t bytes = context.plan->accumulators;
   whole_ = make_window(bytes, memory::Purpose::accumulators, "gradient accumulators", charge_);
   if (context.devices.offloaded()) {
-    pinned_ = device::Pinned(front(), whole_->block(context.rank), static_cast<size_t>(bytes));
+    pinned_ = pinned({whole_->block(context.rank), static_cast<size_t>(bytes)});
   }
 }
 

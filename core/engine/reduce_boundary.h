@@ -46,7 +46,7 @@ class BoundaryReducer final : public Reducer {
 
   kernels::Format format_;
   memory::Charge charge_;
-  device::Pinned pinned_;
+  memory::Pinned pinned_;
   std::deque<Entry> entries_;
 };
 

@@ -23,7 +23,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
     shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators, &back());
   }
   if (context.devices.offloaded()) {
-    pinned_ = device::Pinned(front(), ring_->block(context.rank), static_cast<size_t>(plan.ring));
+    pinned_ = pinned({ring_->block(context.rank), static_cast<size_t>(plan.ring)});
   }
   exchange_->start();
 }

@@ -83,7 +83,7 @@ class MicroStepReducer final : public Reducer {
   uint64_t buffers_;
   std::shared_ptr<comm::Window> ring_, late_ring_;  // the second one is the sequence's
   memory::Charge ring_charge_, late_charge_, whole_charge_;
-  device::Pinned pinned_;
+  memory::Pinned pinned_;
   memory::Block shard_;
 
   // Host side.

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <ranges>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -29,14 +30,18 @@ Progress::Circumstances circumstances_of(const Declared& declared, int32_t group
           declared.config.optimizer.seed, declared.config.optimizer.type};
 }
 
-// Of the names and shapes of trainable parameters, in whatever order they were declared.
-std::string model_hash(const Declared& declared, const Names& names) {
-  std::vector<std::string> lines;
+// Names and shapes of trainable parameters, each once, whatever the order they were declared in.
+std::set<std::string> trainable_lines(const Declared& declared, const Names& names) {
+  std::set<std::string> lines;
   for (const int64_t root : declared.trainable_roots()) {
-    std::string& line = lines.emplace_back(names.of(root));
+    std::string line = names.of(root);
     for (const int64_t n : declared.model.at(root).shape) line += format_text("\n{}", n);
+    lines.insert(std::move(line));
   }
-  std::ranges::sort(lines);
+  return lines;
+}
+
+std::string hash_of(const std::set<std::string>& lines) {
   uint64_t hash = lines.size();
   for (const std::string& line : lines) {
     hash = XXH3_64bits_withSeed(line.data(), line.size(), hash);
@@ -44,12 +49,16 @@ std::string model_hash(const Declared& declared, const Names& names) {
   return format_text("{:016x}", hash);
 }
 
-int64_t trainable_root(const layout::Model& model, const Names& names, const std::string& name) {
-  const int64_t id = names.id_of(name);
-  if (model.at(id).root == id && model.at(id).trainable) return id;
-  fail(OTR_E_CONFIG,
-       "{}: \"{}\" is an alias or was declared frozen here, and counts updates in the progress",
-       kSet, name);
+std::vector<int64_t> trainable_roots(const layout::Model& model, const Names& names,
+                                     const std::string& name) {
+  std::vector<int64_t> ids = names.ids_of(name);
+  for (const int64_t id : ids) {
+    if (model.at(id).root == id && model.at(id).trainable) continue;
+    fail(OTR_E_CONFIG,
+         "{}: \"{}\" is an alias or was declared frozen here, and counts updates in the progress",
+         kSet, name);
+  }
+  return ids;
 }
 
 // Hyperparameters of all groups as the progress has them.
@@ -108,7 +117,7 @@ Progress progress_of(const Declared& declared, const Run& run, int32_t groups) {
     if (updates != p.usual_updates)
       p.other_updates.emplace_back(declared.model.at(root).name, updates);
   }
-  p.model = model_hash(declared, Names(declared.model));
+  p.model = hash_of(trainable_lines(declared, Names(declared.model)));
   p.made_with = circumstances_of(declared, groups);
   return p;
 }
@@ -118,25 +127,27 @@ Resumed read_progress(std::string_view json, const Declared& declared, const Nam
             {},
             std::vector<int64_t>(static_cast<size_t>(declared.model.size()), 0),
             Bits(declared.model.size())};
-  const std::vector<int64_t> roots = declared.trainable_roots();
-  if (r.progress.trainable != static_cast<int64_t>(roots.size())) {
+  const std::set<std::string> lines = trainable_lines(declared, names);
+  if (r.progress.trainable != static_cast<int64_t>(lines.size())) {
     fail(OTR_E_CONFIG, "{}: the progress is that of {} trainable parameters, and this model has {}",
-         kSet, r.progress.trainable, roots.size());
+         kSet, r.progress.trainable, lines.size());
   }
-  for (const int64_t root : roots) {
+  for (const int64_t root : declared.trainable_roots()) {
     r.updates[static_cast<size_t>(root)] = r.progress.usual_updates;
   }
   Bits counted(declared.model.size());
   for (const auto& [name, count] : r.progress.other_updates) {
-    const int64_t root = trainable_root(declared.model, names, name);
-    if (counted[root]) fail(OTR_E_CONFIG, "{}: \"{}\" has two counts of updates", kSet, name);
-    counted.set(root);
-    r.updates[static_cast<size_t>(root)] = count;
+    for (const int64_t root : trainable_roots(declared.model, names, name)) {
+      if (counted[root]) fail(OTR_E_CONFIG, "{}: \"{}\" has two counts of updates", kSet, name);
+      counted.set(root);
+      r.updates[static_cast<size_t>(root)] = count;
+    }
   }
-  for (const std::string& name : r.progress.frozen)
-    r.frozen.set(trainable_root(declared.model, names, name));
+  for (const std::string& name : r.progress.frozen) {
+    for (const int64_t root : trainable_roots(declared.model, names, name)) r.frozen.set(root);
+  }
   r.groups = groups_of(r.progress, declared);
-  if (r.progress.model != model_hash(declared, names)) {
+  if (r.progress.model != hash_of(lines)) {
     fail(OTR_E_CONFIG,
          "{}: the progress is that of a model with other names or shapes of trainable parameters",
          kSet);

@@ -59,7 +59,7 @@ void Checkpoints::require_not_busy(const char* call, bool refuse) {
            call, printable(saver_->status().tag));
     }
   }
-  saver_->require_success();
+  saver_->require_success_everywhere(health_, control_, call, Again::never);
 }
 
 void Checkpoints::require_saver(Together& ranks) {

@@ -32,18 +32,20 @@ std::optional<int64_t> steps_of(const Folder& parent, const std::string& tag) {
 }  // namespace
 
 SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target, Manifest manifest)
-    : files_(files), target_(std::move(target)), manifest_(std::move(manifest)) {
+    : target_(std::move(target)), manifest_(std::move(manifest)) {
   const std::string begun = together.from_rank0([&] {
     checkpoint::require_tag(target_.tag);
-    lock_ = std::make_unique<checkpoint::Lock>(Folder::open(files_, target_.directory));
+    lock_ = std::make_unique<checkpoint::Lock>(Folder::open(files, target_.directory));
     checkpoint::sweep(*lock_);
-    if (!target_.replace) checkpoint::require_free(lock_->folder(), target_.tag);
+    checkpoint::require_free(lock_->folder(), target_.tag, target_.replace);
     staging_ = std::make_unique<checkpoint::Staging>(*lock_, target_.tag);
     return format_text("{}\n{}", checkpoint::new_id(), staging_->name());
   });
   const size_t end = begun.find('\n');
   manifest_.id = begun.substr(0, end);
-  staging_name_ = begun.substr(end + 1);
+  together.run([&] {
+    folder_.emplace(Folder::open(files, target_.directory).open_folder(begun.substr(end + 1)));
+  });
 }
 
 // On all ranks: their number is small beside what a row says.
@@ -85,16 +87,15 @@ void SaveJob::publish(const checkpoint::Index& index) {
 }
 
 void SaveJob::release() noexcept {
+  folder_.reset();
   staging_.reset();
   lock_.reset();
 }
 
 void SaveJob::finish(Together& together, const Write& write) {
   RankFile mine;
-  together.run([&] {
-    Folder folder = Folder::open(files_, target_.directory).open_folder(staging_name_);
-    mine = write(folder);
-  });
+  together.run([&] { mine = write(*folder_); });
+  folder_.reset();
   checkpoint::Index index;
   together.collective([&] { index = gather_index(together, mine); });
   together.run([&] {

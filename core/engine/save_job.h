@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/checkpoint/directory.h"
@@ -41,10 +42,10 @@ class SaveJob {
   [[nodiscard]] checkpoint::Index gather_index(Together& together, const RankFile& mine);
   void publish(const checkpoint::Index& index);  // on rank 0
 
-  checkpoint::Files& files_;
   const SaveTarget target_;
   checkpoint::Manifest manifest_;
-  std::string staging_name_;
+  // Where the files go: open from the call on, whatever a relative path means later.
+  std::optional<checkpoint::Folder> folder_;
   // Of rank 0.
   std::unique_ptr<checkpoint::Lock> lock_;
   std::unique_ptr<checkpoint::Staging> staging_;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/comm/combine.h"
+#include "core/comm/verdict.h"
 #include "core/comm/wait.h"
 #include "core/context/interrupt.h"
 #include "core/engine/log.h"
@@ -138,17 +140,34 @@ bool Saver::wait(double seconds, const char* call) {
   }
 }
 
+std::optional<Error> Saver::untold() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) return {};
+  return Error(failure_->status(),
+               format_text("the asynchronous save of checkpoint \"{}\" failed: {}",
+                           printable(status_.tag), failure_->what()));
+}
+
 void Saver::require_success() {
-  std::optional<Error> failure;
-  std::string tag;
+  const std::optional<Error> failure = untold();
+  if (!failure) return;
   {
     const std::lock_guard lock(mutex_);
-    failure.swap(failure_);
-    tag = status_.tag;
+    failure_.reset();
   }
-  if (!failure) return;
-  fail(failure->status(), "the asynchronous save of checkpoint \"{}\" failed: {}", printable(tag),
-       failure->what());
+  throw Error(*failure);
+}
+
+void Saver::require_success_everywhere(Health& health, comm::Group& control, const char* call,
+                                       Again again) {
+  comm::FirstVerdict first;
+  if (const std::optional<Error> failure = untold()) {
+    first.set(control.rank(), failure->status(), failure->what());
+  }
+  health.collective(call, again,
+                    [&] { comm::combine_value(control, first, comm::merge_first, call); });
+  require_success();
+  first.require(call);
 }
 
 }  // namespace outrigger::engine

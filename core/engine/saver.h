@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/base/serial_worker.h"
+#include "core/engine/health.h"
 #include "core/engine/save_job.h"
 #include "core/engine/snapshot.h"
 
@@ -40,6 +41,9 @@ class Saver {
   bool wait(double seconds, const char* call);
   // Throws what the last one failed with, once.
   void require_success();
+  // The same on all ranks alike: one that was told is told again where another was not. Collective.
+  void require_success_everywhere(Health& health, comm::Group& control, const char* call,
+                                  Again again);
 
   enum class State : uint8_t { none, under_way, done, failed };
   struct Status {
@@ -57,6 +61,7 @@ class Saver {
   void save(SaveJob& job, Snapshot& snapshot);
   void secure() noexcept;
   void end(State state, const std::optional<Error>& failure);
+  [[nodiscard]] std::optional<Error> untold() const;
 
   Declared& declared_;
   StateStore& states_;

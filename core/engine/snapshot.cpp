@@ -9,11 +9,6 @@
 
 namespace outrigger::engine {
 
-int64_t Snapshot::room_for(int64_t states) {
-  constexpr int64_t kOfTheHost = int64_t{256} << 10;  // the file's header, too
-  return states + kOfTheHost;
-}
-
 Snapshot::Snapshot(Contents contents, memory::Ledger& ledger, memory::Block& room)
     : contents_(std::move(contents)), at_(contents_.blocks().size()) {
   const int64_t needed = contents_.outline().file_bytes;

@@ -18,9 +18,6 @@ namespace outrigger::engine {
 
 class Snapshot {
  public:
-  // Memory for so many bytes of states, with some of the host's.
-  [[nodiscard]] static int64_t room_for(int64_t states);
-
   // Copies what may change without the engine: what the host gives and sees, and all that is not in
   // memory. room: replaced by a larger block where it is too small; outlives this.
   Snapshot(Contents contents, memory::Ledger& ledger, memory::Block& room);

@@ -64,8 +64,9 @@ Updater::Updater(Declared& declared, Committed& committed, Run& run, const Windo
       window_(window),
       staging_(declared.ledger, memory::Purpose::buckets, committed.plan.update_staging) {
   if (staging_) {
-    pinned_ = device::Pinned(*committed.devices.front, staging_.data(),
-                             static_cast<size_t>(committed.plan.update_staging));
+    pinned_ = memory::Pinned(*committed.devices.front, declared.ledger,
+                             {staging_.data(), static_cast<size_t>(committed.plan.update_staging)},
+                             declared.config.pin);
   }
   if (committed.plan.matrices.elements > 0) {
     matrices_ = std::make_unique<Matrices>(committed.control, committed.host, declared.model,

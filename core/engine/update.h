@@ -14,6 +14,7 @@
 #include "core/engine/committed.h"
 #include "core/engine/matrices.h"
 #include "core/engine/window.h"
+#include "core/memory/pinned.h"
 #include "core/optimizer/rule.h"
 
 namespace outrigger::engine {
@@ -59,7 +60,7 @@ class Updater {
   std::vector<kernels::RandomStream> random_;  // by root
   std::unique_ptr<Matrices> matrices_;         // of Muon
   memory::Block staging_;
-  device::Pinned pinned_;
+  memory::Pinned pinned_;
 };
 
 }  // namespace outrigger::engine

@@ -55,6 +55,42 @@ int64_t Ledger::untouched() const {
   return untouched_;
 }
 
+void Ledger::add(const Locked& memory) {
+  const std::lock_guard lock(mutex_);
+  locked_.wanted += memory.wanted;
+  locked_.bytes += memory.bytes;
+  if (locked_.reason.empty()) locked_.reason = memory.reason;
+}
+
+void Ledger::remove(const Locked& memory) {
+  const std::lock_guard lock(mutex_);
+  locked_.wanted -= memory.wanted;
+  locked_.bytes -= memory.bytes;
+}
+
+Ledger::Locked Ledger::locked() const {
+  const std::lock_guard lock(mutex_);
+  return locked_;
+}
+
+void Ledger::add_pages(const device::Neighbour& memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  try {
+    pages_.push_back(memory);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void Ledger::remove_pages(const std::byte* data) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(pages_, [data](const device::Neighbour& n) { return n.data == data; });
+}
+
+std::vector<device::Neighbour> Ledger::pages() const {
+  const std::lock_guard lock(mutex_);
+  return pages_;
+}
+
 void Ledger::add_neighbour(const device::Neighbour& neighbour) {
   if (neighbour.bytes < device::kLargeArray) return;
   const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -65,6 +66,21 @@ class Ledger {
   void touch_all();
   [[nodiscard]] int64_t untouched() const;
 
+  // Host memory for a device's copies: what there is, and how much of it is page-locked.
+  struct Locked {
+    int64_t wanted = 0, bytes = 0;
+    std::string reason;  // why the first that is not locked is not
+  };
+  void add(const Locked& memory);
+  void remove(const Locked& memory);
+  [[nodiscard]] Locked locked() const;
+
+  // Host memory with pages of its own, for reports on them. Of one that cannot be noted, they do
+  // not tell.
+  void add_pages(const device::Neighbour& memory) noexcept;
+  void remove_pages(const std::byte* data) noexcept;
+  [[nodiscard]] std::vector<device::Neighbour> pages() const;
+
   // The large arrays that updates walk through, among them the caller's: blocks keep apart from
   // them. Others are not kept.
   void add_neighbour(const device::Neighbour& neighbour);
@@ -75,7 +91,8 @@ class Ledger {
   void note_total(Space space);  // with the mutex
 
   mutable std::mutex mutex_;
-  std::vector<device::Neighbour> neighbours_;
+  std::vector<device::Neighbour> neighbours_, pages_;
+  Locked locked_;
   std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
   int64_t untouched_ = 0;                                      // of the host's
   bool all_touched_ = false;

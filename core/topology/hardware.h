@@ -23,9 +23,10 @@ struct NumaNode {
 };
 
 struct Hardware {
-  std::vector<Cache> caches;    // lowest level first
-  std::vector<NumaNode> nodes;  // by number
-  std::string reason;           // why there is nothing, if there is nothing
+  std::vector<Cache> caches;            // lowest level first
+  std::vector<NumaNode> nodes;          // by number
+  std::vector<int32_t> cores_in_order;  // placement.h
+  std::string reason;                   // why there is nothing, if there is nothing
 };
 
 [[nodiscard]] Hardware hardware();

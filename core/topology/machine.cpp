@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/topology/binding.h"
 #include "core/topology/hardware.h"
 #include "core/topology/memory.h"
 #include "core/topology/reading.h"
@@ -94,6 +95,8 @@ void put_hardware(Json& out, const std::string& root) {
     nodes.push_back(std::move(node));
   }
   const std::string reason = found.reason.empty() ? "the system does not say" : found.reason;
+  out["cores"]["order"] = found.cores_in_order.empty() ? Json() : Json(found.cores_in_order);
+  if (found.cores_in_order.empty()) out["cores"]["order_reason"] = reason;
   out["caches"] = caches.empty() ? Json() : std::move(caches);
   if (out["caches"].is_null()) out["caches_reason"] = reason;
   out["numa_nodes"] = nodes.empty() ? Json() : std::move(nodes);
@@ -201,6 +204,9 @@ Json machine(const std::string& root) {
   out["huge_pages"] = huge_pages(root);
   out["locked_memory"] = locked_memory();
   out["shared_memory"] = shared_memory(root);
+  const Binding& binding = process_binding();
+  out["memory_binding"] = {{"binds", binding.binds}, {"nodes", binding.nodes}};
+  if (!binding.binds) out["memory_binding"]["reason"] = binding.reason;
   return out;
 }
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/simulated/device.h"
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <iterator>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,6 +18,14 @@ constexpr size_t kMemory = size_t{4} << 30;  // pages exist once they are writte
 
 void take(double seconds) {
   if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+// Whether it was the one that is to fail.
+bool counts_down(std::atomic<int64_t>& left_until) {
+  int64_t left = left_until;
+  while (left > 0 && !left_until.compare_exchange_weak(left, left - 1)) {
+  }
+  return left == 1;
 }
 
 }  // namespace
@@ -42,11 +55,13 @@ void Device::set_value(const std::string& name, double value) {
     fail_allocation_ = static_cast<int64_t>(value);
   } else if (name == "fail_operation") {
     fail_operation_ = static_cast<int64_t>(value);
+  } else if (name == "fail_pin") {
+    fail_pin_ = static_cast<int64_t>(value);
   } else {
     fail(OTR_E_NOT_FOUND,
          "the simulated device has no \"" + name +
              "\"; there are copy_bytes_per_second, copy_latency, launch_latency, memory_bytes, "
-             "fail_allocation and fail_operation");
+             "fail_allocation, fail_operation and fail_pin");
   }
 }
 
@@ -63,19 +78,13 @@ void Device::require_alive() const {
 }
 
 bool Device::strikes() {
-  int64_t left = fail_operation_;
-  while (left > 0 && !fail_operation_.compare_exchange_weak(left, left - 1)) {
-  }
-  if (left == 1) lost_ = true;
+  if (counts_down(fail_operation_)) lost_ = true;
   return lost_;
 }
 
 void* Device::allocate(size_t bytes) {
   require_alive();
-  int64_t left = fail_allocation_;
-  while (left > 0 && !fail_allocation_.compare_exchange_weak(left, left - 1)) {
-  }
-  void* data = left == 1 ? nullptr : memory_.allocate(bytes);
+  void* data = counts_down(fail_allocation_) ? nullptr : memory_.allocate(bytes);
   if (data == nullptr) {
     fail(OTR_E_OUT_OF_MEMORY,
          std::to_string(bytes) + " bytes are not to be had of simulated device " +
@@ -91,6 +100,33 @@ void Device::release(void* data) {
     fail(OTR_E_ARGUMENT,
          "this address is no live allocation of simulated device " + std::to_string(id_));
   }
+}
+
+void Device::pin(void* data, size_t bytes) {
+  require_alive();
+  auto* const begin = static_cast<std::byte*>(data);
+  const std::lock_guard lock(mutex_);
+  const auto next = pinned_.lower_bound(begin + bytes);
+  if (next != pinned_.begin() && std::prev(next)->first + std::prev(next)->second > begin) {
+    fail(OTR_E_ARGUMENT,
+         "a part of these " + std::to_string(bytes) + " bytes is page-locked already");
+  }
+  const bool refused = counts_down(fail_pin_);
+  if (refused || mlock(data, bytes) != 0) {
+    const int reason = refused ? ENOMEM : errno;
+    fail(OTR_E_OUT_OF_MEMORY, std::to_string(bytes) +
+                                  " bytes: " + std::generic_category().message(reason) +
+                                  "; the limit is RLIMIT_MEMLOCK (ulimit -l)");
+  }
+  pinned_.emplace(begin, bytes);
+}
+
+void Device::unpin(void* data) {
+  const std::lock_guard lock(mutex_);
+  const auto found = pinned_.find(static_cast<std::byte*>(data));
+  if (found == pinned_.end()) return;
+  munlock(found->first, found->second);
+  pinned_.erase(found);
 }
 
 std::byte* Device::inside(const void* data, size_t bytes, const char* what) const {

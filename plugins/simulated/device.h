@@ -42,6 +42,10 @@ class Device {
   // Where the device finds this memory; fails for anything else.
   [[nodiscard]] std::byte* inside(const void* data, size_t bytes, const char* what) const;
 
+  // Locks the pages, as a driver does; a range that is locked already is refused.
+  void pin(void* data, size_t bytes);
+  void unpin(void* data);
+
   uint64_t create_stream();
   void destroy_stream(uint64_t stream);
   void synchronize();  // all streams
@@ -68,7 +72,8 @@ class Device {
   uint64_t next_stream_ = 3;
   Queue to_device_, to_host_;
   std::atomic<double> copy_bytes_per_second_{0}, copy_latency_{0}, launch_latency_{0};
-  std::atomic<int64_t> fail_allocation_{0}, fail_operation_{0};
+  std::map<std::byte*, size_t> pinned_;  // guarded by mutex_
+  std::atomic<int64_t> fail_allocation_{0}, fail_operation_{0}, fail_pin_{0};
   std::atomic<bool> lost_{false};
 };
 

@@ -97,8 +97,10 @@ int32_t allocate(otr_plugin_device* d, size_t bytes, void** out) {
 int32_t release(otr_plugin_device* d, void* data) {
   return guard([&] { d->device->release(data); });
 }
-int32_t pin(otr_plugin_device*, void*, size_t) { return OTR_OK; }  // copies take any memory
-void unpin(otr_plugin_device*, void*) {}
+int32_t pin(otr_plugin_device* d, void* data, size_t bytes) {
+  return guard([&] { d->device->pin(data, bytes); });
+}
+void unpin(otr_plugin_device* d, void* data) { d->device->unpin(data); }
 
 int32_t synchronize(otr_plugin_device* d) {
   return guard([&] { d->device->synchronize(); });

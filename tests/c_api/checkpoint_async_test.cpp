@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous saves: what they write is the training at the call, which goes on meanwhile.
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -174,6 +175,75 @@ TEST(CheckpointAside, MemoryIsReservedOrComesWithTheFirst) {
       EXPECT_OK(otr_engine_finalize(engine.get()));
     });
   }
+}
+
+// otr_engine_wait_save asks for one rank; the next call on all ranks is one for all.
+TEST(CheckpointAside, AFailureIsToldOnAllRanksAlike) {
+  for (const char* call : {"save", "load", "restore", "finalize"}) {
+    SCOPED_TRACE(call);
+    const Place place;
+    const fs::path other = place / "other";
+    ASSERT_TRUE(fs::create_directory(other));
+    otr_snapshot* snapshots[2] = {};
+    std::atomic<bool> failed{false};
+    run_ranks(2, [&](int32_t rank, otr_comm* comm) {
+      Engine engine(comm, config(kTrainings[1], {2, 1}));
+      declare(engine, 1);
+      step(engine, 0);
+      ASSERT_OK(save(engine, place));
+      ASSERT_OK(otr_snapshot_create(&snapshots[rank]));
+      ASSERT_OK(otr_engine_snapshot(engine.get(), snapshots[rank], nullptr));
+      otr_save_options options;
+      ASSERT_OK(otr_save_options_init(&options, sizeof options));
+      options.asynchronous = 1;
+      ASSERT_OK(otr_engine_save(engine.get(), other.c_str(), "aside", &options));
+      if (rank == 0) std::ofstream(other / "aside") << "takes the name";
+      if (rank == 0) failed = otr_engine_wait_save(engine.get(), -1, nullptr) != OTR_OK;
+      ASSERT_OK(otr_comm_barrier(comm));
+      const auto once_more = [&] {
+        const std::string name(call);
+        if (name == "save") return save(engine, place, "b");
+        if (name == "load") return load(engine, place, "a");
+        if (name == "restore") return otr_engine_restore(engine.get(), &snapshots[rank], 1);
+        return otr_engine_finalize(engine.get());
+      };
+      const int32_t first = once_more();
+      if (failed) {  // if not, the thread was quicker
+        EXPECT_NE(first, OTR_OK);
+        EXPECT_NE(std::string(otr_last_error_message()).find("asynchronous save"),
+                  std::string::npos);
+        EXPECT_OK(once_more()) << "it is told once, and the engine goes on";
+      }
+      if (std::string(call) != "finalize") {
+        EXPECT_OK(otr_engine_finalize(engine.get()));
+      }
+    });
+    for (otr_snapshot* snapshot : snapshots) otr_snapshot_destroy(snapshot);
+  }
+}
+
+// Whatever a relative path means later.
+TEST(CheckpointAside, StaysInTheFolderOfTheCall) {
+  const Place place;
+  const fs::path before = fs::current_path();
+  fs::create_directory(place / "other");
+  for (const int32_t asynchronous : {0, 1}) {
+    Solo solo(config(kTrainings[1], {1, 0}));
+    declare(solo.engine, 1);
+    otr_save_options options;
+    ASSERT_OK(otr_save_options_init(&options, sizeof options));
+    options.asynchronous = asynchronous;
+    fs::current_path(place / "");
+    const int32_t status =
+        otr_engine_save(solo.engine.get(), ".", asynchronous == 1 ? "aside" : "now", &options);
+    fs::current_path(place / "other");
+    EXPECT_OK(status);
+    EXPECT_OK(otr_engine_wait_save(solo.engine.get(), -1, nullptr));
+    fs::current_path(before);
+  }
+  EXPECT_TRUE(fs::exists(place / "aside"));
+  EXPECT_TRUE(fs::is_empty(place / "other"));
+  EXPECT_TRUE(data_of(place / "now", 0) == data_of(place / "aside", 0));
 }
 
 TEST(CheckpointAside, WrongUseNamesTheWayOut) {

@@ -84,12 +84,7 @@ TEST_F(CheckpointWriter, WhatIsWrittenIsLoadedExportedAndImported) {
     ASSERT_OK(otr_load_options_init(&options, sizeof options));
     options.weights_only = tag[0] == 'b' ? 1 : 0;
     options.strict = 1 - options.weights_only;
-    if (tag[0] == 'a') {
-      EXPECT_FAILS(OTR_E_NOT_FOUND,
-                   otr_engine_load(solo.engine.get(), place_.text(), tag, &options), "\"tied\"");
-      options.weights_only = 1;
-      options.strict = 0;
-    }
+    // In "a" there is "tied", too: another name of the same values.
     ASSERT_OK(otr_engine_load(solo.engine.get(), place_.text(), tag, &options));
     EXPECT_EQ(solo.engine.read(0), weight);
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fails on a device: calls that are refused, memory that is not there, a device that is lost.
 #include <barrier>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "device_support.h"
 
@@ -112,6 +114,59 @@ TEST(DeviceFaults, TooLittleMemoryThereIsNamed) {
   EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "memory_bytes", 1 << 18));
   EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(solo.engine.get()), "simulated device 0",
                "bytes");
+}
+
+int64_t locked_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmLck:")) return std::stoll(line.substr(6));
+  }
+  return -1;
+}
+
+// Of the weights after three steps.
+Values trained(const DeviceSolo& solo, int64_t id) {
+  for (int step = 1; step <= 3; ++step) {
+    solo.pass({{id, dyadic(1 << 16, step)}});
+    EXPECT_OK(otr_engine_step(solo.engine.get(), nullptr));
+  }
+  return solo.engine.read(id);
+}
+
+// Memory that is not page-locked serves as well; whoever requires it hears at commit, whichever
+// piece is refused.
+TEST(DeviceFaults, RefusedPagesAreAnErrorOrNone) {
+  ASSERT_EQ(locked_kib(), 0);
+  std::vector<Values> results;
+  for (const char* order : {"micro_step", "boundary"}) {
+    for (const char* pin : {"off", "prefer", "require"}) {
+      for (int nth = 0; nth <= 4; ++nth) {  // 0: none
+        SCOPED_TRACE(std::string(order) + ", " + pin + ", " + std::to_string(nth));
+        DeviceSolo solo(R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2,
+            "offload_optimizer": {"device": "cpu"}}, "outrigger": {"reduction_order": ")" +
+                        std::string(order) + R"(", "host_memory": {"pin": ")" + pin + R"("}}})");
+        const int64_t id = solo.engine.add("w", {1 << 16}, dyadic(1 << 16, 9));
+        EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_pin", nth));
+        const int32_t status = otr_engine_commit(solo.engine.get());
+        const bool refused = status != OTR_OK;
+        if (refused) {
+          const std::string text = otr_last_error_message();
+          EXPECT_EQ(status, OTR_E_OUT_OF_MEMORY) << text;
+          for (const char* part : {"page-locked", "RLIMIT_MEMLOCK", "outrigger.host_memory.pin"}) {
+            EXPECT_NE(text.find(part), std::string::npos) << text;
+          }
+        } else {
+          EXPECT_EQ(locked_kib() > 0, std::string(pin) != "off");
+          results.push_back(trained(solo, id));
+        }
+        EXPECT_EQ(refused, std::string(pin) == "require" && (nth == 1 || nth == 2));
+        EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_pin", 0));
+      }
+      EXPECT_EQ(locked_kib(), 0) << "all of it is given back";
+    }
+  }
+  ASSERT_GE(results.size(), 20U);
+  for (const Values& each : results) EXPECT_EQ(each, results[0]);
 }
 
 // Each operation of a whole window in turn is the one that the device loses: the call that notices

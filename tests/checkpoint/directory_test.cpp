@@ -69,6 +69,60 @@ TEST(CheckpointDirectory, ReplacesOnlyWhenTold) {
   expect_error(OTR_E_STATE, {"b", "before"}, [&] { staging.commit(); });
 }
 
+// A user's files in a checkpoint's folder stay where they are, at any depth, whatever is replaced.
+TEST(CheckpointDirectory, WhatIsNotACheckpointsOwnStays) {
+  const TemporaryFolder temporary;
+  Lock lock(temporary.open());
+  Folder parent = temporary.open();
+  std::string deep = "a";  // made before there is a checkpoint
+  for (int depth = 0; depth < 20; ++depth) deep += "/d";
+  std::filesystem::create_directories(temporary / deep);
+  write_text(temporary / deep + "/tokenizer.json", "deep");
+  write_text(temporary / "a/manifest.json", "no manifest");
+  expect_error(OTR_E_DUPLICATE, {"/a", "there is such a checkpoint"},
+               [&] { save(lock, "a", "1"); });
+  save(lock, "a", "1", true);
+  EXPECT_EQ(parent.open_folder("a").names(), (Names{"d", "w"})) << "the manifest is another's";
+  write_text(temporary / "a/notes", "first");
+  write_text(temporary / "a/w", "not the new one");
+  save(lock, "a", "2", true);
+  EXPECT_EQ(load(parent, "a"), "2");
+  EXPECT_EQ(read_text(temporary / "a/notes"), "first");
+  EXPECT_EQ(read_text(temporary / deep + "/tokenizer.json"), "deep");
+  EXPECT_EQ(parent.names(), (Names{".lock", "a"}));
+
+  // The process ended before it had moved them.
+  parent.make_folder(".old-a");
+  write_text(temporary / ".old-a/notes", "older");
+  write_text(temporary / ".old-a/more", "kept");
+  write_text(temporary / ".old-a/rank-00000.safetensors", "old");
+  sweep(lock);
+  EXPECT_EQ(parent.open_folder("a").names(), (Names{"d", "more", "notes", "w"}));
+  EXPECT_EQ(read_text(temporary / "a/notes"), "first");
+}
+
+TEST(CheckpointDirectory, OnlyFoldersAreReplaced) {
+  const TemporaryFolder temporary, other;
+  Lock lock(temporary.open());
+  const Folder parent = temporary.open();
+  write_text(temporary / "a", "a user's");
+  ASSERT_EQ(symlink(other.path().c_str(), (temporary / "b").c_str()), 0);
+  write_text(other / "kept", "");
+  for (const char* tag : {"a", "b"}) {
+    for (const bool replace : {false, true}) {
+      expect_error(OTR_E_DUPLICATE, {tag, "something else than a folder"},
+                   [&] { save(lock, tag, "1", replace); });
+      expect_error(OTR_E_DUPLICATE, {tag, "something else than a folder"},
+                   [&] { require_free(parent, tag, replace); });
+    }
+  }
+  EXPECT_EQ(read_text(temporary / "a"), "a user's");
+  EXPECT_EQ(other.open().names(), Names{"kept"});
+  std::filesystem::create_directory(temporary / "c");
+  expect_error(OTR_E_DUPLICATE, {"/c", "there is such a folder"}, [&] { save(lock, "c", "1"); });
+  EXPECT_EQ(parent.names(), (Names{".lock", "a", "b", "c"}));
+}
+
 // As it lies between the two renames of a replacement.
 TEST(CheckpointDirectory, ACheckpointUnderItsOldNameIsFound) {
   const TemporaryFolder temporary;

@@ -94,7 +94,8 @@ def violations(sources):
         reason = fault(including, included)
         if reason:
             found.append(f"{including} includes {included}: {reason}")
-    return found + [f"folders include each other in a circle: {' -> '.join(c)}" for c in folder_circles(sources)]
+    found += [f"folders include each other in a circle: {' -> '.join(c)}" for c in folder_circles(sources)]
+    return found + [f"concepts include each other in a circle: {' -> '.join(c)}" for c in unit_circles(sources)]
 
 
 def folder_circles(sources):
@@ -103,5 +104,26 @@ def folder_circles(sources):
     for including, included in includes(sources):
         a, b = folder_of(including), folder_of(included)
         if a != b and within(including, "core") and within(included, "core"):
+            edges.setdefault(a, set()).add(b)
+    return circles(edges)
+
+
+def unit_of(path, sources):
+    """A header and its source are one concept; so is a part of it, x_y.h beside x.cpp, that has no source of its own."""
+    stem = posixpath.splitext(path)[0]
+    while stem + ".cpp" not in sources and "_" in posixpath.basename(stem):
+        whole = stem.rpartition("_")[0]
+        if whole + ".cpp" not in sources and whole + ".h" not in sources:
+            break
+        stem = whole
+    return stem
+
+
+def unit_circles(sources):
+    """Circles among the concepts of a folder of core: those over several folders are circles of these."""
+    edges = {}
+    for including, included in includes(sources):
+        a, b = unit_of(including, sources), unit_of(included, sources)
+        if a != b and within(including, "core") and folder_of(including) == folder_of(included):
             edges.setdefault(a, set()).add(b)
     return circles(edges)

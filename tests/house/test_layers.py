@@ -55,6 +55,19 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertIn("circle", found[0])
 
+    def test_a_circle_inside_a_folder_is_caught(self):
+        # No header includes itself: a source closes the circle.
+        tree = {"core/engine/plan.h": "", "core/engine/plan.cpp": '#include "core/engine/plan.h"\n#include "core/engine/saver.h"\n',
+                "core/engine/saver.h": '#include "core/engine/state.h"\n', "core/engine/state.h": '#include "core/engine/plan.h"\n'}
+        found = layers.violations(tree)
+        self.assertEqual(found, ["concepts include each other in a circle: "
+                                 "core/engine/plan -> core/engine/saver -> core/engine/state -> core/engine/plan"])
+        # A header that is a part of its source is no circle; one with a source of its own is.
+        part = {"core/engine/keys.h": "", "core/engine/keys.cpp": '#include "core/engine/keys_host.h"\n',
+                "core/engine/keys_host.h": '#include "core/engine/keys.h"\n'}
+        self.assertEqual(layers.violations(part), [])
+        self.assertEqual(len(layers.violations(part | {"core/engine/keys_host.cpp": ""})), 1)
+
     def test_a_folder_without_a_layer_is_caught(self):
         self.assertIn("no layer", layers.violations({"core/misc/x.cpp": ""})[0])
 

@@ -35,7 +35,7 @@ class Rules(unittest.TestCase):
             (rules.no_registry_hosts, "https://pyp" "i.org/simple", "PyPI's name is taken"),
             (rules.no_open_ends, "// TO" "DO later", "// todos are done"),
             (rules.has_licence, "int x;\n", "// SPDX-License-Identifier: MIT OR Apache-2.0\n"),
-            (rules.is_short, "x\n" * (rules.MAX_LINES + 1), "x\n" * rules.MAX_LINES),
+            (rules.is_short, "x\n" * (rules.MAX_CORE + 1), "x\n" * rules.MAX_CORE),
             (rules.ends_with_one_newline, "x", "x\n"),
             (rules.ends_with_one_newline, "x\n\n", ""),
         ]
@@ -43,6 +43,8 @@ class Rules(unittest.TestCase):
             with self.subTest(rule=rule.__name__, bad=bad[:40]):
                 self.assertEqual(len(rule("core/x.cpp", bad)), 1)
                 self.assertEqual(rule("core/x.cpp", good), [])
+        for count, found in ((rules.MAX_LINES, 0), (rules.MAX_LINES + 1, 1)):
+            self.assertEqual(len(rules.is_short("tests/x.cpp", "x\n" * count)), found)
 
 
 class Environment(unittest.TestCase):

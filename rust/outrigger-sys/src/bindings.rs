@@ -502,7 +502,8 @@ pub struct otr_save_options {
     pub struct_size: u32,
     /// after it, the checkpoints of the most steps that stay; 0 (default): all
     pub keep_last: i32,
-    /// 1: a checkpoint of the same tag may be there, and is replaced
+    /// 1: a folder of the same tag may be there, and is replaced; what in it is not
+    /// a checkpoint's own stays there
     pub replace: i32,
     /// 1: the call returns before the values are written; default 0
     pub asynchronous: i32,
@@ -733,8 +734,8 @@ extern "C" {
     pub fn otr_device_count(context: *mut otr_context, device_type: i32, out_count: *mut i32) -> i32;
     /// A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
     /// "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
-    /// "fail_allocation" and "fail_operation" (n: the n-th next one fails; 0: none). Any thread.
-    /// OTR_E_NOT_FOUND lists the names. Since: 0.1
+    /// "fail_allocation", "fail_operation" and "fail_pin" (n: the n-th next one fails; 0: none). Any
+    /// thread. OTR_E_NOT_FOUND lists the names. Since: 0.1
     pub fn otr_device_set_value(context: *mut otr_context, device_type: i32, device_id: i32, name: *const c_char, value: f64) -> i32;
     /// Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
     /// more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1
@@ -1132,9 +1133,10 @@ extern "C" {
     pub fn otr_engine_save(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_save_options) -> i32;
     /// How the last asynchronous save is getting on. Waits until it is over, at most timeout_seconds; 0
     /// only asks; negative: as long as it takes. out_status: struct_size set, or NULL. Local: saves go
-    /// on without their callers. May wait. A save that failed: its status and text, once, the same on
-    /// all ranks; else from the next otr_engine_save, otr_engine_load or otr_engine_finalize, which then
-    /// do nothing, and can be called again. OTR_E_INTERRUPTED: the save goes on. Since: 0.1
+    /// on without their callers. May wait. A save that failed: its status and text, once. The next
+    /// otr_engine_save, otr_engine_load, otr_engine_restore or otr_engine_finalize gives them on all
+    /// ranks, unless all have had them; it then does nothing, and can be called again.
+    /// OTR_E_INTERRUPTED: the save goes on. Since: 0.1
     pub fn otr_engine_wait_save(engine: *mut otr_engine, timeout_seconds: f64, out_status: *mut otr_save_status) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_load_options_init(options: *mut otr_load_options, size: usize) -> i32;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/schedule.h"
+#include "core/config/read_schedule.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/config/config.h"
-#include "core/config/values.h"
 
 namespace outrigger::config {
 namespace {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/topology/binding.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/topology/placement.h"
+#include "core/topology/reading.h"
+
+namespace outrigger::topology {
+namespace {
+
+constexpr const char* kOneNode = "there is one memory node";
+
+struct BitmapFree {
+  void operator()(hwloc_bitmap_s* bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
+
+// The main thread's: those of its other threads may be shares of it.
+std::vector<int32_t> cores_of_process() {
+  constexpr size_t kMostCores = size_t{1} << 20;
+  for (size_t count = CPU_SETSIZE; count <= kMostCores; count *= 2) {
+    std::vector<cpu_set_t> set(count / CPU_SETSIZE);
+    const size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(getpid(), bytes, set.data()) != 0) continue;
+    std::vector<int32_t> cores;
+    for (size_t core = 0; core < count; ++core) {
+      if (CPU_ISSET_S(core, bytes, set.data())) cores.push_back(static_cast<int32_t>(core));
+    }
+    return cores;
+  }
+  return {};
+}
+
+// Whoever starts a process with a policy (numactl) wants that one.
+bool has_policy(hwloc_topology_t topology) {
+  const Bitmap nodes(hwloc_bitmap_alloc());
+  hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
+  return hwloc_get_membind(topology, nodes.get(), &policy, HWLOC_MEMBIND_BYNODESET) == 0 &&
+         policy != HWLOC_MEMBIND_DEFAULT && policy != HWLOC_MEMBIND_FIRSTTOUCH;
+}
+
+struct Process {
+  Hwloc topology;  // null where nothing is bound
+  Binding binding;
+};
+
+Process this_process() {
+  Process process;
+  // hwloc takes milliseconds, and few machines need it.
+  const auto nodes = line_in("/sys/devices/system/node/online").value;
+  if (!nodes || count_cores(*nodes).value_or(1) < 2) {
+    process.binding.reason = kOneNode;
+    return process;
+  }
+  process.topology = load_hwloc();
+  if (!process.topology) {
+    process.binding.reason = "the system does not describe its processors under /sys";
+    return process;
+  }
+  process.binding = binding_of(process.topology.get(), cores_of_process());
+  if (process.binding.binds && has_policy(process.topology.get())) {
+    process.binding.binds = false;
+    process.binding.reason = "the process has a memory policy of its own (numactl), which stays";
+  }
+  if (!process.binding.binds) process.topology.reset();
+  return process;
+}
+
+const Process& process() {
+  static const Process here = this_process();
+  return here;
+}
+
+}  // namespace
+
+Binding binding_of(hwloc_topology_t topology, std::span<const int32_t> cores) {
+  Binding binding;
+  binding.nodes = nodes_of_cores(topology, cores);
+  const std::vector<int32_t> all = nodes_of_cores(topology, cores_in_order(topology));
+  if (all.size() < 2) {
+    binding.reason = kOneNode;
+  } else if (binding.nodes.empty()) {
+    binding.reason = "the system does not tell which memory is near to the process's cores";
+  } else if (binding.nodes.size() == all.size()) {
+    binding.reason = format_text("the process's cores are on all {} memory nodes", all.size());
+  } else {
+    binding.binds = true;
+  }
+  return binding;
+}
+
+const Binding& process_binding() { return process().binding; }
+
+void bind_pages(void* data, size_t bytes) noexcept {
+  const Process& here = process();
+  if (here.binding.binds) bind_pages(here.topology.get(), here.binding.nodes, data, bytes);
+}
+
+bool bind_pages(hwloc_topology_t topology, std::span<const int32_t> nodes, void* data,
+                size_t bytes) noexcept {
+  const Bitmap set(hwloc_bitmap_alloc());
+  if (!set) return false;
+  for (const int32_t node : nodes) hwloc_bitmap_set(set.get(), static_cast<unsigned>(node));
+  // Without HWLOC_MEMBIND_STRICT: a full node gives no error and ends no process.
+  return hwloc_set_area_membind(topology, data, bytes, set.get(), HWLOC_MEMBIND_BIND,
+                                HWLOC_MEMBIND_BYNODESET) == 0;
+}
+
+std::vector<int32_t> nodes_of_pages(const void* data, size_t bytes) {
+  const Hwloc topology = load_hwloc();
+  const Bitmap set(hwloc_bitmap_alloc());
+  std::vector<int32_t> nodes;
+  if (!topology || !set ||
+      hwloc_get_area_memlocation(topology.get(), data, bytes, set.get(), HWLOC_MEMBIND_BYNODESET) !=
+          0) {
+    return nodes;
+  }
+  for (int node = -1; (node = hwloc_bitmap_next(set.get(), node)) >= 0;) nodes.push_back(node);
+  return nodes;
+}
+
+}  // namespace outrigger::topology
