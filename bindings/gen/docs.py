@@ -2,7 +2,7 @@
 """bindings/swig/docs.i: the header's comments as docstrings, in C's names."""
 
 RENAMED = {  # what the wrapper calls in place of the header's function
-    "otr_machine_info": "otr_swig_machine_info", "otr_engine_config": "otr_swig_engine_config",
+    "otr_machine_info": "otr_swig_machine_info", "otr_engine_config": "otr_swig_engine_config", "otr_engine_host_memory": "otr_swig_engine_host_memory",
     "otr_engine_get_progress": "otr_swig_engine_get_progress", "otr_checkpoint_describe": "otr_swig_checkpoint_describe",
     "otr_checkpoint_list": "otr_swig_checkpoint_list",
     "otr_checkpoint_part": "otr_swig_checkpoint_part", "otr_snapshot_part": "otr_swig_snapshot_part",

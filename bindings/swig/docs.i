@@ -207,6 +207,15 @@ although the entries show them as resident at once. entries: room for *inout_cou
 struct_size set in the first one; on return, *inout_count is the number of entries. entries may
 be NULL with count 0, to ask for that number (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local.
 Since: 0.1";
+%feature("docstring") otr_swig_engine_host_memory "What the system has given for the engine's host memory in blocks of a MiB and more and in windows
+that ranks share (this rank's part), as JSON: \"bytes\" of address space; \"resident_bytes\",
+\"huge_bytes\" and \"locked_bytes\" of it, or null with the \"reason\"; \"nodes\" that its pages lie on;
+\"binding\" of pages to memory nodes, and \"pin\", page-locking for a device's copies: what was asked
+for, what there is, and the reason where that is less. Where the system keeps a block in one
+mapping with other memory, the mapping's figures count by the block's share. *inout_size: in, the
+size of buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0,
+to ask (OTR_OK); the text may be longer at the next call. Takes milliseconds. OTR_E_BUFFER_SIZE:
+too small. Local. Since: 0.1";
 %feature("docstring") otr_estimate_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_swig_engine_estimate "What one rank of world_size would hold for the parameters declared so far (their data may be
 NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the

@@ -263,11 +263,13 @@ OTR_CALLBACKS
 %ignore otr_snapshot_part;
 %ignore otr_config_check;
 %ignore otr_engine_memory;
+%ignore otr_engine_host_memory;
 %ignore otr_engine_estimate;
 %rename(engine_estimate) otr_swig_engine_estimate;
 %rename(engine_declare_parameter) otr_swig_engine_declare_parameter;
 %rename(machine_info) otr_swig_machine_info;
 %rename(engine_config) otr_swig_engine_config;
+%rename(engine_host_memory) otr_swig_engine_host_memory;
 %rename(engine_get_progress) otr_swig_engine_get_progress;
 %rename(checkpoint_list) otr_swig_checkpoint_list;
 %rename(checkpoint_describe) otr_swig_checkpoint_describe;
@@ -290,6 +292,16 @@ static int32_t otr_swig_engine_config(const otr_engine *engine, char **out_text)
   if (status != OTR_OK && status != OTR_E_BUFFER_SIZE) return status;
   *out_text = (char *)calloc(1, size + 1);
   return *out_text ? otr_engine_config(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+// The text may be longer at the second call: figures change.
+static int32_t otr_swig_engine_host_memory(const otr_engine *engine, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_engine_host_memory(engine, NULL, &size);
+  if (status != OTR_OK) return status;
+  size += 1024;
+  *out_text = (char *)calloc(1, size);
+  return *out_text ? otr_engine_host_memory(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_engine_get_progress(const otr_engine *engine, char **out_text) {

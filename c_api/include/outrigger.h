@@ -712,6 +712,18 @@ typedef struct otr_memory_entry {
 OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *entries,
                                   size_t *inout_count) OTR_NOEXCEPT;
 
+/* What the system has given for the engine's host memory in blocks of a MiB and more and in windows
+ * that ranks share (this rank's part), as JSON: "bytes" of address space; "resident_bytes",
+ * "huge_bytes" and "locked_bytes" of it, or null with the "reason"; "nodes" that its pages lie on;
+ * "binding" of pages to memory nodes, and "pin", page-locking for a device's copies: what was asked
+ * for, what there is, and the reason where that is less. Where the system keeps a block in one
+ * mapping with other memory, the mapping's figures count by the block's share. *inout_size: in, the
+ * size of buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0,
+ * to ask (OTR_OK); the text may be longer at the next call. Takes milliseconds. OTR_E_BUFFER_SIZE:
+ * too small. Local. Since: 0.1 */
+OTR_API int32_t otr_engine_host_memory(const otr_engine *engine, char *buffer,
+                                       size_t *inout_size) OTR_NOEXCEPT;
+
 enum { OTR_LAYOUT_OUTRIGGER = 0, OTR_LAYOUT_DEEPSPEED = 1 };
 
 /* How the first values come. */

@@ -278,6 +278,15 @@ int32_t otr_engine_memory(const otr_engine* engine, otr_memory_entry* entries,
   });
 }
 
+int32_t otr_engine_host_memory(const otr_engine* engine, char* buffer,
+                               size_t* inout_size) noexcept {
+  return guard([&] {
+    const engine::Engine& e = engine_of(engine);
+    required(inout_size, "inout_size");
+    write_text(e.host_memory(), buffer, inout_size);
+  });
+}
+
 int32_t otr_estimate_options_init(otr_estimate_options* options, size_t size) noexcept {
   return init_struct(options, size, estimate_defaults(), "options");
 }

@@ -22,6 +22,7 @@
 #include "core/engine/committed.h"
 #include "core/engine/declared.h"
 #include "core/engine/health.h"
+#include "core/engine/host_memory.h"
 #include "core/engine/pending.h"
 #include "core/engine/run.h"
 #include "core/engine/sections.h"
@@ -82,6 +83,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Where the host's tensors are.
   [[nodiscard]] otr_device device() const { return declared_.device_id(); }
   [[nodiscard]] bool on_host() const { return !declared_.device; }
+  [[nodiscard]] std::string host_memory() const { return engine::host_memory(declared_); }
   [[nodiscard]] const memory::Ledger& ledger() const { return declared_.ledger; }
   [[nodiscard]] MemoryEntries estimate(const Estimate& wanted) const {
     return declared_.estimate(wanted);

@@ -37,6 +37,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     data_ = window_->block(comm.rank());
     if (devices.front->is_host()) {
       ledger.add_neighbour({data_, static_cast<size_t>(plan.published)});
+      window_note_ = memory::PageNote(ledger, {data_, static_cast<size_t>(plan.shared_published)});
     }
     window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
   } else {

@@ -70,6 +70,7 @@ class Published {
   std::unique_ptr<comm::Communicator> staged_;  // where that is a device's
   std::shared_ptr<comm::Window> window_;        // shared, or a replica
   memory::Charge window_charge_, staging_charge_;
+  memory::PageNote window_note_;
   memory::Block private_;  // a copy, or slices and frozen parameters
   std::byte* data_ = nullptr;
 };

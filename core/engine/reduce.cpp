@@ -23,10 +23,14 @@ Reducer::Reducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> e
       norms_(context.layout->buckets().size()) {}
 
 std::shared_ptr<comm::Window> Reducer::make_window(int64_t bytes, Purpose purpose,
-                                                   const char* label, memory::Charge& charge) {
+                                                   const char* label, Entered& entered) {
   auto window =
       exchange_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
-  charge = memory::Charge(*context_.ledger, purpose, bytes, context_.plan->back);
+  entered.charge = memory::Charge(*context_.ledger, purpose, bytes, context_.plan->back);
+  if (back().is_host() && bytes > 0) {
+    entered.note = memory::PageNote(*context_.ledger,
+                                    {window->block(context_.rank), static_cast<size_t>(bytes)});
+  }
   return window;
 }
 

@@ -75,6 +75,12 @@ class GradientSink {
   virtual void end(bool abandoned) = 0;
 };
 
+// What the ledger has of this rank's block of a window.
+struct Entered {
+  memory::Charge charge;
+  memory::PageNote note;
+};
+
 class Reducer {
  public:
   // The exchange is the reducer's own.
@@ -115,8 +121,7 @@ class Reducer {
   virtual void on_clear() = 0;
   // Every rank's block of so many bytes in the back, readable by all.
   [[nodiscard]] std::shared_ptr<comm::Window> make_window(int64_t bytes, memory::Purpose purpose,
-                                                          const char* label,
-                                                          memory::Charge& charge);
+                                                          const char* label, Entered& entered);
   // The host's memory, for copies of the front.
   [[nodiscard]] memory::Pinned pinned(std::span<std::byte> memory) const {
     return {front(), *context_.ledger, memory, context_.config->pin};

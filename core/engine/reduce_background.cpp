@@ -74,7 +74,7 @@ std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared
     if (!late_ring_) {
       const auto size = static_cast<int64_t>(kernels::size_of(compute_));
       late_ring_ = make_window(context_.layout->largest_bucket() * size, memory::Purpose::buckets,
-                               "late gradient bucket", late_charge_);
+                               "late gradient bucket", late_entered_);
     }
     comm::Reduction& operation = operations.emplace_back(
         reduction(buckets[b], *late_ring_, 0, compute_, true, "reduce late gradients"));

@@ -11,7 +11,7 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
       format_(context.config->accumulator),
       entries_(static_cast<size_t>(context.model->size())) {
   const int64_t bytes = context.plan->accumulators;
-  whole_ = make_window(bytes, memory::Purpose::accumulators, "gradient accumulators", charge_);
+  whole_ = make_window(bytes, memory::Purpose::accumulators, "gradient accumulators", entered_);
   if (context.devices.offloaded()) {
     pinned_ = pinned({whole_->block(context.rank), static_cast<size_t>(bytes)});
   }

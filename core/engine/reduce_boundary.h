@@ -45,7 +45,7 @@ class BoundaryReducer final : public Reducer {
   void zero_missing();
 
   kernels::Format format_;
-  memory::Charge charge_;
+  Entered entered_;
   memory::Pinned pinned_;
   std::deque<Entry> entries_;
 };

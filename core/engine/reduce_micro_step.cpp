@@ -15,10 +15,10 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
       buffers_(context.plan->bucket_buffers),
       tickets_(buffers_) {
   const Plan& plan = *context.plan;
-  ring_ = make_window(plan.ring, Purpose::buckets, "gradient buckets", ring_charge_);
+  ring_ = make_window(plan.ring, Purpose::buckets, "gradient buckets", ring_entered_);
   if (context.config->stage == 0) {
     whole_ = make_window(plan.accumulators, Purpose::accumulators, "gradient accumulators",
-                         whole_charge_);
+                         whole_entered_);
   } else {
     shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators, &back());
   }

@@ -82,7 +82,7 @@ class MicroStepReducer final : public Reducer {
   kernels::Format compute_, format_;  // of buckets, of accumulators
   uint64_t buffers_;
   std::shared_ptr<comm::Window> ring_, late_ring_;  // the second one is the sequence's
-  memory::Charge ring_charge_, late_charge_, whole_charge_;
+  Entered ring_entered_, late_entered_, whole_entered_;
   memory::Pinned pinned_;
   memory::Block shard_;
 

@@ -11,6 +11,12 @@ namespace outrigger::memory {
 
 namespace {
 
+constexpr size_t kNoted = size_t{1} << 20;  // smaller ones have no pages of their own
+
+PageNote note_of(Ledger& ledger, const std::byte* data, size_t bytes) {
+  return bytes < kNoted ? PageNote() : PageNote(ledger, {data, bytes});
+}
+
 std::shared_ptr<std::byte> host_memory(Purpose purpose, size_t bytes,
                                        std::span<const device::Neighbour> others) {
   const device::HostMemory memory = device::allocate_host(bytes, others);
@@ -47,6 +53,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
                           of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
     data_ = memory_.get();
     if (of_updates) ledger.add_neighbour({data_, bytes_});
+    note_ = note_of(ledger, data_, bytes_);
   }
   ledger_ = &ledger;
   charge_ = Charge(ledger, purpose, bytes, on_device ? Space::device : Space::host,
@@ -61,6 +68,7 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
   pool.used_ += static_cast<size_t>(Pool::room_of(bytes));
   ledger_ = &ledger;
   charge_ = Charge(ledger, purpose, bytes, Space::host, Touch::later);
+  note_ = note_of(ledger, data_, bytes_);
 }
 
 Block& Block::operator=(Block&& other) noexcept {
@@ -72,12 +80,14 @@ Block& Block::operator=(Block&& other) noexcept {
     ledger_ = std::exchange(other.ledger_, nullptr);
     device_ = std::exchange(other.device_, nullptr);
     charge_ = std::move(other.charge_);
+    note_ = std::move(other.note_);
   }
   return *this;
 }
 
 void Block::release() noexcept {
   if (data_ == nullptr) return;
+  note_ = {};
   if (device_ != nullptr) {
     device_->release(data_, bytes_);
   } else {

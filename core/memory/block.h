@@ -60,6 +60,7 @@ class Block {
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's
   Charge charge_;
+  PageNote note_;
 };
 
 }  // namespace outrigger::memory

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/device/neighbours.h"
@@ -96,6 +97,30 @@ class Ledger {
   std::array<std::array<Entry, kPurposes + 1>, 2> entries_{};  // by place
   int64_t untouched_ = 0;                                      // of the host's
   bool all_touched_ = false;
+};
+
+// Pages that the ledger's reports tell of while this lives.
+class PageNote {
+ public:
+  PageNote() = default;
+  PageNote(Ledger& ledger, const device::Neighbour& memory) : ledger_(&ledger), data_(memory.data) {
+    ledger.add_pages(memory);
+  }
+  PageNote(PageNote&& other) noexcept { *this = static_cast<PageNote&&>(other); }
+  PageNote& operator=(PageNote&& other) noexcept {
+    std::swap(ledger_, other.ledger_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  PageNote(const PageNote&) = delete;
+  PageNote& operator=(const PageNote&) = delete;
+  ~PageNote() {
+    if (ledger_ != nullptr) ledger_->remove_pages(data_);
+  }
+
+ private:
+  Ledger* ledger_ = nullptr;
+  const std::byte* data_ = nullptr;
 };
 
 // A charge that is given back on destruction.

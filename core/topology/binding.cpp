@@ -112,16 +112,18 @@ bool bind_pages(hwloc_topology_t topology, std::span<const int32_t> nodes, void*
                                 HWLOC_MEMBIND_BYNODESET) == 0;
 }
 
-std::vector<int32_t> nodes_of_pages(const void* data, size_t bytes) {
+std::vector<int32_t> nodes_of_pages(std::span<const std::byte* const> addresses) {
   const Hwloc topology = load_hwloc();
-  const Bitmap set(hwloc_bitmap_alloc());
-  std::vector<int32_t> nodes;
-  if (!topology || !set ||
-      hwloc_get_area_memlocation(topology.get(), data, bytes, set.get(), HWLOC_MEMBIND_BYNODESET) !=
-          0) {
-    return nodes;
+  const Bitmap set(hwloc_bitmap_alloc()), all(hwloc_bitmap_alloc());
+  if (!topology || !set || !all) return {};
+  for (const std::byte* address : addresses) {
+    if (hwloc_get_area_memlocation(topology.get(), address, 1, set.get(),
+                                   HWLOC_MEMBIND_BYNODESET) == 0) {
+      hwloc_bitmap_or(all.get(), all.get(), set.get());
+    }
   }
-  for (int node = -1; (node = hwloc_bitmap_next(set.get(), node)) >= 0;) nodes.push_back(node);
+  std::vector<int32_t> nodes;
+  for (int node = -1; (node = hwloc_bitmap_next(all.get(), node)) >= 0;) nodes.push_back(node);
   return nodes;
 }
 

@@ -31,8 +31,8 @@ void bind_pages(void* data, size_t bytes) noexcept;
 bool bind_pages(hwloc_topology_t topology, std::span<const int32_t> nodes, void* data,
                 size_t bytes) noexcept;
 
-// The nodes that have pages of this memory, ascending; empty: none is touched yet, or the system
-// does not tell.
-[[nodiscard]] std::vector<int32_t> nodes_of_pages(const void* data, size_t bytes);
+// The nodes that have the pages of these addresses, ascending; empty: none is touched yet, or the
+// system does not tell.
+[[nodiscard]] std::vector<int32_t> nodes_of_pages(std::span<const std::byte* const> addresses);
 
 }  // namespace outrigger::topology

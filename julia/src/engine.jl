@@ -127,6 +127,16 @@ function memory(engine::Engine)
     [(unsafe_string(e.purpose), e.resident_bytes, e.peak_bytes) for e in entries]
 end
 
+"""What the system has given for the engine's large blocks of host memory: resident, huge and locked bytes, nodes, page-locking."""
+function host_memory(engine::Engine)
+    size = Ref{Csize_t}(0)
+    check(otr_engine_host_memory(engine, C_NULL, size))
+    buffer = Vector{UInt8}(undef, size[] + 1024)  # figures change, and with them the length
+    size[] = length(buffer)
+    check(otr_engine_host_memory(engine, buffer, size))
+    parse_json(text(buffer[1:size[]]))
+end
+
 step_report() = Ref(otr_step_report(sizeof(otr_step_report), zeros(fieldcount(otr_step_report) - 1)...))
 
 """Ends a micro-batch; the report's outcome is OTR_STEP_ACCUMULATED, OTR_STEP_APPLIED or OTR_STEP_SKIPPED."""

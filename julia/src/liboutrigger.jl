@@ -642,6 +642,11 @@ otr_engine_memory(engine, entries, inout_count) =
         (Ptr{otr_engine}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
         engine, entries, inout_count)
 
+otr_engine_host_memory(engine, buffer, inout_size) =
+    ccall((:otr_engine_host_memory, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
+        engine, buffer, inout_size)
+
 otr_estimate_options_init(options, size) =
     ccall((:otr_estimate_options_init, liboutrigger), Int32,
         (Ptr{otr_estimate_options}, Csize_t),

@@ -34,6 +34,7 @@ end
     acquire(engine, ids[1:2]) do (a, b)
         @test a == w && b == permutedims(w)
     end
+    @test host_memory(engine)["pin"]["policy"] == "prefer"
     @test sum(resident for (purpose, resident, _) in memory(engine) if purpose != "total") ==
           only(resident for (purpose, resident, _) in memory(engine) if purpose == "total")
     finalize!(engine)

@@ -157,6 +157,14 @@ TEST(DeviceFaults, RefusedPagesAreAnErrorOrNone) {
           }
         } else {
           EXPECT_EQ(locked_kib() > 0, std::string(pin) != "off");
+          std::string report(4096, ' ');
+          size_t size = report.size();
+          EXPECT_OK(otr_engine_host_memory(solo.engine.get(), report.data(), &size));
+          const bool whole = std::string(pin) != "off" && (nth == 0 || nth > 2);
+          EXPECT_EQ(report.find(R"("pinned_bytes":0,)") == std::string::npos,
+                    std::string(pin) != "off")
+              << report;
+          EXPECT_EQ(report.find(R"("reason":null}})") != std::string::npos, whole) << report;
           results.push_back(trained(solo, id));
         }
         EXPECT_EQ(refused, std::string(pin) == "require" && (nth == 1 || nth == 2));

@@ -159,8 +159,10 @@ TEST(Binding, PagesComeFromTheNodes) {
   void* const data =
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(data, MAP_FAILED);
+  const auto* const bytes = static_cast<const std::byte*>(data);
+  const std::vector<const std::byte*> addresses{bytes, bytes + kBytes / 2, bytes + kBytes - 1};
   for (const int32_t node : nodes) {
-    EXPECT_TRUE(nodes_of_pages(data, kBytes).empty()) << "none is touched";
+    EXPECT_TRUE(nodes_of_pages(addresses).empty()) << "none is touched";
     if (!bind_pages(topology.get(), Numbers{node}, data, kBytes)) {
       munmap(data, kBytes);
       GTEST_SKIP() << "the system binds no memory";
@@ -175,7 +177,7 @@ TEST(Binding, PagesComeFromTheNodes) {
     EXPECT_EQ(hwloc_bitmap_weight(bound), 1);
     hwloc_bitmap_free(bound);
     std::memset(data, 1, kBytes);
-    EXPECT_EQ(nodes_of_pages(data, kBytes), Numbers{node});
+    EXPECT_EQ(nodes_of_pages(addresses), Numbers{node});
     madvise(data, kBytes, MADV_DONTNEED);
   }
   munmap(data, kBytes);

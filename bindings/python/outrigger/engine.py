@@ -195,6 +195,13 @@ class Engine(Handle[lowlevel.Engine]):
         """The ledger: a list of (purpose, resident bytes, peak bytes), "total" last."""
         return lowlevel.engine_memory(self.handle)
 
+    @property
+    def host_memory(self) -> dict[str, Any]:
+        """What the system has given for the engine's large blocks of host memory: "bytes" of them, "resident_bytes", "huge_bytes" and
+        "locked_bytes", the "nodes" of their pages, "binding" to memory nodes, and "pin", what is page-locked for a device."""
+        report: dict[str, Any] = json.loads(lowlevel.engine_host_memory(self.handle))
+        return report
+
     def estimate(self, **options: Unpack[lowlevel._EstimateOptions]) -> list[tuple[str, int, int]]:
         """What one rank would hold for the parameters declared so far, as in memory. Options: world_size, rank,
         layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements; start (lowlevel.START_…:

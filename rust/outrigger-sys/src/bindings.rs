@@ -956,6 +956,16 @@ extern "C" {
     /// be NULL with count 0, to ask for that number (OTR_OK). OTR_E_BUFFER_SIZE: too few. Local.
     /// Since: 0.1
     pub fn otr_engine_memory(engine: *const otr_engine, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
+    /// What the system has given for the engine's host memory in blocks of a MiB and more and in windows
+    /// that ranks share (this rank's part), as JSON: "bytes" of address space; "resident_bytes",
+    /// "huge_bytes" and "locked_bytes" of it, or null with the "reason"; "nodes" that its pages lie on;
+    /// "binding" of pages to memory nodes, and "pin", page-locking for a device's copies: what was asked
+    /// for, what there is, and the reason where that is less. Where the system keeps a block in one
+    /// mapping with other memory, the mapping's figures count by the block's share. *inout_size: in, the
+    /// size of buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0,
+    /// to ask (OTR_OK); the text may be longer at the next call. Takes milliseconds. OTR_E_BUFFER_SIZE:
+    /// too small. Local. Since: 0.1
+    pub fn otr_engine_host_memory(engine: *const otr_engine, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_estimate_options_init(options: *mut otr_estimate_options, size: usize) -> i32;
     /// What one rank of world_size would hold for the parameters declared so far (their data may be

@@ -67,6 +67,7 @@ static int32_t (*const is_otr_engine_get_group_value)(const otr_engine *, const 
 static int32_t (*const is_otr_engine_config)(const otr_engine *, char *, size_t *) = otr_engine_config;
 static int32_t (*const is_otr_config_check)(const char *, int32_t, char *, size_t *) = otr_config_check;
 static int32_t (*const is_otr_engine_memory)(const otr_engine *, otr_memory_entry *, size_t *) = otr_engine_memory;
+static int32_t (*const is_otr_engine_host_memory)(const otr_engine *, char *, size_t *) = otr_engine_host_memory;
 static int32_t (*const is_otr_estimate_options_init)(otr_estimate_options *, size_t) = otr_estimate_options_init;
 static int32_t (*const is_otr_engine_estimate)(const otr_engine *, const otr_estimate_options *, otr_memory_entry *, size_t *) = otr_engine_estimate;
 static int32_t (*const is_otr_pass_begin)(otr_engine *, const otr_tensor *, int64_t, const otr_call_info *, otr_pass **) = otr_pass_begin;
@@ -709,6 +710,11 @@ void layout_print(FILE *out) {
   BEGIN(otr_engine_memory);
   KIND(const otr_engine *);
   KIND(otr_memory_entry *);
+  KIND(size_t *);
+  END(int32_t);
+  BEGIN(otr_engine_host_memory);
+  KIND(const otr_engine *);
+  KIND(char *);
   KIND(size_t *);
   END(int32_t);
   BEGIN(otr_estimate_options_init);
