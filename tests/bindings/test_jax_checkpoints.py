@@ -17,7 +17,7 @@ import optax
 import outrigger.jax
 import outrigger.optax
 from outrigger import OutriggerError, lowlevel
-from outrigger.pytrees import pack, unpack
+from outrigger.pytrees import PART, pack, unpack
 
 SGD = {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}}  # a gradient twice as large is another training
 ADAMW = {"type": "AdamW", "params": {"lr": 0.05, "weight_decay": 0.1}}
@@ -111,6 +111,15 @@ class Engines(Case):
         np.testing.assert_array_equal(found["a"][0], saved["a"][0])
         np.testing.assert_array_equal(found["a"][1], np.full(80, 3))
         np.testing.assert_array_equal(found["b"], np.concatenate([saved["b"], np.full((10, 3), 3)]))
+
+    def test_a_load_waits_for_the_save_under_way(self):
+        """And reads nothing before: neither that there is none, nor an older one."""
+        engine = self.engine({"w": jnp.ones((1500, 1500))}, optimizer=SGD)  # its save takes longer than what comes before the load
+        for name, take in (("resume", engine.resume), ("load", lambda folder, host: engine.load(folder, host=host))):
+            for step in (1, 2):
+                engine.library.save(self.folder / name, f"step{step}", parts={PART: pack({"step": step})}, asynchronous=True)
+                self.assertEqual(take(self.folder / name, {"step": 0}), {"step": step}, name)
+        self.assertEqual(engine.library.wait_save().state, lowlevel.SAVE_DONE)
 
     def test_what_is_wrong_changes_nothing(self):
         engine = self.engine(optimizer=SGD)

@@ -218,7 +218,8 @@ class Engine:
              resized: Patterns = ()) -> Tree:
         """Goes on from a checkpoint, or takes a part of it (outrigger.Engine.load). host: a tree of the form that was saved, whose leaves
         do not count; returns what this rank's was (rank 0's where it did not save), or None where none is asked for. ValueError: it was
-        of another form, and nothing has changed. Collective."""
+        of another form, and nothing has changed. An asynchronous save of `library` ends first. Collective."""
+        self.library.wait_save()  # before anything is read, which its end changes
         with Checkpoint(directory, tag) as checkpoint:
             rank = self.rank if self.rank < checkpoint.ranks else 0
             restored = None if host is None else unpack(checkpoint.part(PART, rank), host)
@@ -237,6 +238,7 @@ class Engine:
     def resume(self, directory: str | os.PathLike[str], host: Tree = None) -> Tree:
         """Goes on from the directory's latest checkpoint and returns its host, or the one that was given where there is none and the
         training begins. Collective. Errors as of load."""
+        self.library.wait_save()  # which may be the first one there
         return self.load(directory, host=host) if has_latest(directory) else host
 
     def __enter__(self) -> Engine:

@@ -86,6 +86,7 @@ class Checkpoints:
                         custom_load_fn: Callable[..., Any] | None = None) -> tuple[str | None, Any]:
         """Goes on from load_dir/tag (None: the latest), whatever ranks, stage and formats it was made with, and also if DeepSpeed 0.19.8 saved
         it (foreign_checkpoints.py). Returns its path and the client_state; (None, None) with a warning where tag is None and no file names the latest.
+        An asynchronous save of this engine ends first; if it failed, that is the error, once, and nothing has changed.
 
         load_module_only: parameters and buffers, nothing else. load_optimizer_states False: no moments, loss scale and
         hyperparameters, which start anew. load_module_strict False: parameters and buffers that are both here and there; with
@@ -100,6 +101,8 @@ class Checkpoints:
             raise NotImplementedError("load_checkpoint: custom_load_fn is not supported with the states of an optimizer, which belong to the weights that "
                                       "they were made with; add load_module_only=True")
         self._require_between_windows("load_checkpoint")
+        # Before anything is read: the end of a save under way changes what is there.
+        _together(self._comm, "load_checkpoint", self._library.wait_save)
         states = load_optimizer_states and not load_module_only
         schedule = load_lr_scheduler_states and not load_module_only
         folder = _together(self._comm, "load_checkpoint", lambda: foreign.find(load_dir, None if tag is None else str(tag)))
