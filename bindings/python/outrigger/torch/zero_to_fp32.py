@@ -22,7 +22,8 @@ Path = str | os.PathLike[str]
 def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: Path, tag: str | None = None, exclude_frozen_parameters: bool = False,
                                              lazy_mode: bool = False) -> dict[str, torch.Tensor]:
     """A state_dict of the module: the masters, what frozen parameters have, and rank 0's buffers, whole and in float32 (buffers
-    that are not floating as they are). tag None: the latest. It reads all of the checkpoint and compares its checksums.
+    that are not floating as they are). Names that are tied share memory. tag None: the latest. It reads all of the checkpoint and compares
+    its checksums.
 
     OutriggerError: E_NOT_FOUND, there is none; E_CORRUPT; NotImplementedError: lazy_mode."""
     if lazy_mode:
@@ -30,12 +31,12 @@ def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: Path, tag: str | No
     with Checkpoint(checkpoint_dir, tag) as checkpoint:
         checkpoint.verify()
         parts = checkpoint.parts()
-        parameters = {each["name"]: each for each in checkpoint.description["parameters"]}
+        parameters = checkpoint.description["parameters"]
         files = [os.path.join(checkpoint_dir, checkpoint.tag, f"rank-{rank:05d}.safetensors") for rank in range(checkpoint.ranks)]
     state = riders.unpack(parts[riders.PART]) if riders.PART in parts else {}
     split = {found[1] for file in files for found in map(_WEIGHT.fullmatch, _header(file)[0]) if found is not None and found[2]}
-    weights = {name: torch.zeros(math.prod(each["shape"]), dtype=torch.int32 if name in split else torch.float32)
-               for name, each in parameters.items() if each["trainable"] or not exclude_frozen_parameters}
+    weights = {each["name"]: torch.zeros(math.prod(each["shape"]), dtype=torch.int32 if each["name"] in split else torch.float32)
+               for index, each in enumerate(parameters) if each["root"] == index and (each["trainable"] or not exclude_frozen_parameters)}
     for file in files:
         for name, values in _tensors(file):
             found = _WEIGHT.fullmatch(name)
@@ -48,7 +49,11 @@ def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir: Path, tag: str | No
             else:  # the bits of float32: upper half × 2^16, plus the lower one as a signed number
                 half = values.view(torch.int16).to(torch.int32)
                 own.add_(half if found[2] else half << 16)
-    result = {name: whole.view(torch.float32).view(parameters[name]["shape"]) for name, whole in weights.items()}
+    result = {}
+    for each in parameters:
+        root = parameters[each["root"]]["name"]  # an alias has no values of its own in the files
+        if root in weights:
+            result[each["name"]] = weights[root].view(torch.float32).view(each["shape"])
     result.update({name: each.float() if each.is_floating_point() else each for name, each in state.get("buffers", {}).items()})
     result.update({name: result[first] for name, first in state.get("tied", {}).items() if first in result})
     return result
