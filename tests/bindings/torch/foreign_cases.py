@@ -31,6 +31,28 @@ class Net(torch.nn.Module):
         return self.c(torch.tanh(self.again(x)))
 
 
+class Late(torch.nn.Module):
+    """A layer that is used later on, and frozen ones."""
+
+    used = False
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(7, 13)
+        self.fixed = torch.nn.Linear(13, 13).requires_grad_(False)
+        self.late = torch.nn.Linear(13, 13)
+        self.c = torch.nn.Linear(13, 3)
+        self.out = torch.nn.Parameter(torch.ones(13), requires_grad=False)
+
+    def forward(self, x):
+        x = self.fixed(torch.tanh(self.a(x))) * self.out
+        return self.c(torch.tanh(self.late(x) if self.used else x))
+
+    def inner(self):
+        """What the optimizer has; a frozen layer is in it, one parameter is not."""
+        return [each for each in self.parameters() if each is not self.out]
+
+
 def net(seed=0):
     torch.manual_seed(seed)
     return Net()

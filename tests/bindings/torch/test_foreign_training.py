@@ -207,6 +207,88 @@ class Training(unittest.TestCase):
             if self.comm.rank == 0:
                 shutil.rmtree(folder)
 
+    def late(self, options):
+        """A training of plain PyTorch one of whose layers has no gradient in its first three steps, and a function that goes on with it."""
+        torch.manual_seed(3)
+        model = cases.Late()
+        make = torch.optim.AdamW if "betas" in options else torch.optim.SGD
+        optimizer = make(model.inner(), **options)
+
+        def go(begin, end):
+            losses = []
+            for step in range(begin, end):
+                model.used = step >= 3
+                x, t = cases.batch(step, 0, 1, torch.float32)
+                loss = torch.nn.functional.mse_loss(model(x), t)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.item())
+            return losses
+
+        go(0, 3)
+        return model, optimizer, go
+
+    def test_states_that_pytorch_has_not_made_yet(self):
+        """Those of a parameter without a gradient so far: zeros, and no updates. One that is frozen may be in the optimizer, too."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+        adamw = {"lr": 5e-3, "betas": (0.8, 0.95), "eps": 1e-7, "weight_decay": 0.1}
+        sgd = {"lr": 0.05, "momentum": 0.9}
+        for options, form in ((adamw, "names"), (adamw, "flat"), (adamw, "numbers"), (sgd, "names")):
+            with self.subTest(form=form, **options):
+                model, optimizer, go = self.late(options)
+                folder, own = self.shared_folder(), self.shared_folder()
+                if self.comm.rank == 0:
+                    states = (model.state_dict(), optimizer.state_dict()) if form == "numbers" else get_state_dict(
+                        model, optimizer, options=StateDictOptions(flatten_optimizer_state_dict=form == "flat"))
+                    save_alone({"model": states[0], "optimizer": states[1]}, folder)
+                    if form != "numbers" and options is adamw:
+                        foreign.convert(foreign.open(folder), own, "converted")
+                self.comm.barrier()
+                weight = model.late.weight.detach().clone()
+                expected = go(3, 8)
+                for each in (folder, own) if form != "numbers" and options is adamw else (folder,):
+                    more = {"gradient_clipping": 0.0, "scheduler": None, "optimizer": {"type": type(optimizer).__name__, "params": options}}
+                    ours = cases.Late()
+                    engine, *_ = outrigger.torch.initialize(model=ours, model_parameters=ours.inner(), comm=self.comm,
+                                                            config=cases.config(2, more, self.comm.size))
+                    engine.load_checkpoint(each)
+                    late = engine.module.late.weight
+                    self.assertTrue(torch.equal(engine.read(late, lowlevel.VALUE_MASTER), weight))
+                    moments = [engine.read(late, value) for value in (lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)[:1 if options is sgd else 2]]
+                    self.assertEqual([moment.abs().max() for moment in moments], [0] * len(moments))
+                    if options is adamw:
+                        counts = engine._library.get_progress()["parameters"]
+                        self.assertEqual((counts["updates"], sorted(counts["other_updates"])), (3, [["late.bias", 0], ["late.weight", 0]]))
+                    engine.module.used = True
+                    losses = self.mean(cases.train(engine, 3, 8, self.comm.rank, self.comm.size, torch.float32))
+                    for loss, its in zip(losses, expected):
+                        self.assertLess(abs(loss - its), 2e-6 * its)
+                    engine.destroy()
+                self.comm.barrier()
+                if self.comm.rank == 0:
+                    shutil.rmtree(folder)
+                    shutil.rmtree(own)
+
+    def test_nor_deepspeed_at_stage_0(self):
+        folder = self.shared_folder()
+        if self.comm.rank == 0:
+            shutil.copytree(DATA / "zero0", folder, dirs_exist_ok=True)
+            file = Path(folder) / "global_step8/mp_rank_00_model_states.pt"
+            state = torch.load(file, weights_only=False)
+            del state["optimizer"]["state"][6]  # of c.bias
+            torch.save(state, file)
+        self.comm.barrier()
+        engine = start("zero0", self.comm)
+        engine.load_checkpoint(folder)
+        for value in (lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ):
+            self.assertEqual([bool(engine.read(each, value).any()) for each in (engine.module.c.weight, engine.module.c.bias)], [True, False])
+        self.assertEqual(engine._library.get_progress()["parameters"]["other_updates"], [["c.bias", 0]])
+        engine.destroy()
+        self.comm.barrier()
+        if self.comm.rank == 0:
+            shutil.rmtree(folder)
+
     def test_rows_of_several_ranks(self):
         """As FSDP saves them; what is cut into columns is refused."""
         import torch.distributed.checkpoint as distributed

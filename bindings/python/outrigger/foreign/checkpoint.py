@@ -75,7 +75,7 @@ class Foreign:
             raise ForeignError(f"{self.path}: the checkpoint has no {value} of {name!r}; {has}")
         for tensor, _, _ in pieces:
             tensor.check()
-        out = numpy.empty(self.parameters[root], numpy.float32)
+        out = numpy.zeros(self.parameters[root], numpy.float32)
         concatenated(pieces, out.reshape(-1))
         return out
 
@@ -95,6 +95,14 @@ class Foreign:
         if (name, value) in self._pieces:
             raise ForeignError(f"{self.path}: there are two {value} of {name!r}")
         self._pieces[name, value] = pieces
+
+    def _begin_moments(self, name: str) -> None:
+        """Gives a parameter that had no gradient yet what its optimizer begins with, which PyTorch makes with the first one: zeros, which are no pieces of
+        files. After all others are added."""
+        for value in {value for _, value in self._pieces if value in ("exp_avg", "exp_avg_sq")}:
+            self._pieces.setdefault((name, value), [])
+        if self.progress.updates:  # else it is not known how many the others had
+            self.progress.updates[name] = 0
 
 
 def member(container: Any, key: str, kind: type | tuple[type, ...], path: str) -> Any:

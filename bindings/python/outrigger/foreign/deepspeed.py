@@ -245,6 +245,7 @@ class DeepSpeed(Foreign):
         masters = outer.get("fp32_groups")
         self.progress.groups = [{key: value for key, value in plain(group).items() if key != "params"} for group in groups]
         order = self._order or self._guessed(groups)
+        waiting: list[str] = []
         if [len(group) for group in order] != [len(group.get("params", [])) for group in groups]:
             raise ForeignError(f"{file}: its optimizer has groups of {[len(group.get('params', [])) for group in groups]} parameters, and order= has {[len(g) for g in order]}")
         for index, (group, names) in enumerate(zip(groups, order)):
@@ -257,6 +258,10 @@ class DeepSpeed(Foreign):
                 for value, each in values.items():
                     self._add(self._named(name), value, each.shape, [(each, 0, each.count)])
                 self._note_steps({"step": number(own["step"], file) if "step" in own else None}, self._named(name), index)
+                if not own:
+                    waiting.append(self._named(name))
+        for name in waiting:
+            self._begin_moments(name)
         self._take_loss_scale(outer)
 
     def _guessed(self, groups: list[Any]) -> list[list[str]]:

@@ -36,6 +36,7 @@ class Distributed(Foreign):
             self._stored.setdefault(index.get("fqn"), []).append((index.get("offset"), info))
         self._model: dict[str, tuple[tuple[int, ...], list[Piece]]] = {}
         self._states: dict[tuple[str, str], tuple[tuple[int, ...], list[Piece]]] = {}
+        self._grouped: set[str] = set()  # the names in the optimizer's groups
         groups: dict[int, dict[str, Any]] = {}
         for key, entry in entries.items():
             where = paths.get(key, (key,)) if isinstance(paths, dict) else (key,)
@@ -49,6 +50,8 @@ class Distributed(Foreign):
         if len(where) == 2 and where[0] == "optimizer" and str(where[1]).startswith("state."):  # its flattened form
             name, _, state = str(where[1]).removeprefix("state.").rpartition(".")
             where = ("optimizer", "state", name, state)
+        elif len(where) == 2 and where[0] == "optimizer" and str(where[1]).startswith("param_groups."):
+            self._grouped.add(str(where[1]).removeprefix("param_groups.").rpartition(".")[0])
         if where[0] == "model" and len(where) == 2 and is_tensor:
             self._model[str(where[1])] = self._tensor(key, entry, file)
         elif where[:2] == ("optimizer", "state") and len(where) == 4:
@@ -62,7 +65,10 @@ class Distributed(Foreign):
             elif where[3] == "step":
                 self.progress.updates[name] = number(self._object(key, file), file)
         elif where[:2] == ("optimizer", "param_groups") and len(where) == 4 and type(where[2]) is int and not is_tensor:
-            groups.setdefault(where[2], {})[str(where[3])] = plain(self._object(key, file))
+            value = groups.setdefault(where[2], {})[str(where[3])] = plain(self._object(key, file))
+            if where[3] == "params" and isinstance(value, list):
+                known = (self._order[each] if type(each) is int and 0 <= each < len(self._order) else each for each in value)
+                self._grouped.update(each for each in known if type(each) is str)
         elif where[0] not in ("model", "optimizer"):
             self._client[key] = self._whole(key, entry, file) if is_tensor else self._object(key, file)
 
@@ -114,8 +120,10 @@ class Distributed(Foreign):
         return pieces[0][0]
 
     def _assign(self) -> None:
-        """A floating tensor of the model that has states is learned; one that has none is frozen, or a buffer."""
+        """A floating tensor of the model that is the optimizer's, or has states, is learned; another one is frozen, or a buffer."""
         learned = {name for name, _ in self._states}
+        waiting = self._grouped & self._model.keys() - learned if learned else set()
+        learned |= waiting
         for name, (shape, pieces) in self._model.items():
             if pieces and not all(tensor.is_floating for tensor, _, _ in pieces):
                 self._buffers[name] = pieces[0][0]
@@ -128,4 +136,6 @@ class Distributed(Foreign):
                 self.progress.updates[name] = number(pieces[0][0] if pieces else None, self.path)
             elif state in _STATES:
                 self._add(name, _STATES[state], shape, pieces)
+        for name in waiting & self.parameters.keys():
+            self._begin_moments(name)
         self.progress.global_steps = max(self.progress.updates.values(), default=0)
