@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import Checkpoint, foreign, lowlevel
-from . import foreign_checkpoints, riders, zero_to_fp32
+from . import foreign_checkpoints, riders, tied, zero_to_fp32
 from .pytorch import untraced
 
 if TYPE_CHECKING:
@@ -118,23 +118,31 @@ class Checkpoints:
         if custom_load_fn is not None:
             return self._load_by(custom_load_fn, load_dir, None if tag is None else str(tag))
 
-        def read() -> tuple[str, dict[str, Any], int]:
+        def read() -> tuple[str, dict[str, Any], int, tied.Match, dict[str, Any] | None]:
             with Checkpoint(load_dir, None if tag is None else str(tag)) as checkpoint:
                 state = self._part_of(checkpoint)
+                names = tied.Match(self, checkpoint)
                 if states and not load_module_strict:
-                    self._require_same_parameters(checkpoint)
+                    self._require_same_parameters(checkpoint, names)
                 if load_module_strict:
                     riders.require_module(self, state)
                 if states:
                     riders.require_optimizer(self, state)
                 if schedule:
                     riders.require_scheduler(self, state)
-                return checkpoint.tag, state, checkpoint.ranks
+                progress = names.progress() if states and names.more and names.fits else None
+                if progress is not None and self.global_rank == 0:
+                    checkpoint.verify()
+                return checkpoint.tag, state, checkpoint.ranks, names, progress
 
-        name, state, ranks = _together(self._comm, "load_checkpoint", read)
+        name, state, ranks, names, progress = _together(self._comm, "load_checkpoint", read)
         if not (load_module_strict or states):
             self._take_what_was_written()  # of which the checkpoint may have nothing
-        self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states)
+        if progress is not None:
+            names.load(load_dir, name, progress)
+        else:  # strict is about what is chosen: of all that are here, further names there are none too many
+            self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states, renamed=names.renamed,
+                               include="*" if names.more and names.fits else None)
         self._restore(state, states, schedule, load_module_only)
         if not load_module_only:
             if self.global_rank < ranks:
@@ -176,9 +184,9 @@ class Checkpoints:
             return {}
         return riders.unpack(data)
 
-    def _require_same_parameters(self, checkpoint: Checkpoint) -> None:
-        there = {each["name"] for each in checkpoint.description["parameters"]}
-        other = there ^ {self._library.parameter_name(identity) for identity in self.parameters_of.ids.values()}
+    def _require_same_parameters(self, checkpoint: Checkpoint, names: tied.Match) -> None:
+        there = {each["name"] for each in checkpoint.description["parameters"]} - names.more
+        other = there ^ {names.there(each) for each in self.parameters_of.ids}
         if other:
             raise ValueError(f"load_checkpoint: load_module_strict=False with optimizer states needs the same parameters here and there, and these are not: "
                              f"{', '.join(sorted(other))}; load with load_optimizer_states=False")

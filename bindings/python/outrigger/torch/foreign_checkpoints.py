@@ -11,11 +11,10 @@ import torch
 from .. import foreign, lowlevel
 from ..foreign.objects import plain
 from ..foreign.tensors import Tensor
-from . import riders
+from . import riders, tied
 from .host_optimizer import HostOptimizer
 
 log = logging.getLogger("outrigger.torch")
-_VALUES = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
 _HYPERPARAMETERS = ("lr", "initial_lr", "weight_decay", "betas", "eps", "momentum", "dampening")
 
 
@@ -37,19 +36,23 @@ class Plan:
 
     def _match(self, strict: bool) -> None:
         there, root = self.source.parameters, self.source.aliases
-        missing, taken = [], set()
+        missing: list[str] = []
+        taken: set[str] = set()
+        several = tied.names_of(self.engine.module)
         for parameter, name in self.names.items():
-            found = root.get(name, name)
-            if found not in there:
+            here = [root.get(each, each) for each in several.get(name, [name])]
+            found = max((each for each in here if each in there), key=lambda each: len(self.source.values(each)), default=None)  # the one that was trained
+            if found is None:
                 missing.append(name)
                 continue
-            taken.add(found)
+            taken.update(each for each in here if each in there)
             if there[found] != tuple(parameter.shape):
                 raise ValueError(f"load_checkpoint: the parameter {name!r} has shape {tuple(parameter.shape)}, in the checkpoint {there[found]}")
-            value = "master" if "master" in self.source.values(found) else "published"
-            self.writes.append((parameter, found, value, lowlevel.VALUE_MASTER))
-        # Of a distributed checkpoint, other names of a parameter and buffers may stand among the parameters.
-        known = {*riders._tied(self.engine.module), *(name for name, _ in riders._places(self.engine))}
+            self.writes.append((parameter, found, self._weight(found), lowlevel.VALUE_MASTER))
+            if self.engine.global_rank == 0:
+                tied.require_equal(lambda each: self.source.read(each, self._weight(each)), found, {each for each in here if each in there and each != found})
+        # Of a distributed checkpoint, buffers may stand among the parameters.
+        known = {name for name, _ in riders._places(self.engine)}
         more = sorted(set(there) - taken - known)
         if (missing or more) and (strict or self.states):
             raise ValueError(f"load_checkpoint: the parameters are not the checkpoint's: it has no {missing or 'other'}, and {more or 'no other'} too many; "
@@ -64,22 +67,13 @@ class Plan:
             raise ValueError(f"load_checkpoint: the checkpoint has {len(self.source.progress.groups)} parameter groups, this optimizer {len(engine.optimizer.param_groups)}; "
                              "make it with the same ones, or load with load_optimizer_states=False")
         for parameter, name, _, _ in list(self.writes):
-            for text, value in _VALUES.items():
-                if not engine.parameters_of.learns(parameter) or not self._keeps(parameter, value):
-                    continue
+            for text, value in tied.moments_of(engine, parameter).items():
                 if text not in self.source.values(name):
-                    raise ValueError(f"load_checkpoint: the checkpoint has no {text} of {name!r}, which {engine.optimizer_name()} keeps; use the optimizer that it was made "
-                                     "with, or load with load_optimizer_states=False")
+                    raise tied.no_moment(engine, text, name)
                 self.writes.append((parameter, name, text, value))
 
-    def _keeps(self, parameter: torch.Tensor, value: int) -> bool:
-        try:
-            self.engine.read_local(parameter, value)
-        except lowlevel.OutriggerError as error:
-            if error.name != "OTR_E_NOT_FOUND":
-                raise
-            return False
-        return True
+    def _weight(self, name: str) -> str:
+        return "master" if "master" in self.source.values(name) else "published"
 
     def progress(self) -> dict[str, Any]:
         """The library's, as it is with the checkpoint's steps."""
@@ -91,8 +85,7 @@ class Plan:
         updates = {name: source.updates.get(there, applied) for parameter, there, value, _ in self.writes if value == "master"
                    for name in (self.names[parameter],) if self.engine.parameters_of.learns(parameter)}
         if updates:
-            usual = max(updates.values())
-            own["parameters"].update(updates=usual, other_updates=[[name, count] for name, count in updates.items() if count != usual])
+            tied.set_updates(own, updates)
         return own
 
     def state(self) -> dict[str, Any]:
