@@ -2,6 +2,7 @@
 """On the ranks of a launcher: a training that is saved, forgotten and loaded goes on as if nothing had been, bit by bit.
 
     outrigger run -n 2 -- python test_checkpoints.py"""
+import collections
 import itertools
 import os
 import unittest
@@ -359,7 +360,10 @@ class WrongUses(Case):
         engine = start()
         for state, name in (({"deep": [1, {"own": Own()}]}, r"client_state\['deep'\]\[1\]\['own'\] is a .*Own"),
                             ({"array": numpy.ones(3)}, r"client_state\['array'\] is a numpy.ndarray"),
-                            ({"call": lambda: 1}, r"client_state\['call'\] is a builtins.function"), (Own(), "client_state is a .*Own")):
+                            ({"call": lambda: 1}, r"client_state\['call'\] is a builtins.function"), (Own(), "client_state is a .*Own"),
+                            (collections.OrderedDict(a={"b": numpy.ones(3)}), r"client_state\['a'\]\['b'\] is a numpy.ndarray"),
+                            ({"a": {Own: 1}}, r"the key <class '.*Own'> of client_state\['a'\] is a builtins.type"),
+                            ({"a": collections.defaultdict(int, b=numpy.int64(1))}, r"client_state\['a'\] is a collections.default.*; save a dict of it")):
             with self.subTest(name), self.assertRaisesRegex(TypeError, name):
                 engine.save_checkpoint(self.folder, client_state=state)
         engine.save_checkpoint(self.folder, client_state={"number": numpy.float64(0.1), "set": {1, 2}})
@@ -368,6 +372,19 @@ class WrongUses(Case):
         with torch.serialization.safe_globals([Own]):
             engine.save_checkpoint(self.folder, client_state=Own())
             self.assertIsInstance(engine.load_checkpoint(self.folder)[1], Own)
+
+    def test_numbers_of_numpy_become_pythons(self):
+        def made(three, half):
+            return {"ordered": collections.OrderedDict([(three, half), ("b", [{"c": (three,)}])]), "counter": collections.Counter(a=three), three: half,
+                    (three, "d"): {three, half}}
+
+        engine, given = start(), made(numpy.int64(3), numpy.float32(0.5))
+        weights = torch.nn.Linear(1, 1).state_dict()
+        engine.save_checkpoint(self.folder, client_state={**given, "state_dict": weights})
+        found = engine.load_checkpoint(self.folder)[1]
+        self.assertEqual(found.pop("state_dict")._metadata, weights._metadata)
+        self.assertEqual(repr(found), repr(made(3, 0.5)))
+        self.assertEqual(repr(given), repr(made(numpy.int64(3), numpy.float32(0.5))))  # what was given stays
 
     def test_one_ranks_fault_is_all_ranks(self):
         engine = start()

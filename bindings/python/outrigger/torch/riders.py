@@ -5,6 +5,8 @@ One part for each rank, bytes of torch.save. They are read by torch.load(weights
 what that would not read is refused when it is saved."""
 from __future__ import annotations
 
+import collections
+import copy
 import io
 import random
 import sys
@@ -17,6 +19,7 @@ from .host_optimizer import HostOptimizer
 
 PART = "torch"
 _VERSION = 1
+_DICTIONARIES = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 _COUNTERS = ("global_steps", "skipped_steps", "_micro_steps", "backwards")
 _SHOWN = {"scheduler": "lr_scheduler.state_dict()", "groups": "optimizer.param_groups", "optimizer": "the optimizer's state_dict()",
           "extra": "the modules' get_extra_state()"}
@@ -62,19 +65,25 @@ def _require_readable(name: str, value: Any) -> None:
     try:
         _bytes(value)
     except Exception as error:
-        parts = value.items() if type(value) is dict else enumerate(value) if type(value) in (list, tuple) else ()
-        for key, each in parts:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ():
+            _require_readable(f"the key {key!r} of {name}", key)
             _require_readable(f"{name}[{key!r}]", each)
+        way = ("save a dict of it" if isinstance(value, collections.defaultdict) else  # torch.load fills none
+               "save tensors, numbers, texts, and lists and dictionaries of them, or declare its class safe, here and where it is loaded, by "
+               "torch.serialization.add_safe_globals")
         raise TypeError(f"save_checkpoint: {name} is a {type(value).__module__}.{type(value).__qualname__}, which torch.load(weights_only=True) does not "
-                        "read, and nothing else reads a checkpoint; save tensors, numbers, texts, and lists and dictionaries of them, or declare "
-                        "its class safe, here and where it is loaded, by torch.serialization.add_safe_globals") from error
+                        f"read, and nothing else reads a checkpoint; {way}") from error
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy, which schedules leave behind, are Python's."""
-    if type(value) is dict:
-        return {key: _plain(each) for key, each in value.items()}
-    if type(value) in (list, tuple):
+    """Numbers of NumPy, which schedules leave behind, are Python's, keys and elements of a set among them."""
+    if type(value) in _DICTIONARIES:
+        made = copy.copy(value)  # with its default, or attributes such as a state_dict's _metadata
+        made.clear()
+        for key, each in value.items():
+            made[_plain(key)] = _plain(each)
+        return made
+    if type(value) in (list, tuple, set, frozenset):
         return type(value)(_plain(each) for each in value)
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
