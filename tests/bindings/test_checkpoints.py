@@ -161,6 +161,27 @@ class Checkpoints(unittest.TestCase):
             np.testing.assert_array_equal(tree.read("head.w"), there["head.w"])
             np.testing.assert_array_equal(tree.read("enc.b"), there["enc.b"])
 
+    def test_strict_is_about_what_is_chosen(self):
+        """As docs/checkpoints.md has it: the checkpoint may have more parameters only where include or exclude choose."""
+        def made(**values):
+            engine = Engine(Comm.self_group(Context(workers=1)), self.CONFIG)
+            for name, value in values.items():
+                engine.add_parameter(name, np.full((2, 3), value, np.float32))
+            engine.commit()
+            return engine
+
+        with tempfile.TemporaryDirectory() as folder:
+            made(a=1, b=2, more=3).save(folder, "a")
+            for options, taken in (({"include": "*"}, [1, 2]), ({"exclude": "b"}, [1, 9]), ({"strict": False}, [1, 2]),
+                                   ({"include": "*", "renamed": {"a": "more"}}, [3, 2]), ({"include": "*", "resized": "a"}, [1, 2])):
+                with self.subTest(**options):
+                    engine = made(a=9, b=9)
+                    engine.load(folder, weights_only=True, **options)
+                    self.assertEqual([engine.read(index).max() for index in range(2)], taken)
+            for options in ({}, {"resized": "a"}, {"renamed": {"a": "b", "b": "a"}}, {"weights_only": False}):
+                with self.subTest(**options), self.assertRaisesRegex(OutriggerError, 'E_NOT_FOUND: .*here are no "more"'):
+                    made(a=9, b=9).load(folder, **{"weights_only": True, **options})
+
     def test_what_is_wrong_is_said(self):
         engine = engine_with(np.zeros(4, np.float32))
         with tempfile.TemporaryDirectory() as folder:
