@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings in JAX and with optax that are saved and go on: bit by bit those that were not stopped."""
+import concurrent.futures
 import os
 import pathlib
+import resource
 import sys
 import tempfile
 import unittest
@@ -120,6 +122,27 @@ class Engines(Case):
                 engine.library.save(self.folder / name, f"step{step}", parts={PART: pack({"step": step})}, asynchronous=True)
                 self.assertEqual(take(self.folder / name, {"step": 0}), {"step": step}, name)
         self.assertEqual(engine.library.wait_save().state, lowlevel.SAVE_DONE)
+
+    def test_a_save_that_failed_is_told_on_all_ranks(self):
+        """Also where one has heard of it by wait_save."""
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+
+        def run(comm):
+            engine = outrigger.jax.Engine({"w": jnp.ones((1500, 1500))}, {"optimizer": SGD}, comm=comm)
+            engine.save(self.folder, "whole", {"step": 1})
+            comm.barrier()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+            engine.library.save(self.folder, "failed", asynchronous=True)
+            if comm.rank == 0:
+                with self.assertRaisesRegex(OutriggerError, 'E_IO: .*the asynchronous save of checkpoint "failed" failed'):
+                    engine.library.wait_save()
+            with self.assertRaises(RuntimeError if comm.rank == 0 else OutriggerError):
+                engine.load(self.folder, host={"step": 0})
+            return engine.load(self.folder, host={"step": 0})
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            self.assertEqual(list(pool.map(run, outrigger.Comm.threads(outrigger.Context(workers=1), 2))), [{"step": 1}] * 2)
 
     def test_what_is_wrong_changes_nothing(self):
         engine = self.engine(optimizer=SGD)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import Checkpoint, lowlevel
+from . import Checkpoint, OutriggerError, lowlevel
 from . import Engine as _Engine
 from . import step_many as _step_many
 from .process import process_comm
@@ -101,7 +101,7 @@ class Engine:
 
     def __init__(self, params: Tree, config: Config = None, comm: Comm | None = None, frozen: Tree = None) -> None:
         comm = comm or process_comm()
-        self.rank, self.world_size = comm.rank, comm.size
+        self._comm, self.rank, self.world_size = comm, comm.rank, comm.size
         self.library = _Engine(comm, config)
         stage = self.library.config["zero_optimization"]["stage"]["value"]
         self._blocks = list(params) if stage == 3 and isinstance(params, (list, tuple)) else None
@@ -219,13 +219,26 @@ class Engine:
         """Goes on from a checkpoint, or takes a part of it (outrigger.Engine.load). host: a tree of the form that was saved, whose leaves
         do not count; returns what this rank's was (rank 0's where it did not save), or None where none is asked for. ValueError: it was
         of another form, and nothing has changed. An asynchronous save of `library` ends first. Collective."""
-        self.library.wait_save()  # before anything is read, which its end changes
+        self._wait_save()
         with Checkpoint(directory, tag) as checkpoint:
             rank = self.rank if self.rank < checkpoint.ranks else 0
             restored = None if host is None else unpack(checkpoint.part(PART, rank), host)
             self.library.load(directory, checkpoint.tag, weights_only, strict, include=include, exclude=exclude, renamed=renamed, resized=resized)
         self._shown.clear()
         return restored
+
+    def _wait_save(self) -> None:
+        """Before anything is read: the end of a save under way changes what is there. If it failed and a rank was not told of it, all raise. Collective."""
+        error: OutriggerError | None = None
+        try:
+            self.library.wait_save()
+        except OutriggerError as raised:
+            error = raised
+        told = self._comm.all_gather(bytes([error is not None]))
+        if error is not None:
+            raise error
+        if any(told):
+            raise RuntimeError(f"the asynchronous save failed, and rank {told.index(1)} had not been told; nothing was loaded: call it again")
 
     def snapshot(self, into: Snapshot, parts: Mapping[str, bytes] | None = None, replicas: int = 0) -> None:
         """Fills a Snapshot with this moment, in memory: see outrigger.Engine.snapshot. Collective."""
@@ -238,7 +251,7 @@ class Engine:
     def resume(self, directory: str | os.PathLike[str], host: Tree = None) -> Tree:
         """Goes on from the directory's latest checkpoint and returns its host, or the one that was given where there is none and the
         training begins. Collective. Errors as of load."""
-        self.library.wait_save()  # which may be the first one there
+        self._wait_save()
         return self.load(directory, host=host) if has_latest(directory) else host
 
     def __enter__(self) -> Engine:

@@ -130,7 +130,7 @@ class Checkpoints:
                     riders.require_optimizer(self, state)
                 if schedule:
                     riders.require_scheduler(self, state)
-                progress = names.progress() if states and names.more and names.fits else None
+                progress = names.progress() if states and names.is_apart else None
                 if progress is not None and self.global_rank == 0:
                     checkpoint.verify()
                 return checkpoint.tag, state, checkpoint.ranks, names, progress
@@ -142,7 +142,7 @@ class Checkpoints:
             names.load(load_dir, name, progress)
         else:  # strict is about what is chosen: of all that are here, further names there are none too many
             self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states, renamed=names.renamed,
-                               include="*" if names.more and names.fits else None)
+                               include="*" if names.is_apart else None)
         self._restore(state, states, schedule, load_module_only)
         if not load_module_only:
             if self.global_rank < ranks:

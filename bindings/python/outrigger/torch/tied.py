@@ -58,7 +58,8 @@ def set_updates(progress: dict[str, Any], updates: dict[str, int]) -> None:
 
 class Match:
     """What the parameters are called in a checkpoint. renamed: of some, by their names here; more: further names there of parameters here; fits: it has
-    these and no others, in the same shapes. Local. ValueError, on rank 0: names of one parameter here have different values."""
+    these and no others, in the same shapes; is_apart: one that fits has more names that are no aliases there. Local. ValueError, on rank 0: names of one
+    parameter here have different values."""
 
     def __init__(self, engine: Any, checkpoint: Checkpoint) -> None:
         parameters = checkpoint.description["parameters"]
@@ -68,6 +69,7 @@ class Match:
         self.renamed: dict[str, str] = {}
         self.more: set[str] = set()
         several = names_of(engine.module)
+        apart: list[str] = []
         for name in self._names.values():
             there = [each for each in several.get(name, ()) if each in self._roots]
             if not there:
@@ -76,11 +78,13 @@ class Match:
             if best != name:
                 self.renamed[name] = best
             self.more.update(each for each in there if each != best)
+            own = [each for each in there if self._roots[each] is not self._roots[best]]
+            apart.extend(own)
             if engine.global_rank == 0:
-                require_equal(lambda each: checkpoint.read(each, self._weight(each)), best,
-                              (each for each in there if self._roots[each] is not self._roots[best]))
+                require_equal(lambda each: checkpoint.read(each, self._weight(each)), best, own)
         shapes = {self.there(parameter): list(parameter.shape) for parameter in self._names}
         self.fits = shapes == {name: root["shape"] for name, root in self._roots.items() if name not in self.more}
+        self.is_apart = self.fits and bool(apart)
 
     def there(self, parameter: Any) -> str:
         name = self._names[parameter]
@@ -108,8 +112,8 @@ class Match:
         return progress
 
     def load(self, directory: Any, tag: str, progress: dict[str, Any]) -> None:
-        """All of a checkpoint that fits but for more names, with which the library loads weights only. Rank 0 reads the moments, the library gives each
-        rank its part. Collective."""
+        """All of a checkpoint that is_apart, of which the library loads weights only. Rank 0 reads the moments, the library gives each rank its part.
+        Collective."""
         engine, library = self._engine, self._engine._library
         library.set_progress(progress)
         library.load(directory, tag, weights_only=True, include="*", renamed=self.renamed)
