@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -98,8 +99,11 @@ Binding binding_of(hwloc_topology_t topology, std::span<const int32_t> cores) {
 const Binding& process_binding() { return process().binding; }
 
 void bind_pages(void* data, size_t bytes) noexcept {
-  const Process& here = process();
-  if (here.binding.binds) bind_pages(here.topology.get(), here.binding.nodes, data, bytes);
+  try {
+    const Process& here = process();
+    if (here.binding.binds) bind_pages(here.topology.get(), here.binding.nodes, data, bytes);
+  } catch (const std::exception&) {  // no memory to find out
+  }
 }
 
 bool bind_pages(hwloc_topology_t topology, std::span<const int32_t> nodes, void* data,
