@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <span>
 
@@ -55,8 +56,12 @@ void remove_checkpoint(Folder& parent, const std::string& tag) {
 }
 
 bool is_own_name(std::string_view name) {
-  return name == kManifestName || name == kIndexName ||
-         (name.starts_with("rank-") && name.ends_with(".safetensors"));
+  if (name == kManifestName || name == kIndexName) return true;
+  const size_t digit = name.find_first_of("0123456789");
+  int64_t rank = 0;
+  if (digit == name.npos) return false;
+  std::from_chars(name.data() + digit, name.data() + name.size(), rank);
+  return name == rank_file(rank);
 }
 
 // .old-<tag>, which <tag> has replaced. What a user has put into it stays.

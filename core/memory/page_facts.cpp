@@ -2,6 +2,7 @@
 #include "core/memory/page_facts.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>

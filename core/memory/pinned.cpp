@@ -15,7 +15,7 @@ Pinned::Pinned(device::Device& device, Ledger& ledger, std::span<std::byte> memo
   locked_.wanted = static_cast<int64_t>(memory.size());
   if (pin == Pin::off) {
     locked_.reason = "outrigger.host_memory.pin is \"off\"";
-    note();
+    ledger.add(locked_);
     return;
   }
   try {
@@ -38,12 +38,7 @@ Pinned::Pinned(device::Device& device, Ledger& ledger, std::span<std::byte> memo
     unlock();
     throw;
   }
-  note();
-}
-
-void Pinned::note() {
-  ledger_->add(locked_);
-  is_noted_ = true;
+  ledger.add(locked_);
 }
 
 Pinned& Pinned::operator=(Pinned&& other) noexcept {
@@ -51,7 +46,6 @@ Pinned& Pinned::operator=(Pinned&& other) noexcept {
   std::swap(ledger_, other.ledger_);
   std::swap(pieces_, other.pieces_);
   std::swap(locked_, other.locked_);
-  std::swap(is_noted_, other.is_noted_);
   return *this;
 }
 
@@ -60,10 +54,9 @@ void Pinned::unlock() noexcept {
   pieces_.clear();
 }
 
-void Pinned::release() noexcept {
+Pinned::~Pinned() {
   unlock();
-  if (is_noted_) ledger_->remove(locked_);
-  is_noted_ = false;
+  if (locked_.wanted > 0) ledger_->remove(locked_);
 }
 
 }  // namespace outrigger::memory

@@ -29,18 +29,15 @@ class Pinned {
   Pinned& operator=(Pinned&& other) noexcept;
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
-  ~Pinned() { release(); }
+  ~Pinned();
 
  private:
-  void note();
   void unlock() noexcept;
-  void release() noexcept;
 
   device::Device* device_ = nullptr;
   Ledger* ledger_ = nullptr;
   std::vector<std::byte*> pieces_;
   Ledger::Locked locked_;
-  bool is_noted_ = false;  // in the ledger
 };
 
 }  // namespace outrigger::memory

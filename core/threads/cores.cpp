@@ -12,14 +12,18 @@
 
 namespace outrigger {
 
-int32_t usable_cores() {
+std::vector<cpu_set_t> affinity_of(pid_t thread) {
   constexpr size_t kMostCores = size_t{1} << 20;
   for (size_t cores = CPU_SETSIZE; cores <= kMostCores; cores *= 2) {  // a machine may have more
     std::vector<cpu_set_t> set(cores / CPU_SETSIZE);
-    const size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
+    if (sched_getaffinity(thread, set.size() * sizeof(cpu_set_t), set.data()) == 0) return set;
   }
-  return online_cores();
+  return {};
+}
+
+int32_t usable_cores() {
+  const std::vector<cpu_set_t> set = affinity_of(0);
+  return set.empty() ? online_cores() : CPU_COUNT_S(set.size() * sizeof(cpu_set_t), set.data());
 }
 
 int32_t online_cores() { return std::max(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN))); }

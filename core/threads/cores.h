@@ -2,12 +2,18 @@
 // Which cores are this process's, and which of them its workers keep to.
 #pragma once
 
+#include <sched.h>
+#include <sys/types.h>
+
 #include <cstdint>
 #include <span>
 #include <thread>
+#include <vector>
 
 namespace outrigger {
 
+// That a thread may run on, or a process's main one; 0: the calling thread's. Empty: not told.
+[[nodiscard]] std::vector<cpu_set_t> affinity_of(pid_t thread);
 [[nodiscard]] int32_t usable_cores();  // of the calling thread, at least 1
 [[nodiscard]] int32_t online_cores();  // of this host
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/topology/binding.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <exception>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/threads/cores.h"
 #include "core/topology/placement.h"
 #include "core/topology/reading.h"
 
@@ -24,18 +24,14 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
 
 // The main thread's: those of its other threads may be shares of it.
 std::vector<int32_t> cores_of_process() {
-  constexpr size_t kMostCores = size_t{1} << 20;
-  for (size_t count = CPU_SETSIZE; count <= kMostCores; count *= 2) {
-    std::vector<cpu_set_t> set(count / CPU_SETSIZE);
-    const size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(getpid(), bytes, set.data()) != 0) continue;
-    std::vector<int32_t> cores;
-    for (size_t core = 0; core < count; ++core) {
-      if (CPU_ISSET_S(core, bytes, set.data())) cores.push_back(static_cast<int32_t>(core));
+  const std::vector<cpu_set_t> set = affinity_of(getpid());
+  std::vector<int32_t> cores;
+  for (size_t core = 0; core < set.size() * CPU_SETSIZE; ++core) {
+    if (CPU_ISSET_S(core, set.size() * sizeof(cpu_set_t), set.data())) {
+      cores.push_back(static_cast<int32_t>(core));
     }
-    return cores;
   }
-  return {};
+  return cores;
 }
 
 // Whoever starts a process with a policy (numactl) wants that one.

@@ -95,9 +95,11 @@ TEST(CheckpointDirectory, WhatIsNotACheckpointsOwnStays) {
   parent.make_folder(".old-a");
   write_text(temporary / ".old-a/notes", "older");
   write_text(temporary / ".old-a/more", "kept");
+  write_text(temporary / ".old-a/rank-notes1.safetensors", "kept");
   write_text(temporary / ".old-a/rank-00000.safetensors", "old");
   sweep(lock);
-  EXPECT_EQ(parent.open_folder("a").names(), (Names{"d", "more", "notes", "w"}));
+  EXPECT_EQ(parent.open_folder("a").names(),
+            (Names{"d", "more", "notes", "rank-notes1.safetensors", "w"}));
   EXPECT_EQ(read_text(temporary / "a/notes"), "first");
 }
 

@@ -37,6 +37,19 @@ def start(name, comm, stage=None, seed=1, **more):
     return engine
 
 
+def train(model, optimizer, begin, end):
+    """The losses of these steps in plain PyTorch."""
+    losses = []
+    for step in range(begin, end):
+        x, t = cases.batch(step, 0, 1, torch.float32)
+        loss = torch.nn.functional.mse_loss(model(x), t)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
 def save_alone(state, folder):
     """By one process, whatever group there is."""
     import torch.distributed.checkpoint as distributed
@@ -167,19 +180,7 @@ class Training(unittest.TestCase):
         for by_names in (True, False):
             model = cases.net(3)
             optimizer = torch.optim.AdamW(cases.groups(model), lr=5e-3, betas=(0.8, 0.95), eps=1e-7)
-
-            def go(begin, end, model=model, optimizer=optimizer):
-                losses = []
-                for step in range(begin, end):
-                    x, t = cases.batch(step, 0, 1, torch.float32)
-                    loss = torch.nn.functional.mse_loss(model(x), t)
-                    loss.backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-                    losses.append(loss.item())
-                return losses
-
-            go(0, 3)
+            train(model, optimizer, 0, 3)
             folder = self.shared_folder()
             if self.comm.rank == 0:
                 states = get_state_dict(model, optimizer) if by_names else (model.state_dict(), optimizer.state_dict())
@@ -192,7 +193,7 @@ class Training(unittest.TestCase):
             for ours, its in zip(engine.module.parameters(), expected):
                 self.assertTrue(torch.equal(engine.read(ours, lowlevel.VALUE_MASTER if ours.requires_grad else lowlevel.VALUE_PUBLISHED), its))
             losses = self.mean(cases.train(engine, 3, 8, self.comm.rank, self.comm.size, torch.float32))
-            for ours, its in zip(losses, go(3, 8)):
+            for ours, its in zip(losses, train(model, optimizer, 3, 8)):
                 self.assertLess(abs(ours - its), 2e-6 * its)
             engine.destroy()
             self.comm.barrier()
@@ -215,16 +216,8 @@ class Training(unittest.TestCase):
         optimizer = make(model.inner(), **options)
 
         def go(begin, end):
-            losses = []
-            for step in range(begin, end):
-                model.used = step >= 3
-                x, t = cases.batch(step, 0, 1, torch.float32)
-                loss = torch.nn.functional.mse_loss(model(x), t)
-                loss.backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                losses.append(loss.item())
-            return losses
+            model.used = begin >= 3
+            return train(model, optimizer, begin, end)
 
         go(0, 3)
         return model, optimizer, go
