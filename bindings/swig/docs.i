@@ -35,8 +35,16 @@ the reason; OTR_E_ABI: a plugin of another release. Since: 0.1";
 %feature("docstring") otr_device_count "The number of devices of a type. Any thread. OTR_E_NOT_FOUND: no plugin drives the type.
 Since: 0.1";
 %feature("docstring") otr_device_set_value "A setting of the device's plugin: on the simulated device \"copy_bytes_per_second\",
-\"copy_latency\", \"launch_latency\" (seconds; 0: at once), \"memory_bytes\", and the faults
-\"fail_allocation\", \"fail_operation\" and \"fail_pin\" (n: the n-th next one fails; 0: none). Any
+\"kernel_bytes_per_second\" (0: no limit), \"copy_latency\", \"launch_latency\" (seconds; 0: at once),
+\"skip_kernels\" (1: kernels take their time and compute nothing), \"memory_bytes\", the faults
+\"fail_allocation\", \"fail_operation\" and \"fail_pin\" (n: the n-th next one fails; 0: none), and
+\"delay\" (seconds that the default stream is busy, from now on). Any thread. OTR_E_NOT_FOUND lists
+the names. Since: 0.1";
+%feature("docstring") otr_device_get_value "A setting, or what the device's plugin counts, since the process began to use the device: the
+simulated device counts \"allocations\" (which a driver may wait for), \"stream_allocations\" (in the
+order of a stream), \"synchronizations\" (waits of the host for a stream or the device),
+\"event_synchronizations\", \"unpinned_bytes\" (copied from or to host memory that is not
+page-locked, for which the host waits), \"bytes_to_device\", \"bytes_to_host\" and \"kernels\". Any
 thread. OTR_E_NOT_FOUND lists the names. Since: 0.1";
 %feature("docstring") otr_device_allocate "Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
 more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1";
@@ -268,7 +276,8 @@ again, so nobody may be writing into one (otr_pass_get_slot); output gradients s
 destroy. After the pass ended: nothing. Local. Since: 0.1";
 %feature("docstring") otr_pass_destroy "A pass that was not ended is abandoned: the next step discards the accumulation window on all
 ranks, unless nothing was added to it, and says so. Nobody may be writing into a slot of the
-pass, or using its output gradients. Local. Since: 0.1";
+pass, or using its output gradients: on a device they are freed in the order of the stream that
+otr_pass_begin was given. Local. Since: 0.1";
 %feature("docstring") otr_engine_backward "One whole pass: otr_pass_begin, vjp on this thread, otr_pass_end. Local. OTR_E_HOST: vjp returned
 another number than 0; the pass is then abandoned. Since: 0.1";
 %feature("docstring") otr_engine_step "Ends a micro-batch. The last one of an accumulation window makes the step: it reduces the

@@ -23,8 +23,9 @@
 extern "C" {
 #endif
 
-#define OTR_DEVICE_PLUGIN_VERSION 2
+#define OTR_DEVICE_PLUGIN_VERSION 3
 #define OTR_DEVICE_PLUGIN_SYMBOL "otr_device_plugin_table"
+#define OTR_PLUGIN_NO_STREAM UINT64_MAX
 
 /* A device that was opened, and an event: a point in a stream. Each plugin has its own. */
 typedef struct otr_plugin_device otr_plugin_device;
@@ -119,13 +120,19 @@ typedef struct otr_device_plugin {
   void (*close)(otr_plugin_device *device);
   /* What name means is the plugin's affair. OTR_E_NOT_FOUND lists the names there are. */
   int32_t (*set_value)(otr_plugin_device *device, const char *name, double value);
+  /* A setting, or what the plugin counts. Names as of set_value. */
+  int32_t (*get_value)(otr_plugin_device *device, const char *name, double *out_value);
   int32_t (*memory_info)(otr_plugin_device *device, uint64_t *out_free, uint64_t *out_total);
 
-  /* Zero-filled, aligned to 256 bytes. */
-  int32_t (*allocate)(otr_plugin_device *device, size_t bytes, void **out_data);
-  /* Waits for work that was given to the device before. OTR_E_ARGUMENT: no live allocation. */
-  int32_t (*release)(otr_plugin_device *device, void *data);
-  /* Page-locks host memory, so that copies run beside the host and at full speed. */
+  /* Aligned to 256 bytes. OTR_PLUGIN_NO_STREAM: zero-filled, and every stream may use it at once.
+   * Else uninitialised, and for work that comes after in that stream; nothing waits. */
+  int32_t (*allocate)(otr_plugin_device *device, size_t bytes, uint64_t stream, void **out_data);
+  /* OTR_PLUGIN_NO_STREAM: waits for work that was given to the device before. Else the memory goes
+   * when the work of that stream before it is done, and nothing waits. Both free what either kind
+   * of call has allocated. OTR_E_ARGUMENT: no live allocation. */
+  int32_t (*release)(otr_plugin_device *device, void *data, uint64_t stream);
+  /* Page-locks host memory. Copies from and to it run beside the host; a copy of other host memory
+   * may wait until it is done. */
   int32_t (*pin)(otr_plugin_device *device, void *data, size_t bytes);
   void (*unpin)(otr_plugin_device *device, void *data);
 
@@ -136,6 +143,8 @@ typedef struct otr_device_plugin {
   int32_t (*stream_synchronize)(otr_plugin_device *device, uint64_t stream); /* waits */
   int32_t (*event_record)(otr_plugin_device *device, uint64_t stream, otr_plugin_event **out_event);
   int32_t (*event_synchronize)(otr_plugin_device *device, otr_plugin_event *event); /* waits */
+  int32_t (*event_query)(otr_plugin_device *device, otr_plugin_event *event,
+                         int32_t *out_done); /* 0 or 1; waits for nothing */
   void (*event_destroy)(otr_plugin_device *device, otr_plugin_event *event);
   int32_t (*stream_wait)(otr_plugin_device *device, uint64_t stream, otr_plugin_event *event);
 

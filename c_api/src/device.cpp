@@ -73,12 +73,20 @@ int32_t otr_device_set_value(otr_context* context, int32_t device_type, int32_t 
       [&] { open(context, {device_type, device_id})->set_value(&required(name, "name"), value); });
 }
 
+int32_t otr_device_get_value(otr_context* context, int32_t device_type, int32_t device_id,
+                             const char* name, double* out_value) noexcept {
+  return guard([&] {
+    required(out_value, "out_value") = 0;
+    *out_value = open(context, {device_type, device_id})->value(&required(name, "name"));
+  });
+}
+
 int32_t otr_device_allocate(otr_context* context, int32_t device_type, int32_t device_id,
                             size_t bytes, void** out_data) noexcept {
   return guard([&] {
     required(out_data, "out_data") = nullptr;
     if (bytes == 0) fail(OTR_E_ARGUMENT, "bytes = 0; legal is 1 or more");
-    *out_data = open(context, {device_type, device_id})->allocate(bytes);
+    *out_data = open(context, {device_type, device_id})->allocate(bytes, device::kNoStream);
   });
 }
 

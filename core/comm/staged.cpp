@@ -15,9 +15,11 @@ namespace {
 class DeviceMemory {
  public:
   DeviceMemory(device::Device& device, size_t bytes)
-      : device_(device), bytes_(bytes), data_(bytes == 0 ? nullptr : device.allocate(bytes)) {}
+      : device_(device),
+        bytes_(bytes),
+        data_(bytes == 0 ? nullptr : device.allocate(bytes, device::kNoStream)) {}
   ~DeviceMemory() {
-    if (data_ != nullptr) device_.release(data_, bytes_);
+    if (data_ != nullptr) device_.release(data_, bytes_, device::kNoStream);
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;

@@ -19,6 +19,8 @@ namespace outrigger::device {
 
 using kernels::Format;
 using Stream = uint64_t;
+// Memory that belongs to no stream.
+inline constexpr Stream kNoStream = UINT64_MAX;
 
 // A point in a stream. Empty: there is nothing to wait for.
 using Event = std::shared_ptr<void>;
@@ -49,10 +51,12 @@ class Device {
   [[nodiscard]] virtual otr_device id() const = 0;
   [[nodiscard]] bool is_host() const { return id().device_type == OTR_DEVICE_CPU; }
 
-  // Zero-filled. Throws OTR_E_OUT_OF_MEMORY.
-  [[nodiscard]] virtual std::byte* allocate(size_t bytes) = 0;
-  // Waits for the work given before.
-  virtual void release(std::byte* data, size_t bytes) noexcept = 0;
+  // kNoStream: zero-filled, and for all streams at once; else uninitialised, for work that comes
+  // after in that stream. Throws OTR_E_OUT_OF_MEMORY.
+  [[nodiscard]] virtual std::byte* allocate(size_t bytes, Stream stream) = 0;
+  // kNoStream: waits for the work given before. Else the memory goes when the work that was given
+  // to that stream is done, and nothing waits; a stream that is gone has none.
+  virtual void release(std::byte* data, size_t bytes, Stream stream) noexcept = 0;
   // Waits for all work of all streams, whatever became of it.
   virtual void drain() noexcept = 0;
   // Page-locks host memory, so that copies run beside the host. Throws what the device refuses
@@ -60,8 +64,11 @@ class Device {
   virtual void pin(void* data, size_t bytes) = 0;
   virtual void unpin(void* data) noexcept = 0;
 
-  // A stream for this device's work that no caller knows; the same for the object's life.
+  // Streams for this device's work that no caller knows; the same for the object's life. Kernels go
+  // to the first; what goes beside them, to the host and from it, has one each.
   [[nodiscard]] virtual Stream own_stream() const = 0;
+  [[nodiscard]] virtual Stream download_stream() const = 0;
+  [[nodiscard]] virtual Stream upload_stream() const = 0;
   [[nodiscard]] virtual Event record(Stream stream) = 0;
   virtual void wait(Stream stream, const Event& event) = 0;  // the stream waits
   virtual void synchronize(Stream stream) = 0;               // the host waits

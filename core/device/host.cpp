@@ -98,13 +98,13 @@ void keep_first(Nonfinite& into, const Nonfinite& other) {
   if (into.flat < 0 || other.flat < into.flat || (same && named)) into = other;
 }
 
-std::byte* Host::allocate(size_t bytes) {
+std::byte* Host::allocate(size_t bytes, Stream) {
   const HostMemory memory = allocate_host(bytes);
   if (memory.data == nullptr) fail(OTR_E_OUT_OF_MEMORY, "the system has no {} bytes", bytes);
   return memory.data;
 }
 
-void Host::release(std::byte* data, size_t bytes) noexcept {
+void Host::release(std::byte* data, size_t bytes, Stream) noexcept {
   release_host({data, data, bytes < kOwnPages ? 0 : mapped_for(bytes)});
 }
 

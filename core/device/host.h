@@ -29,13 +29,15 @@ class Host : public Device {
   explicit Host(Workers* workers) : workers_(workers) {}
 
   otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
-  std::byte* allocate(size_t bytes) override;
-  void release(std::byte* data, size_t bytes) noexcept override;
+  std::byte* allocate(size_t bytes, Stream) override;
+  void release(std::byte* data, size_t bytes, Stream) noexcept override;
   void drain() noexcept override {}
   void pin(void*, size_t) override {}
   void unpin(void*) noexcept override {}
 
   Stream own_stream() const override { return 0; }
+  Stream download_stream() const override { return 0; }
+  Stream upload_stream() const override { return 0; }
   Event record(Stream) override { return {}; }
   void wait(Stream, const Event&) override {}
   void synchronize(Stream) override {}

@@ -83,16 +83,20 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
 PluginDevice::PluginDevice(const Plugin& plugin, int32_t device_id)
     : table_(plugin.table), device_id_(device_id) {
   check(table_->open(device_id, &device_), "opening");
-  const int32_t status = table_->stream_create(device_, &stream_);
-  if (status != OTR_OK) {
-    table_->close(device_);
-    check(status, "a stream");
-  }
 }
 
 PluginDevice::~PluginDevice() {
-  table_->stream_destroy(device_, stream_);
+  for (const Stream stream : streams_) {
+    if (stream != 0) table_->stream_destroy(device_, stream);
+  }
   table_->close(device_);
+}
+
+Stream PluginDevice::stream(size_t index) const {
+  const std::lock_guard lock(mutex_);
+  Stream& stream = streams_.at(index);
+  if (stream == 0) check(table_->stream_create(device_, &stream), "a stream");
+  return stream;
 }
 
 void PluginDevice::check(int32_t status, const char* what) const {
@@ -106,16 +110,26 @@ void PluginDevice::set_value(const char* name, double value) {
   check(table_->set_value(device_, name, value), "setting a value");
 }
 
-std::byte* PluginDevice::allocate(size_t bytes) {
+double PluginDevice::value(const char* name) const {
+  double value = 0;
+  check(table_->get_value(device_, name, &value), "reading a value");
+  return value;
+}
+
+static_assert(kNoStream == OTR_PLUGIN_NO_STREAM);
+std::byte* PluginDevice::allocate(size_t bytes, Stream stream) {
   void* data = nullptr;
-  check(table_->allocate(device_, bytes, &data), "allocation");
+  check(table_->allocate(device_, bytes, stream, &data), "allocation");
   return static_cast<std::byte*>(data);
 }
 
-void PluginDevice::release(std::byte* data, size_t) noexcept {
-  static_cast<void>(table_->release(device_, data));
+void PluginDevice::release(std::byte* data, size_t, Stream stream) noexcept {
+  const int32_t status = table_->release(device_, data, stream);
+  if (status != OTR_OK) static_cast<void>(table_->release(device_, data, kNoStream));
 }
-void PluginDevice::free(void* data) { check(table_->release(device_, data), "freeing memory"); }
+void PluginDevice::free(void* data) {
+  check(table_->release(device_, data, kNoStream), "freeing memory");
+}
 void PluginDevice::drain() noexcept { static_cast<void>(table_->synchronize(device_)); }
 
 void PluginDevice::pin(void* data, size_t bytes) {
@@ -215,8 +229,8 @@ kernels::NormSum PluginDevice::run(const otr_plugin_fold& given, Nonfinite* orig
   otr_plugin_norm norm{};
   otr_plugin_fold fold = given;
   fold.norm = &norm;
-  check(table_->fold(device_, &fold, stream_), "a sum over ranks");
-  synchronize(stream_);
+  check(table_->fold(device_, &fold, own_stream()), "a sum over ranks");
+  synchronize(own_stream());
   std::copy(std::begin(norm.limbs), std::end(norm.limbs), sum.limbs.begin());
   sum.nonfinite = norm.nonfinite;
   sum.first_nonfinite = norm.first_nonfinite;
@@ -252,13 +266,14 @@ kernels::UpdateCount PluginDevice::update(std::span<const kernels::Update> piece
   for (const kernels::Update& piece : pieces) list.push_back(described(piece));
   otr_plugin_update_count total{};
   try {
-    check(table_->update(device_, list.data(), static_cast<int64_t>(list.size()), &total, stream_),
+    check(table_->update(device_, list.data(), static_cast<int64_t>(list.size()), &total,
+                         own_stream()),
           "the update");
   } catch (const Error&) {
     drain();  // what was taken on before writes to `total`
     throw;
   }
-  synchronize(stream_);
+  synchronize(own_stream());
   return {total.updates, total.vanished};
 }
 

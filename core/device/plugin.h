@@ -2,7 +2,9 @@
 // A device that a plugin drives.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,13 +41,16 @@ class PluginDevice final : public Device {
   void set_value(const char* name, double value);
 
   otr_device id() const override { return {table_->device_type, device_id_}; }
-  std::byte* allocate(size_t bytes) override;
-  void release(std::byte* data, size_t bytes) noexcept override;
+  [[nodiscard]] double value(const char* name) const;
+  std::byte* allocate(size_t bytes, Stream stream) override;
+  void release(std::byte* data, size_t bytes, Stream stream) noexcept override;
   void free(void* data);  // the same; throws OTR_E_ARGUMENT for what is no allocation
   void drain() noexcept override;
   void pin(void* data, size_t bytes) override;
   void unpin(void* data) noexcept override;
-  Stream own_stream() const override { return stream_; }
+  Stream own_stream() const override { return stream(0); }
+  Stream download_stream() const override { return stream(1); }
+  Stream upload_stream() const override { return stream(2); }
   Event record(Stream stream) override;
   void wait(Stream stream, const Event& event) override;
   void synchronize(Stream stream) override;
@@ -66,13 +71,15 @@ class PluginDevice final : public Device {
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
 
  private:
+  [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;
   kernels::NormSum run(const otr_plugin_fold& given, Nonfinite* origin);
 
   const otr_device_plugin* table_;
   int32_t device_id_;
   otr_plugin_device* device_ = nullptr;
-  Stream stream_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::array<Stream, 3> streams_{};  // made when they are first used; guarded by mutex_
 };
 
 }  // namespace outrigger::device

@@ -80,8 +80,8 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
                                    : comm::Communicator::Publishing()),
       published(own, std::move(publishing.replicas), layout, declared.config, plan, devices, host,
                 declared.ledger),
-      states(make_store(
-          {model, declared.config.optimizer, plan, published, *devices.back, declared.ledger})),
+      states(make_store({model, declared.config.optimizer, plan, published, devices,
+                         declared.config.pin, declared.ledger})),
       gather(model, published, publishing.group ? *publishing.group : own,
              plan.home == Home::slices ? prefetch_over(publishing.group ? *publishing.group : given)
                                        : nullptr,

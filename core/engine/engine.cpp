@@ -187,7 +187,12 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
                      otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
   window_->note_stream(stream);
-  const auto acquire = [&] { committed_->gather.acquire(ids, count, as_float32, out); };
+  const auto acquire = [&] {
+    committed_->gather.acquire(ids, count, as_float32, out);
+    for (int64_t i = 0; i < count; ++i) {
+      committed_->published.await(model().at(ids[i]).root, stream);
+    }
+  };
   if (committed_->plan.home != Home::slices) {
     health_.on_device(acquire);
     return;

@@ -26,7 +26,8 @@ void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
   const bool keep = keep_dtype && view.format != Format::float64;
   Output output{view.shape, keep ? view.format : Format::float32, {}};
   const int64_t bytes = bytes_of(view.count, output.format);
-  output.values = memory::Block(owner_.declared.ledger, memory::Purpose::outputs, bytes, &front());
+  output.values =
+      memory::Block(owner_.declared.ledger, memory::Purpose::outputs, bytes, &front(), stream_);
   front().read(output.values.data(), output.format, view, static_cast<float>(scale_), stream_);
   if (scale_ > 1 && seed_overflow_ < 0 && overflows(output, view)) {
     seed_overflow_ = index;
@@ -52,7 +53,7 @@ bool Pass::overflows(const Output& output, const tensor::View& given) const {
   const int64_t scaled = nonfinite(output.values);
   if (scaled == 0) return false;
   const memory::Block unscaled(owner_.declared.ledger, memory::Purpose::scratch,
-                               bytes_of(given.count, output.format), &front());
+                               bytes_of(given.count, output.format), &front(), stream_);
   front().read(unscaled.data(), output.format, given, 1, stream_);
   return nonfinite(unscaled) < scaled;
 }
@@ -81,7 +82,7 @@ void Pass::unscale(const otr_tensor& from, const otr_tensor& to) const {
   }
   owner_.health.on_device([&] {
     const memory::Block values(owner_.declared.ledger, memory::Purpose::scratch, source.count * 4,
-                               &front());
+                               &front(), stream_);
     const double factor = std::max(1, tag_.accumulation) / tag_.loss_scale;
     front().read(values.data(), kernels::Format::float32, source, static_cast<float>(factor),
                  stream_);

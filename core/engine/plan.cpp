@@ -9,6 +9,7 @@ namespace outrigger::engine {
 namespace {
 
 constexpr int64_t kUpdateElements = int64_t{1} << 20;  // of an offloaded update at a time
+constexpr int64_t kSlots = 3;  // one is updated, one goes up, and one waits for its turn
 
 Home home_of(const config::EngineConfig& config, const Machine& machine) {
   if (config.stage == 0) return Home::copy;
@@ -70,6 +71,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   const int64_t largest = layout.largest_bucket();
   if (!boundary) {
     ring = engine::bytes_of(largest * static_cast<int64_t>(bucket_buffers), config.compute);
+    if (offloaded()) packing = ring;
   }
   const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;  // no other rank has another slice
@@ -89,9 +91,13 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (front == Space::device && home == Home::replica && !alone) {
     publish_staging = engine::bytes_of(largest, config.compute);
   }
-  if (offloaded() && states.master.format != config.compute && !states.host) {
-    update_elements = std::min(kUpdateElements, shard);
-    update_staging = engine::bytes_of(update_elements, config.compute);
+  if (offloaded() && !states.host) {
+    update_elements = std::clamp(owned, kernels::kLeaf, kUpdateElements);
+    if (states.master.format != config.compute) {
+      update_slots =
+          std::clamp<int64_t>((owned + update_elements - 1) / update_elements, 1, kSlots);
+      update_staging = engine::bytes_of(update_elements * update_slots, config.compute);
+    }
   }
   // Windows are touched when they are made, private blocks later.
   published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
@@ -155,7 +161,7 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
     case memory::Purpose::buckets:
       return in_back * ring + (space == Space::host
                                    ? received + gradient_staging + publish_staging + update_staging
-                                   : received_on_device);
+                                   : received_on_device + packing);
     case memory::Purpose::scratch:  // other scratch comes and goes
       return space == Space::host ? matrices.bytes() : 0;
     case memory::Purpose::snapshots:

@@ -58,10 +58,13 @@ struct Plan {
   int64_t accumulators = 0, ring = 0;
   // What a reduction copies: from ranks that share no host memory, and to the device's.
   int64_t received = 0, received_on_device = 0;
+  // Of the device, where gradients are packed that come down in buckets.
+  int64_t packing = 0;
   // Host memory between the device and the other ranks: of the reducer, of publishing.
   int64_t gradient_staging = 0, publish_staging = 0;
-  // Host memory between an offloaded update and the device, and its elements.
-  int64_t update_staging = 0, update_elements = 0;
+  // An offloaded update goes up in parts of so many elements, from slots in host memory, or (0)
+  // from the masters.
+  int64_t update_elements = 0, update_slots = 0, update_staging = 0;
   // What asynchronous saves copy to, where it is reserved.
   int64_t snapshots = 0;
   // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and

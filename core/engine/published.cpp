@@ -61,7 +61,11 @@ std::byte* Published::at(const layout::Piece& piece) const {
 std::byte* Published::whole(int64_t root) const {
   const layout::Position& position = layout().position(root);
   if (home_ != Home::slices) return data_ + bytes_of(position.flat, format_);
-  if (position.bucket >= 0) return nullptr;
+  if (position.bucket >= 0) {
+    if (layout().world() > 1) return nullptr;
+    const layout::Bucket& bucket = layout().bucket(position.bucket);
+    return data_ + bytes_of(bucket.shard + position.flat - bucket.begin, format_);
+  }
   const int64_t after_slices =
       layout().shard_elements() + position.flat - layout().trainable_elements();
   return data_ + bytes_of(after_slices, format_);

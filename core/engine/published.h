@@ -44,6 +44,18 @@ class Published {
   // The parameter as a whole; null where this rank has a part of it only.
   [[nodiscard]] std::byte* whole(int64_t root) const;
 
+  // What brings a parameter's new value to the device is done after this event.
+  void set_ready(int64_t root, device::Event event) {
+    const auto i = static_cast<size_t>(root);
+    if (ready_.size() <= i) ready_.resize(i + 1);
+    ready_[i] = std::move(event);
+  }
+  // Work that comes after in this stream sees the root's last value.
+  void await(int64_t root, device::Stream stream) const {
+    if (const auto i = static_cast<size_t>(root); i < ready_.size())
+      front_->wait(stream, ready_[i]);
+  }
+
   // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
   void publish() const;
   // The same of these roots, where that takes more than writing them; after a barrier all have it.
@@ -73,6 +85,7 @@ class Published {
   memory::PageNote window_note_;
   memory::Block private_;  // a copy, or slices and frozen parameters
   std::byte* data_ = nullptr;
+  std::vector<device::Event> ready_;  // by root, once it was updated on the host for a device
 };
 
 }  // namespace outrigger::engine

@@ -78,9 +78,9 @@ void Reducer::clear() {
   on_clear();
 }
 
-Block Reducer::scratch_for(int64_t root, device::Device& device) const {
+Block Reducer::scratch_for(int64_t root, device::Stream stream) const {
   return {*context_.ledger, Purpose::scratch, bytes_of(context_.model->at(root).count, compute()),
-          &device};
+          &front(), stream};
 }
 
 void Reducer::slot_is_out(int64_t root) const {
@@ -101,54 +101,27 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
 }
 
 void Reducer::deposit(void* destination, Format to, bool first, const Gradient& gradient,
-                      InFlight& in_flight) {
+                      device::Event& ready) {
   const tensor::View& grad = gradient.view;
-  const Format format = compute();
+  const device::Stream stream = gradient.stream;
   Block kept;
-  if (!in_flight.kept.empty()) {  // of an earlier contribution: scratch does not pile up
-    front().synchronize(in_flight.ready);
-    in_flight.kept.clear();
-  }
-  if (!context_.devices.offloaded()) {
-    device::Device& device = back();
-    device.wait(gradient.stream, in_flight.ready);
-    if (first && to == format) {
-      device.read(destination, to, grad, gradient.factor, gradient.stream);
-    } else if (first) {
-      device.convert(destination, to, in_compute_format(gradient, kept), format, 1, grad.count,
-                     gradient.stream);
-    } else {
-      device.add(destination, to, in_compute_format(gradient, kept), format, grad.count,
-                 gradient.stream);
-    }
-    in_flight.ready = device.record(gradient.stream);
-    in_flight.keep(std::move(kept), device);
-    return;
-  }
-  const void* source = in_compute_format(gradient, kept);
-  const auto bytes = static_cast<size_t>(bytes_of(grad.count, format));
-  if (first && to == format) {
-    front().download(destination, source, bytes, gradient.stream);
-    in_flight.ready = front().record(gradient.stream);
-    in_flight.keep(std::move(kept), front());
-    return;
-  }
-  const Block arrived(*context_.ledger, Purpose::scratch, static_cast<int64_t>(bytes));
-  front().download(arrived.data(), source, bytes, gradient.stream);
-  front().synchronize(gradient.stream);
-  settle(in_flight);
-  if (first) {
-    back().convert(destination, to, arrived.data(), format, 1, grad.count, gradient.stream);
+  front().wait(stream, ready);
+  if (first && to == compute()) {
+    front().read(destination, to, grad, gradient.factor, stream);
+  } else if (first) {
+    front().convert(destination, to, in_compute_format(gradient, kept), compute(), 1, grad.count,
+                    stream);
   } else {
-    back().add(destination, to, arrived.data(), format, grad.count, gradient.stream);
+    front().add(destination, to, in_compute_format(gradient, kept), compute(), grad.count, stream);
   }
+  ready = front().record(stream);
 }
 
-// Rounded to the compute dtype and row-major, in front; `kept` holds it where it is a copy.
 const void* Reducer::in_compute_format(const Gradient& gradient, Block& kept) const {
   const tensor::View& grad = gradient.view;
   if (grad.contiguous && grad.format == compute() && gradient.factor == 1) return grad.data;
-  kept = Block(*context_.ledger, Purpose::scratch, bytes_of(grad.count, compute()), &front());
+  kept = Block(*context_.ledger, Purpose::scratch, bytes_of(grad.count, compute()), &front(),
+               gradient.stream);
   front().read(kept.data(), compute(), grad, gradient.factor, gradient.stream);
   return kept.data();
 }
@@ -159,15 +132,6 @@ device::Event Reducer::rescale(void* slot, const Gradient& gradient) const {
                     gradient.stream);
   }
   return front().record(gradient.stream);
-}
-
-void Reducer::settle(InFlight& in_flight) {
-  if (context_.devices.offloaded()) {
-    front().synchronize(in_flight.ready);
-  } else {
-    back().wait(back().own_stream(), in_flight.ready);
-  }
-  in_flight = {};
 }
 
 kernels::NormSum Reducer::norm() const {

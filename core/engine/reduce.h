@@ -51,17 +51,6 @@ struct Gradient {
   device::Stream stream = 0;
 };
 
-// Work that a device may still be at.
-struct InFlight {
-  device::Event ready;              // it is done
-  std::vector<memory::Block> kept;  // device memory needed until then
-
-  void keep(memory::Block&& block, const device::Device& device) {
-    memory::Block taken = std::move(block);  // the host's work is done: freed here
-    if (taken && !device.is_host()) kept.push_back(std::move(taken));
-  }
-};
-
 // One pass's way into a reducer, which has to outlive it.
 class GradientSink {
  public:
@@ -130,15 +119,17 @@ class Reducer {
   [[nodiscard]] comm::Reduction reduction(const layout::Bucket& bucket, const comm::Window& window,
                                           size_t offset, kernels::Format from, bool add,
                                           const char* label);
-  // destination, which is in the back, = grad × factor, or += in float32, after what is in flight.
-  // A gradient counts in the compute dtype: it is rounded to that first.
+  // destination, which is in front, = grad × factor, or += in float32, after `ready`, which it then
+  // moves on. A gradient counts in the compute dtype: it is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const Gradient& gradient,
-               InFlight& in_flight);
+               device::Event& ready);
+  // Rounded to the compute dtype and row-major, in front; `kept` holds it where it is a copy, until
+  // the gradient's stream has used it.
+  [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
   // A slot that was filled in place, × factor; the event after which it is so.
   device::Event rescale(void* slot, const Gradient& gradient) const;
-  // Work on the back's own stream, and on the host where that is the back, comes after it.
-  void settle(InFlight& in_flight);
-  [[nodiscard]] memory::Block scratch_for(int64_t root, device::Device& device) const;
+  // In front, for work of this stream; see Device::allocate.
+  [[nodiscard]] memory::Block scratch_for(int64_t root, device::Stream stream) const;
   [[nodiscard]] kernels::Format compute() const { return context_.config->compute; }
   [[nodiscard]] device::Device& front() const { return *context_.devices.front; }
   [[nodiscard]] device::Device& back() const { return *context_.devices.back; }
@@ -157,7 +148,6 @@ class Reducer {
     return {-1, 0, bucket.slice, bucket.begin + context_.slice * bucket.slice, bucket.shard};
   }
   void begin_gather();
-  [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
   memory::Charge staging_charge_, received_charge_, device_charge_;
   std::vector<uint8_t> present_;
   bool finishing_ = false;               // finish was called in this window

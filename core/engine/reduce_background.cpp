@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the micro-step order gives its sequence of operations: buckets in order, and ends of passes.
 #include <algorithm>
+#include <utility>
 
 #include "core/comm/combine.h"
 #include "core/engine/reduce_micro_step.h"
@@ -9,42 +10,62 @@ namespace outrigger::engine {
 
 void MicroStepReducer::begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index) {
   const uint64_t turn = pass->first_turn + static_cast<uint64_t>(index);
+  // On a device with offload it comes down while earlier ones are summed.
+  const bool early = context_.devices.offloaded() && is_free(turn);
+  if (early) pass->packed[static_cast<size_t>(index)] = fill_bucket(*pass, index);
   comm::Reduction operation = reduction(context_.layout->bucket(index), *ring_, buffer_offset(turn),
                                         compute_, !pass->first_of_window, "reduce gradients");
-  operation.prepare = [this, pass, index] { fill_bucket(*pass, index); };
+  operation.prepare = [this, pass, index] {
+    std::optional<device::Event>& packed = pass->packed[static_cast<size_t>(index)];
+    if (!packed) packed = fill_bucket(*pass, index);
+    if (context_.devices.offloaded()) front().synchronize(*packed);
+  };
   operation.reuse = "reuse a gradient bucket";
   const comm::Exchange::Ticket ticket = exchange_->begin(std::move(operation));
   tickets_[turn % buffers_].store(ticket, std::memory_order_relaxed);
   turns_begun_.store(turn + 1, std::memory_order_release);
 }
 
-// Copies a parameter's value into the bucket's buffer (null: zeros) and clears its padding.
+// Copies a parameter's value, once it is ready, into the bucket's buffer (null: zeros) and clears
+// its padding.
 void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket,
-                                       int64_t root, const std::byte* value) const {
+                                       int64_t root, const std::byte* value,
+                                       device::Event& ready) const {
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
   const layout::Position& position = context_.layout->position(root);
   std::byte* to = buffer + (position.flat - bucket.begin) * size;
   const int64_t count = value == nullptr ? 0 : context_.model->at(root).count;
-  const device::Stream stream = back().own_stream();
-  if (value != nullptr) back().copy(to, value, static_cast<size_t>(count * size), stream);
-  back().zero(to + count * size, static_cast<size_t>((position.padded - count) * size), stream);
+  const device::Stream stream = fill_stream();
+  front().wait(stream, std::exchange(ready, {}));
+  if (value != nullptr) front().copy(to, value, static_cast<size_t>(count * size), stream);
+  front().zero(to + count * size, static_cast<size_t>((position.padded - count) * size), stream);
+}
+
+device::Event MicroStepReducer::bring(std::byte* to, const std::byte* from,
+                                      const layout::Bucket& bucket) const {
+  if (!context_.devices.offloaded()) return {};
+  const int64_t bytes = bytes_of(bucket.elements, compute_);
+  front().download(to, from, static_cast<size_t>(bytes), fill_stream());
+  return front().record(fill_stream());
 }
 
 // All parameters are complete, or the pass has ended: nobody else touches their values any more.
-void MicroStepReducer::fill_bucket(Pass& pass, int64_t index) {
+device::Event MicroStepReducer::fill_bucket(Pass& pass, int64_t index) {
   const layout::Bucket& bucket = context_.layout->bucket(index);
-  std::byte* to = buffer(pass.first_turn + static_cast<uint64_t>(index));
+  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(index);
+  std::byte* to = buffer(turn);
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
   int64_t filled = 0;
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
-    settle(entry.in_flight);
-    place_parameter(to, bucket, root, entry.value);
+    place_parameter(to, bucket, root, entry.value, entry.ready);
+    entry.scratch.free_after(fill_stream());
     entry.scratch = {};
     filled += context_.layout->position(root).padded;
   }
-  back().zero(to + filled * size, static_cast<size_t>((bucket.elements - filled) * size),
-              back().own_stream());
+  front().zero(to + filled * size, static_cast<size_t>((bucket.elements - filled) * size),
+               fill_stream());
+  return bring(ring_->block(context_.rank) + buffer_offset(turn), to, bucket);
 }
 
 // All ranks tell what they have beyond the buckets, and reduce it together.
@@ -73,8 +94,13 @@ std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared
     }
     if (!late_ring_) {
       const auto size = static_cast<int64_t>(kernels::size_of(compute_));
-      late_ring_ = make_window(context_.layout->largest_bucket() * size, memory::Purpose::buckets,
-                               "late gradient bucket", late_entered_);
+      const int64_t bytes = context_.layout->largest_bucket() * size;
+      late_ring_ =
+          make_window(bytes, memory::Purpose::buckets, "late gradient bucket", late_entered_);
+      if (context_.devices.offloaded()) {
+        late_pinned_ = pinned({late_ring_->block(context_.rank), static_cast<size_t>(bytes)});
+        late_packing_ = memory::Block(*context_.ledger, memory::Purpose::buckets, bytes, &front());
+      }
     }
     comm::Reduction& operation = operations.emplace_back(
         reduction(buckets[b], *late_ring_, 0, compute_, true, "reduce late gradients"));
@@ -86,15 +112,18 @@ std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared
 
 void MicroStepReducer::fill_late_bucket(Pass& pass, int64_t index) {
   const layout::Bucket& bucket = context_.layout->bucket(index);
-  const auto size = static_cast<int64_t>(kernels::size_of(compute_));
-  std::byte* to = late_ring_->block(context_.rank);
-  back().zero(to, static_cast<size_t>(bucket.elements * size), back().own_stream());
+  const bool offloaded = context_.devices.offloaded();
+  std::byte* const everybodys = late_ring_->block(context_.rank);
+  std::byte* const to = offloaded ? late_packing_.data() : everybodys;
+  front().zero(to, static_cast<size_t>(bytes_of(bucket.elements, compute_)), fill_stream());
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
-    settle(entry.late_in_flight);
-    if (entry.late) place_parameter(to, bucket, root, entry.late.data());
+    if (entry.late) place_parameter(to, bucket, root, entry.late.data(), entry.late_ready);
+    entry.late.free_after(fill_stream());
     entry.late = {};
   }
+  const device::Event there = bring(everybodys, to, bucket);
+  if (offloaded) front().synchronize(there);
 }
 
 }  // namespace outrigger::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/reduce_boundary.h"
 
+#include <utility>
+
 #include "core/base/error.h"
 
 namespace outrigger::engine {
@@ -52,7 +54,7 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root) {
     entry.lent = true;
     slot.data = at(context_.layout->position(root).flat);
   } else {
-    slot.scratch = scratch_for(root, front());
+    slot.scratch = scratch_for(root, device::kNoStream);
     slot.data = slot.scratch.data();
   }
   return slot.data;
@@ -64,25 +66,51 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
   const bool is_slot = gradient.view.data == slot.data;
   if (is_slot) check_slot(root, gradient.view);
   if (is_slot && !slot.scratch) {
-    entry.in_flight.ready = rescale(slot.data, gradient);
+    entry.ready = rescale(slot.data, gradient);
     take_back(entry, root, true);
   } else if (entry.lent) {
     memory::Block made;  // what fails leaves the entry as it was
-    if (!entry.waiting) made = scratch_for(root, back());
+    if (!entry.waiting) made = scratch_for(root, gradient.stream);
     deposit(made ? made.data() : entry.waiting.data(), format_, static_cast<bool>(made), gradient,
-            entry.waiting_in_flight);
+            entry.waiting_ready);
     if (made) entry.waiting = std::move(made);
   } else {
-    deposit(at(context_.layout->position(root).flat), format_, !entry.filled, gradient,
-            entry.in_flight);
+    std::byte* const sum = at(context_.layout->position(root).flat);
+    if (context_.devices.offloaded()) {
+      bring_down(sum, !entry.filled, gradient, entry.ready);
+    } else {
+      deposit(sum, format_, !entry.filled, gradient, entry.ready);
+    }
     entry.filled = true;
   }
   if (is_slot) {
-    InFlight& in_flight = entry.lent ? entry.waiting_in_flight : entry.in_flight;
-    in_flight.keep(std::move(slot.scratch), front());
+    slot.scratch.free_after(gradient.stream);
     slot = {};
   }
   mark_present(root);
+}
+
+void BoundaryReducer::bring_down(std::byte* to, bool first, const Gradient& gradient,
+                                 device::Event& ready) {
+  memory::Block kept;
+  const int64_t count = gradient.view.count;
+  const void* const source = in_compute_format(gradient, kept);
+  const auto bytes = static_cast<size_t>(bytes_of(count, compute()));
+  if (first && format_ == compute()) {
+    front().download(to, source, bytes, gradient.stream);
+    ready = front().record(gradient.stream);
+    return;
+  }
+  const memory::Block arrived(*context_.ledger, memory::Purpose::scratch,
+                              static_cast<int64_t>(bytes));
+  front().download(arrived.data(), source, bytes, gradient.stream);
+  front().synchronize(gradient.stream);
+  front().synchronize(std::exchange(ready, {}));
+  if (first) {
+    back().convert(to, format_, arrived.data(), compute(), 1, count, gradient.stream);
+  } else {
+    back().add(to, format_, arrived.data(), compute(), count, gradient.stream);
+  }
 }
 
 void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {
@@ -90,18 +118,19 @@ void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {
   const int64_t count = context_.model->at(root).count;
   if (entry.waiting) {  // both are in the back
     const device::Stream stream = back().own_stream();
-    back().wait(stream, entry.in_flight.ready);
-    back().wait(stream, entry.waiting_in_flight.ready);
+    back().wait(stream, entry.ready);
+    back().wait(stream, entry.waiting_ready);
     if (filled) {
       back().add(place, format_, entry.waiting.data(), format_, count, stream);
     } else {
       back().convert(place, format_, entry.waiting.data(), format_, 1, count, stream);
     }
-    entry.in_flight.ready = back().record(stream);
+    entry.ready = back().record(stream);
+    entry.waiting.free_after(stream);
   }
   entry.filled = filled || entry.waiting;
   entry.waiting = {};
-  entry.waiting_in_flight = {};
+  entry.waiting_ready = {};
   entry.lent = false;
 }
 
@@ -127,7 +156,14 @@ void BoundaryReducer::zero_missing() {
 }
 
 void BoundaryReducer::begin_sums() {
-  for (Entry& entry : entries_) settle(entry.in_flight);
+  for (Entry& entry : entries_) {
+    if (context_.devices.offloaded()) {
+      front().synchronize(entry.ready);
+    } else {
+      back().wait(back().own_stream(), entry.ready);
+    }
+    entry.ready = {};
+  }
   zero_missing();
   for (const layout::Bucket& bucket : context_.layout->buckets()) {
     const size_t offset = static_cast<size_t>(bucket.begin) * kernels::size_of(format_);

@@ -22,11 +22,11 @@ class BoundaryReducer final : public Reducer {
  private:
   // One parameter in one window.
   struct Entry {
-    std::mutex mutex;                       // of the slots of this parameter, too
-    bool filled = false;                    // the accumulator holds a sum
-    bool lent = false;                      // a slot in the accumulator is out
-    memory::Block waiting;                  // what came meanwhile
-    InFlight in_flight, waiting_in_flight;  // on the accumulator, on `waiting`
+    std::mutex mutex;                    // of the slots of this parameter, too
+    bool filled = false;                 // the accumulator holds a sum
+    bool lent = false;                   // a slot in the accumulator is out
+    memory::Block waiting;               // what came meanwhile
+    device::Event ready, waiting_ready;  // the accumulator is, `waiting` is
   };
   // One parameter's slot in one pass.
   struct Slot {
@@ -43,6 +43,8 @@ class BoundaryReducer final : public Reducer {
   // The slot in the accumulator came back, filled, or will not any more: adds what waited for it.
   void take_back(Entry& entry, int64_t root, bool filled);
   void zero_missing();
+  // As deposit, to the accumulator, which is the host's for a device's gradients.
+  void bring_down(std::byte* to, bool first, const Gradient& gradient, device::Event& ready);
 
   kernels::Format format_;
   Entered entered_;

@@ -24,6 +24,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
   }
   if (context.devices.offloaded()) {
     pinned_ = pinned({ring_->block(context.rank), static_cast<size_t>(plan.ring)});
+    packing_ = memory::Block(*context.ledger, Purpose::buckets, plan.packing, &front());
   }
   exchange_->start();
 }
@@ -39,18 +40,20 @@ size_t MicroStepReducer::buffer_offset(uint64_t turn) const {
 }
 
 std::byte* MicroStepReducer::buffer(uint64_t turn) const {
-  return ring_->block(context_.rank) + buffer_offset(turn);
+  return (packing_ ? packing_.data() : ring_->block(context_.rank)) + buffer_offset(turn);
+}
+
+// The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
+bool MicroStepReducer::is_free(uint64_t turn) const {
+  if (turn < buffers_) return true;
+  if (turns_begun_.load(std::memory_order_acquire) + buffers_ <= turn) return false;
+  return exchange_->is_drained(tickets_[turn % buffers_].load(std::memory_order_relaxed));
 }
 
 std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
   const layout::Position& position = context_.layout->position(root);
   const uint64_t turn = pass.first_turn + static_cast<uint64_t>(position.bucket);
-  if (turn >= buffers_) {
-    // The buffer's last user was turn − buffers_: it must be folded here and read by everybody.
-    if (turns_begun_.load(std::memory_order_acquire) + buffers_ <= turn) return nullptr;
-    if (!exchange_->is_drained(tickets_[turn % buffers_].load(std::memory_order_relaxed)))
-      return nullptr;
-  }
+  if (!is_free(turn)) return nullptr;
   const int64_t offset = position.flat - context_.layout->bucket(position.bucket).begin;
   return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));
 }
@@ -96,10 +99,9 @@ void* MicroStepReducer::slot(Pass& pass, int64_t root) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (entry.slot != nullptr) slot_is_out(root);
-  const bool in_place = entry.value == nullptr && !context_.devices.offloaded();
-  entry.slot = in_place ? free_place(pass, root) : nullptr;
+  entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
   if (entry.slot == nullptr) {
-    entry.slot_scratch = scratch_for(root, front());
+    entry.slot_scratch = scratch_for(root, device::kNoStream);
     entry.slot = entry.slot_scratch.data();
   }
   return entry.slot;
@@ -117,9 +119,9 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     const bool late = entry.contributions >= parameter.contributions;
     if (late) {
       memory::Block made;
-      if (!entry.late) made = scratch_for(root, back());
+      if (!entry.late) made = scratch_for(root, gradient.stream);
       deposit(made ? made.data() : entry.late.data(), compute_, static_cast<bool>(made), gradient,
-              entry.late_in_flight);
+              entry.late_ready);
       if (made) entry.late = std::move(made);
     } else {
       take(pass, entry, root, gradient, is_slot);
@@ -127,8 +129,8 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     ++entry.contributions;
     if (is_slot) {
       entry.slot = nullptr;
-      InFlight& in_flight = late ? entry.late_in_flight : entry.in_flight;
-      in_flight.keep(std::move(entry.slot_scratch), front());
+      entry.slot_scratch.free_after(gradient.stream);
+      entry.slot_scratch = {};
     }
     // While the host still writes into the buffer itself, the bucket cannot go out.
     const bool slot_in_buffer = entry.slot != nullptr && !entry.slot_scratch;
@@ -144,9 +146,9 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
 void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient,
                             bool is_slot) {
   if (entry.value != nullptr) {
-    deposit(entry.value, compute_, false, gradient, entry.in_flight);
-  } else if (is_slot && !context_.devices.offloaded()) {
-    entry.in_flight.ready = rescale(entry.slot, gradient);
+    deposit(entry.value, compute_, false, gradient, entry.ready);
+  } else if (is_slot) {
+    entry.ready = rescale(entry.slot, gradient);
     entry.value = entry.slot;
     entry.scratch = std::move(entry.slot_scratch);
   } else {
@@ -155,10 +157,10 @@ void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const 
     std::byte* place = taken ? nullptr : free_place(pass, root);
     memory::Block made;
     if (place == nullptr) {
-      made = scratch_for(root, back());
+      made = scratch_for(root, gradient.stream);
       place = made.data();
     }
-    deposit(place, compute_, true, gradient, entry.in_flight);
+    deposit(place, compute_, true, gradient, entry.ready);
     entry.value = place;
     entry.scratch = std::move(made);
   }

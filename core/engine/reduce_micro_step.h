@@ -4,7 +4,9 @@
 //
 // Buckets go out strictly in order, whatever the order of arrival, from a ring of buffers that all
 // ranks can read. A gradient lands in its bucket's buffer if that is free, else in scratch until it
-// is. Contributions to a parameter beyond the declared number are summed apart and reduced when the
+// is. Where the sums are made on the host for a device (offload), buckets are packed on the device,
+// in a ring of as many buffers, and each comes down in one copy beside what the device does.
+// Contributions to a parameter beyond the declared number are summed apart and reduced when the
 // pass ends, whether or not its bucket had gone out: so bits depend neither on timing nor on bucket
 // sizes.
 #pragma once
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "core/base/bits.h"
 #include "core/engine/reduce.h"
@@ -35,19 +38,25 @@ class MicroStepReducer final : public Reducer {
     int32_t contributions = 0;
     bool complete = false;       // all declared contributions are here, the buffer is ours
     std::byte* slot = nullptr;   // handed out, not handed back
-    memory::Block slot_scratch;  // the slot's memory, where its place was taken or is not in front
+    memory::Block slot_scratch;  // the slot's memory, where its place was taken
     std::byte* value =
         nullptr;  // the sum so far, compute dtype: in the bucket's buffer or in scratch
     memory::Block scratch;
-    memory::Block late;                  // contributions beyond the declared number
-    InFlight in_flight, late_in_flight;  // on value, on late
+    memory::Block late;               // contributions beyond the declared number
+    device::Event ready, late_ready;  // value is, late is
   };
   struct Pass {
     Pass(size_t parameters, size_t buckets)
-        : entries(parameters), missing(buckets), late(static_cast<int64_t>(parameters) + 1) {}
+        : entries(parameters),
+          missing(buckets),
+          packed(buckets),
+          late(static_cast<int64_t>(parameters) + 1) {}
     std::deque<Entry> entries;
     std::vector<std::atomic<int64_t>> missing;  // parameters of a bucket that are not complete
-    uint64_t first_turn = 0;                    // turn of bucket 0
+    // Of a bucket that was filled before its operation: its buffer is full. Guarded by
+    // launch_mutex_ until the operation is begun.
+    std::vector<std::optional<device::Event>> packed;
+    uint64_t first_turn = 0;  // turn of bucket 0
     bool first_of_window = false;
     std::atomic<bool> contributed{false};
     bool ended = false, abandoned = false;  // guarded by launch_mutex_ until the end is begun
@@ -68,23 +77,32 @@ class MicroStepReducer final : public Reducer {
 
   void begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index);
   void begin_end(const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] bool is_free(uint64_t turn) const;
+  // The event after which the ranks' buffer is full; its work is on fill_stream().
+  device::Event fill_bucket(Pass& pass, int64_t index);
   // In the sequence.
-  void fill_bucket(Pass& pass, int64_t index);
   void fill_late_bucket(Pass& pass, int64_t index);
   void find_late(Pass& pass) const;
   [[nodiscard]] std::vector<comm::Reduction> late_reductions(const std::shared_ptr<Pass>& pass);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
-                       const std::byte* value) const;
+                       const std::byte* value, device::Event& ready) const;
+  // What was filled in front, to the ranks' buffer; the event after which it is there.
+  device::Event bring(std::byte* to, const std::byte* from, const layout::Bucket& bucket) const;
+  // Of filling buffers and what follows: with offload beside the device's other work.
+  [[nodiscard]] device::Stream fill_stream() const {
+    return context_.devices.offloaded() ? front().download_stream() : back().own_stream();
+  }
   [[nodiscard]] std::byte* accumulator(int64_t flat, int64_t shard) const;
-  [[nodiscard]] std::byte* buffer(uint64_t turn) const;
+  [[nodiscard]] std::byte* buffer(uint64_t turn) const;  // in front
   [[nodiscard]] size_t buffer_offset(uint64_t turn) const;
 
   kernels::Format compute_, format_;  // of buckets, of accumulators
   uint64_t buffers_;
   std::shared_ptr<comm::Window> ring_, late_ring_;  // the second one is the sequence's
   Entered ring_entered_, late_entered_, whole_entered_;
-  memory::Pinned pinned_;
+  memory::Pinned pinned_, late_pinned_;
   memory::Block shard_;
+  memory::Block packing_, late_packing_;  // in front, with offload: a ring as ring_, and one bucket
 
   // Host side.
   std::mutex launch_mutex_;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/memory/block.h"
+#include "core/memory/pinned.h"
 
 namespace outrigger::engine {
 namespace {
@@ -17,9 +18,15 @@ class Resident final : public StateStore {
       : StateStore(c.model, c.optimizer),
         plan_(c.plan),
         published_(c.published),
-        master_(c.ledger, Purpose::master, c.plan.master, &c.back),
-        exp_avg_(c.ledger, Purpose::exp_avg, c.plan.exp_avg, &c.back),
-        exp_avg_sq_(c.ledger, Purpose::exp_avg_sq, c.plan.exp_avg_sq, &c.back) {}
+        master_(c.ledger, Purpose::master, c.plan.master, c.devices.back),
+        exp_avg_(c.ledger, Purpose::exp_avg, c.plan.exp_avg, c.devices.back),
+        exp_avg_sq_(c.ledger, Purpose::exp_avg_sq, c.plan.exp_avg_sq, c.devices.back) {
+    // Masters in the published format go to the device as they are.
+    if (c.devices.offloaded() && c.plan.update_slots == 0 && master_) {
+      pinned_ = memory::Pinned(*c.devices.front, c.ledger,
+                               {master_.data(), static_cast<size_t>(master_.bytes())}, c.pin);
+    }
+  }
 
   int64_t room() const override { return std::numeric_limits<int64_t>::max(); }
   bool is_in_memory() const override { return true; }
@@ -51,6 +58,7 @@ class Resident final : public StateStore {
   const Plan& plan_;
   const Published& published_;
   Block master_, exp_avg_, exp_avg_sq_;
+  memory::Pinned pinned_;
 };
 
 }  // namespace
@@ -72,10 +80,17 @@ void StateStore::before_change(std::function<void()> guard) {
   guard_ = std::move(guard);
 }
 
-void StateStore::about_to_change(StateSet written) const {
+void StateStore::note_reader(device::Device& device, device::Event until) {
+  const std::lock_guard lock(mutex_);
+  reader_ = &device;
+  read_ = std::move(until);
+}
+
+void StateStore::about_to_change(StateSet written) {
   if (!written.any()) return;  // the guard itself reads
   const std::lock_guard lock(mutex_);
   if (guard_) guard_();
+  if (read_ && written[State::master]) reader_->synchronize(std::exchange(read_, {}));
 }
 
 std::unique_ptr<StateStore> make_resident_store(const StoreContext& context) {

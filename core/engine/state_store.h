@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/config/config.h"
+#include "core/engine/devices.h"
 #include "core/engine/plan.h"
 #include "core/engine/published.h"
 #include "core/layout/layout.h"
@@ -71,12 +72,17 @@ class StateStore {
   // guard: called before a lease that changes anything, on the thread that asks for it; null:
   // nothing is. Not while it runs.
   void before_change(std::function<void()> guard);
+  // Until this event a device copies from masters. Before the next change of a master the host
+  // waits for it.
+  void note_reader(device::Device& device, device::Event until);
   // To be called before such a lease.
-  void about_to_change(StateSet written) const;
+  void about_to_change(StateSet written);
 
  private:
-  mutable std::mutex mutex_;  // guards guard_
+  std::mutex mutex_;  // guards the next three
   std::function<void()> guard_;
+  device::Device* reader_ = nullptr;
+  device::Event read_;
   const layout::Model* model_;
   std::array<kernels::Format, kStates> formats_;
   bool keeps_exp_avg_, keeps_exp_avg_sq_;
@@ -119,7 +125,8 @@ struct StoreContext {
   const config::OptimizerConfig& optimizer;
   const Plan& plan;
   const Published& published;
-  device::Device& back;  // where updates run
+  const Devices& devices;
+  config::Pin pin;
   memory::Ledger& ledger;
 };
 using MakeStore = std::unique_ptr<StateStore> (*)(const StoreContext&);

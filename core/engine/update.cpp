@@ -58,15 +58,11 @@ class Runs {
 }  // namespace
 
 Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window)
-    : declared_(declared),
-      committed_(committed),
-      run_(run),
-      window_(window),
-      staging_(declared.ledger, memory::Purpose::buckets, committed.plan.update_staging) {
-  if (staging_) {
-    pinned_ = memory::Pinned(*committed.devices.front, declared.ledger,
-                             {staging_.data(), static_cast<size_t>(committed.plan.update_staging)},
-                             declared.config.pin);
+    : declared_(declared), committed_(committed), run_(run), window_(window) {
+  if (committed.devices.offloaded()) {
+    offloaded_ =
+        std::make_unique<OffloadedUpdate>(committed.devices, committed.plan, declared.config.pin,
+                                          committed.published, *committed.states, declared.ledger);
   }
   if (committed.plan.matrices.elements > 0) {
     matrices_ = std::make_unique<Matrices>(committed.control, committed.host, declared.model,
@@ -136,50 +132,9 @@ void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
   store.settle();
 }
 
-kernels::UpdateCount Updater::run(std::span<const kernels::Update> pieces) {
-  const Devices& devices = committed_.devices;
-  return devices.offloaded() ? run_offloaded(pieces) : devices.back->update(pieces);
-}
-
-// The update runs on the host, the published weights go to the device: a master of the published
-// format as it is, else what the update rounds of it, by way of a bounded staging block.
-kernels::UpdateCount Updater::run_offloaded(std::span<const kernels::Update> pieces) {
-  device::Device& front = *committed_.devices.front;
-  const Plan& plan = committed_.plan;
-  const kernels::Format format = committed_.published.format();
-  const bool direct = committed_.states->format(State::master) == format;
-  kernels::UpdateCount total;
-  std::vector<kernels::Update> wave;
-  std::vector<void*> targets;  // on the device, of each of the wave
-  int64_t filled = 0;
-  const auto flush = [&] {
-    kernels::add(total, committed_.devices.back->update(wave));
-    for (size_t i = 0; i < wave.size(); ++i) {
-      const void* from = direct ? wave[i].weight : wave[i].published;
-      front.upload(targets[i], from, static_cast<size_t>(bytes_of(wave[i].count, format)),
-                   front.own_stream());
-    }
-    front.synchronize(front.own_stream());
-    wave.clear();
-    targets.clear();
-    filled = 0;
-  };
-  for (const kernels::Update& piece : pieces) {
-    for (int64_t first = 0; first < piece.count;) {
-      const int64_t room = direct ? piece.count : plan.update_elements - filled;
-      kernels::Update part = kernels::part_of(piece, first, std::min(room, piece.count - first));
-      targets.push_back(part.published);
-      part.published =
-          direct ? nullptr : kernels::advance(staging_.data(), filled, part.published_format);
-      first += part.count;
-      // Every part begins at a leaf, in the staging block and in its parameter.
-      filled += kernels::in_leaves(part.count);
-      wave.push_back(part);
-      if (!direct && filled >= plan.update_elements) flush();
-    }
-  }
-  if (!wave.empty()) flush();
-  return total;
+kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
+                                  std::span<const layout::Piece> pieces) {
+  return offloaded_ ? offloaded_->run(updates, pieces) : committed_.devices.back->update(updates);
 }
 
 // LAMB visits its pieces twice: for the moments and the norms that follow from them, and, once the
@@ -217,7 +172,7 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
       const double lr = declared_.lr_of(v.pieces[i].parameter, run_.applied_steps);
       v.updates[i].scalars.minus_step = static_cast<float>(-lr * ratio);
     }
-    kernels::add(count, run(v.updates));
+    kernels::add(count, run(v.updates, v.pieces));
   });
   return count;
 }
@@ -232,7 +187,8 @@ kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pie
     if (!model.at(piece.parameter).matrix) others.push_back(piece);
   }
   kernels::UpdateCount count;
-  visit(others, {}, scalars, [&](const Visited& v) { kernels::add(count, run(v.updates)); });
+  visit(others, {}, scalars,
+        [&](const Visited& v) { kernels::add(count, run(v.updates, v.pieces)); });
   std::vector<Matrices::Matrix> all;
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
@@ -241,15 +197,19 @@ kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pie
         optimizer::muon_factor(declared_.config.optimizer, rows_of(p), columns_of(p));
     all.push_back({id, declared_.lr_of(id, run_.applied_steps) * factor});
   }
+  layout::Piece leased;
   const auto lease = [&](int64_t root, const auto& body) {
     if (const auto piece = committed_.local_piece(root)) {
       const Lease own(*committed_.states, *piece, kAllStates, kAllStates);
+      leased = *piece;
       body(update_of(*piece, own.states(), scalars));
     }
   };
-  kernels::add(count, matrices_->update(
-                          std::move(all), declared_.config.optimizer.ns_steps, lease,
-                          [&](const kernels::Update& piece) { return run(std::span(&piece, 1)); }));
+  const auto update = [&](const kernels::Update& piece) {
+    return run(std::span(&piece, 1), std::span(&leased, 1));
+  };
+  kernels::add(
+      count, matrices_->update(std::move(all), declared_.config.optimizer.ns_steps, lease, update));
   committed_.states->settle();
   return count;
 }
@@ -266,7 +226,8 @@ kernels::UpdateCount Updater::update(const Decision& decision) {
   } else if (declared_.config.optimizer.rule == kernels::Rule::lamb) {
     count = update_layers(pieces, scalars);
   } else {
-    visit(pieces, {}, scalars, [&](const Visited& v) { kernels::add(count, run(v.updates)); });
+    visit(pieces, {}, scalars,
+          [&](const Visited& v) { kernels::add(count, run(v.updates, v.pieces)); });
   }
   for (int64_t id = 0; id < declared_.model.size(); ++id) {
     const bool root = declared_.model.at(id).root == id;

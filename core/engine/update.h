@@ -13,8 +13,8 @@
 
 #include "core/engine/committed.h"
 #include "core/engine/matrices.h"
+#include "core/engine/offloaded_update.h"
 #include "core/engine/window.h"
-#include "core/memory/pinned.h"
 #include "core/optimizer/rule.h"
 
 namespace outrigger::engine {
@@ -45,8 +45,9 @@ class Updater {
   [[nodiscard]] kernels::Update update_of(const layout::Piece& piece,
                                           const StateStore::Leased& states,
                                           optimizer::StepScalars& scalars) const;
-  [[nodiscard]] kernels::UpdateCount run(std::span<const kernels::Update> pieces);
-  [[nodiscard]] kernels::UpdateCount run_offloaded(std::span<const kernels::Update> pieces);
+  // updates[i] is of pieces[i].
+  [[nodiscard]] kernels::UpdateCount run(std::span<const kernels::Update> updates,
+                                         std::span<const layout::Piece> pieces);
   [[nodiscard]] kernels::UpdateCount update_layers(std::span<const layout::Piece> pieces,
                                                    optimizer::StepScalars& scalars);
   [[nodiscard]] kernels::UpdateCount update_matrices(std::span<const layout::Piece> pieces,
@@ -59,8 +60,7 @@ class Updater {
   const Window& window_;
   std::vector<kernels::RandomStream> random_;  // by root
   std::unique_ptr<Matrices> matrices_;         // of Muon
-  memory::Block staging_;
-  memory::Pinned pinned_;
+  std::unique_ptr<OffloadedUpdate> offloaded_;
 };
 
 }  // namespace outrigger::engine

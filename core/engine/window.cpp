@@ -80,7 +80,9 @@ void Window::await_streams() {
   device::Device& device = *declared_.device;
   const std::lock_guard lock(stream_mutex_);
   for (const device::Stream stream : callers_streams_) {
-    device.wait(device.own_stream(), device.record(stream));
+    const device::Event done = device.record(stream);
+    device.wait(device.own_stream(), done);
+    if (committed_.devices.offloaded()) device.wait(device.upload_stream(), done);
   }
   callers_streams_.clear();
 }

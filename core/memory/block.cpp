@@ -36,13 +36,15 @@ Pool::Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> ot
   if (bytes > 0) memory_ = host_memory(purpose, bytes_, others);
 }
 
-Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device) {
+Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device,
+             device::Stream stream)
+    : stream_(stream) {
   if (bytes <= 0) return;
   bytes_ = static_cast<size_t>(bytes);
   const bool on_device = device != nullptr && !device->is_host();
   if (on_device) {
     try {
-      data_ = device->allocate(bytes_);
+      data_ = device->allocate(bytes_, stream);
     } catch (const Error& error) {
       fail(error.status(), "{}: {}", name_of(purpose), error.what());
     }
@@ -79,6 +81,7 @@ Block& Block::operator=(Block&& other) noexcept {
     memory_ = std::move(other.memory_);
     ledger_ = std::exchange(other.ledger_, nullptr);
     device_ = std::exchange(other.device_, nullptr);
+    stream_ = other.stream_;
     charge_ = std::move(other.charge_);
     note_ = std::move(other.note_);
   }
@@ -89,7 +92,7 @@ void Block::release() noexcept {
   if (data_ == nullptr) return;
   note_ = {};
   if (device_ != nullptr) {
-    device_->release(data_, bytes_);
+    device_->release(data_, bytes_, stream_);
   } else {
     ledger_->remove_neighbour(data_);
     memory_.reset();

@@ -39,7 +39,9 @@ class Block {
   Block() = default;
   // device null or the host: host memory. A device outlives its blocks; freeing one waits for the
   // work that was given to it. Throws OTR_E_OUT_OF_MEMORY naming the purpose and the bytes.
-  Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device = nullptr);
+  // stream: see Device::allocate and Device::release; without meaning on the host.
+  Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device = nullptr,
+        device::Stream stream = device::kNoStream);
   // Of a pool, in which it has its room.
   Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool);
   Block(Block&& other) noexcept { *this = static_cast<Block&&>(other); }
@@ -51,6 +53,8 @@ class Block {
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(bytes_); }
   explicit operator bool() const { return data_ != nullptr; }
+  // Its last use is in this stream: freeing it waits for nothing.
+  void free_after(device::Stream stream) { stream_ = stream; }
 
  private:
   void release() noexcept;
@@ -59,6 +63,7 @@ class Block {
   std::shared_ptr<std::byte> memory_;  // without a device
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's
+  device::Stream stream_ = device::kNoStream;
   Charge charge_;
   PageNote note_;
 };

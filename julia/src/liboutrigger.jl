@@ -392,6 +392,11 @@ otr_device_set_value(context, device_type, device_id, name, value) =
         (Ptr{otr_context}, Int32, Int32, Cstring, Float64),
         context, device_type, device_id, name, value)
 
+otr_device_get_value(context, device_type, device_id, name, out_value) =
+    ccall((:otr_device_get_value, liboutrigger), Int32,
+        (Ptr{otr_context}, Int32, Int32, Cstring, Ptr{Float64}),
+        context, device_type, device_id, name, out_value)
+
 otr_device_allocate(context, device_type, device_id, bytes, out_data) =
     ccall((:otr_device_allocate, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Csize_t, Ptr{Ptr{Cvoid}}),

@@ -3,26 +3,26 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace outrigger::simulated {
 namespace {
 
 constexpr size_t kMemory = size_t{4} << 30;  // pages exist once they are written
+constexpr double kHostBytesPerSecond = 8e9;  // about what a copy takes of a host's thread
 
-void take(double seconds) {
-  if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+double seconds_of(double bytes, double bytes_per_second) {
+  return bytes_per_second > 0 ? bytes / bytes_per_second : 0;
 }
 
 // Whether it was the one that is to fail.
-bool counts_down(std::atomic<int64_t>& left_until) {
-  int64_t left = left_until;
+bool counts_down(std::atomic<double>& left_until) {
+  double left = left_until;
   while (left > 0 && !left_until.compare_exchange_weak(left, left - 1)) {
   }
   return left == 1;
@@ -32,37 +32,61 @@ bool counts_down(std::atomic<int64_t>& left_until) {
 
 void fail(int32_t status, std::string text) { throw Failure{status, std::move(text)}; }
 
-Device::Device(int32_t id) : id_(id), memory_(kMemory) {
+Device::Device(int32_t id)
+    : id_(id),
+      memory_(kMemory),
+      settings_{&copy_bytes_per_second_,   &copy_latency_, &launch_latency_,
+                &kernel_bytes_per_second_, &skip_kernels_, &fail_allocation_,
+                &fail_operation_,          &fail_pin_},
+      counts_{&allocations_,    &stream_allocations_, &synchronizations_, &event_synchronizations_,
+              &unpinned_bytes_, &bytes_to_device_,    &bytes_to_host_,    &kernels_} {
   streams_.emplace(0, std::make_shared<Queue>());
 }
 
 Device::~Device() { streams_.clear(); }
+
+std::string Device::names() const {
+  std::string text = "memory_bytes";
+  for (const Setting* setting : settings_) text += std::string(", ") + setting->name;
+  text += " and delay, and the counts";
+  for (const Count* count : counts_) {
+    text += std::string(count == counts_.front() ? " " : ", ") + count->name;
+  }
+  return text;
+}
 
 void Device::set_value(const std::string& name, double value) {
   const bool is_legal = value >= 0 && value <= 0x1p53;
   if (!is_legal) {
     fail(OTR_E_ARGUMENT, name + " = " + std::to_string(value) + "; legal is 0 to 2^53");
   }
-  if (name == "copy_bytes_per_second") {
-    copy_bytes_per_second_ = value;
-  } else if (name == "copy_latency") {
-    copy_latency_ = value;
-  } else if (name == "launch_latency") {
-    launch_latency_ = value;
-  } else if (name == "memory_bytes") {
-    memory_.set_limit(static_cast<size_t>(value));
-  } else if (name == "fail_allocation") {
-    fail_allocation_ = static_cast<int64_t>(value);
-  } else if (name == "fail_operation") {
-    fail_operation_ = static_cast<int64_t>(value);
-  } else if (name == "fail_pin") {
-    fail_pin_ = static_cast<int64_t>(value);
-  } else {
-    fail(OTR_E_NOT_FOUND,
-         "the simulated device has no \"" + name +
-             "\"; there are copy_bytes_per_second, copy_latency, launch_latency, memory_bytes, "
-             "fail_allocation, fail_operation and fail_pin");
+  if (name == "memory_bytes") return memory_.set_limit(static_cast<size_t>(value));
+  if (name == "delay") {
+    return give(0, "a delay", {}, [value](Time begin) {
+      const Time end = after(begin, value);
+      std::this_thread::sleep_until(end);
+      return end;
+    });
   }
+  for (Setting* setting : settings_) {
+    if (name != setting->name) continue;
+    const bool is_count = name.starts_with("fail_");
+    setting->value = is_count ? static_cast<double>(static_cast<int64_t>(value)) : value;
+    return;
+  }
+  fail(OTR_E_NOT_FOUND, "the simulated device has no \"" + name + "\" to set; there are " +
+                            names() + ", which cannot be set");
+}
+
+double Device::value(const std::string& name) const {
+  if (name == "memory_bytes") return static_cast<double>(memory_.total());
+  for (const Setting* setting : settings_) {
+    if (name == setting->name) return setting->value;
+  }
+  for (const Count* count : counts_) {
+    if (name == count->name) return static_cast<double>(count->value);
+  }
+  fail(OTR_E_NOT_FOUND, "the simulated device has no \"" + name + "\"; there are " + names());
 }
 
 void Device::memory_info(uint64_t& free_bytes, uint64_t& total) const {
@@ -71,35 +95,65 @@ void Device::memory_info(uint64_t& free_bytes, uint64_t& total) const {
 }
 
 void Device::require_alive() const {
-  if (lost_) {
-    fail(OTR_E_DEVICE_FAULT, "simulated device " + std::to_string(id_) +
-                                 " is lost: the operation that fail_operation named has failed");
-  }
+  if (!lost_) return;
+  const std::lock_guard lock(mutex_);
+  fail(OTR_E_DEVICE_FAULT, "simulated device " + std::to_string(id_) + " is lost: " + why_lost_);
+}
+
+void Device::lose(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_) why_lost_ = why;
+  lost_ = true;
 }
 
 bool Device::strikes() {
-  if (counts_down(fail_operation_)) lost_ = true;
+  if (counts_down(fail_operation_.value))
+    lose("the operation that fail_operation named has failed");
   return lost_;
 }
 
-void* Device::allocate(size_t bytes) {
+void* Device::allocate(size_t bytes, uint64_t stream) {
   require_alive();
-  void* data = counts_down(fail_allocation_) ? nullptr : memory_.allocate(bytes);
+  ++(stream == OTR_PLUGIN_NO_STREAM ? allocations_ : stream_allocations_).value;
+  void* data = counts_down(fail_allocation_.value)
+                   ? nullptr
+                   : memory_.allocate(bytes, stream == OTR_PLUGIN_NO_STREAM ? 0 : 0xff);
   if (data == nullptr) {
     fail(OTR_E_OUT_OF_MEMORY,
          std::to_string(bytes) + " bytes are not to be had of simulated device " +
              std::to_string(id_) + ": " + std::to_string(memory_.free_bytes()) + " of " +
              std::to_string(memory_.total()) + " are free");
   }
+  if (stream != OTR_PLUGIN_NO_STREAM) {
+    const Touch touch{static_cast<std::byte*>(data), bytes, true};
+    give(stream, "an allocation", {&touch, 1}, [](Time begin) { return begin; });
+  }
   return data;
 }
 
-void Device::release(void* data) {
-  drain();
-  if (!memory_.release(data)) {
+void Device::release(void* data, uint64_t stream) {
+  const size_t bytes = memory_.bytes_of(data);
+  if (bytes == 0) {
     fail(OTR_E_ARGUMENT,
          "this address is no live allocation of simulated device " + std::to_string(id_));
   }
+  const auto end = [this, data, bytes] {
+    {
+      const std::lock_guard lock(mutex_);
+      races_.forget(static_cast<std::byte*>(data), bytes);
+    }
+    memory_.release(data);
+  };
+  if (stream == OTR_PLUGIN_NO_STREAM) {
+    ++synchronizations_.value;
+    drain();
+    return end();
+  }
+  const Touch touch{static_cast<std::byte*>(data), bytes, true};
+  give(stream, "a release", {&touch, 1}, [end](Time begin) {
+    end();
+    return begin;
+  });
 }
 
 void Device::pin(void* data, size_t bytes) {
@@ -111,7 +165,7 @@ void Device::pin(void* data, size_t bytes) {
     fail(OTR_E_ARGUMENT,
          "a part of these " + std::to_string(bytes) + " bytes is page-locked already");
   }
-  const bool refused = counts_down(fail_pin_);
+  const bool refused = counts_down(fail_pin_.value);
   if (refused || mlock(data, bytes) != 0) {
     const int reason = refused ? ENOMEM : errno;
     fail(OTR_E_OUT_OF_MEMORY, std::to_string(bytes) +
@@ -126,7 +180,16 @@ void Device::unpin(void* data) {
   const auto found = pinned_.find(static_cast<std::byte*>(data));
   if (found == pinned_.end()) return;
   munlock(found->first, found->second);
+  races_.forget(found->first, found->second);
   pinned_.erase(found);
+}
+
+bool Device::is_pinned(const void* data, size_t bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  auto after_it = pinned_.upper_bound(const_cast<std::byte*>(begin));
+  if (after_it == pinned_.begin()) return false;
+  const auto& [first, size] = *--after_it;
+  return begin + bytes <= first + size;
 }
 
 std::byte* Device::inside(const void* data, size_t bytes, const char* what) const {
@@ -140,14 +203,13 @@ std::byte* Device::inside(const void* data, size_t bytes, const char* what) cons
   return at;
 }
 
-std::shared_ptr<Queue> Device::queue(uint64_t stream) const {
-  const std::lock_guard lock(mutex_);
+Queue& Device::queue(uint64_t stream) const {
   const auto found = streams_.find(stream <= 1 ? 0 : stream);
   if (found == streams_.end()) {
     fail(OTR_E_ARGUMENT, "stream " + std::to_string(stream) +
                              " does not exist on simulated device " + std::to_string(id_));
   }
-  return found->second;
+  return *found->second;
 }
 
 uint64_t Device::create_stream() {
@@ -159,52 +221,121 @@ uint64_t Device::create_stream() {
 
 void Device::destroy_stream(uint64_t stream) {
   std::shared_ptr<Queue> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(stream);
+    if (stream <= 1 || found == streams_.end()) return;
+    gone = std::move(found->second);
+    streams_.erase(found);
+  }
+  gone->drain();
   const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(stream);
-  if (stream <= 1 || found == streams_.end()) return;
-  gone = std::move(found->second);
-  streams_.erase(found);
+  races_.host_waited(races_.at(stream));
 }
 
 void Device::drain() {
   std::map<uint64_t, std::shared_ptr<Queue>> all;
+  Clock given;
   {
     const std::lock_guard lock(mutex_);
     all = streams_;
+    for (const auto& [stream, work] : all) join(given, races_.at(stream));
   }
   for (auto& [stream, work] : all) work->drain();
+  const std::lock_guard lock(mutex_);
+  races_.host_waited(given);
 }
 
 void Device::synchronize() {
+  ++synchronizations_.value;
   drain();
   require_alive();
 }
 
 void Device::synchronize(uint64_t stream) {
-  queue(stream)->drain();
+  ++synchronizations_.value;
+  std::shared_ptr<Queue> work;
+  Clock given;
+  {
+    const std::lock_guard lock(mutex_);
+    static_cast<void>(queue(stream));
+    work = streams_.at(stream <= 1 ? 0 : stream);
+    given = races_.at(stream <= 1 ? 0 : stream);
+  }
+  work->drain();
+  {
+    const std::lock_guard lock(mutex_);
+    races_.host_waited(given);
+  }
   require_alive();
 }
 
-std::shared_ptr<Event> Device::record(uint64_t stream) {
-  auto event = std::make_shared<Event>();
-  queue(stream)->give([event] { event->set(); });
+std::shared_ptr<Recorded> Device::record(uint64_t stream) {
+  auto event = std::make_shared<Recorded>();
+  const std::lock_guard lock(mutex_);
+  event->clock = races_.at(stream <= 1 ? 0 : stream);
+  queue(stream).give([event](Time begin) {
+    event->event.set(begin);
+    return begin;
+  });
   return event;
 }
 
-void Device::synchronize(const Event& event) const {
-  event.wait();
+void Device::synchronize(const Recorded& event) {
+  ++event_synchronizations_.value;
+  event.event.wait();
+  {
+    const std::lock_guard lock(mutex_);
+    races_.host_waited(event.clock);
+  }
   require_alive();
 }
 
-void Device::wait(uint64_t stream, std::shared_ptr<Event> event) {
-  queue(stream)->give([event = std::move(event)] { event->wait(); });
+bool Device::is_done(const Recorded& event) {
+  if (!event.event.is_set()) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    races_.host_waited(event.clock);
+  }
+  require_alive();
+  return true;
 }
 
-void Device::launch(uint64_t stream, std::function<void()> work) {
+void Device::wait(uint64_t stream, std::shared_ptr<Recorded> event) {
+  const std::lock_guard lock(mutex_);
+  races_.stream_waited(stream <= 1 ? 0 : stream, event->clock);
+  queue(stream).give(
+      [event = std::move(event)](Time begin) { return std::max(begin, event->event.wait()); });
+}
+
+void Device::give(uint64_t stream, const char* what, std::span<const Touch> touches,
+                  Queue::Work work) {
+  std::string race;
+  {
+    const std::lock_guard lock(mutex_);
+    Queue& to = queue(stream);
+    race = races_.give(stream <= 1 ? 0 : stream, what, touches);
+    to.give(std::move(work));
+  }
+  if (!race.empty()) lose(race);
+}
+
+void Device::launch(uint64_t stream, const char* what, std::span<const Touch> touches,
+                    std::function<void()> work) {
   require_alive();
-  queue(stream)->give([this, work = std::move(work)] {
-    take(launch_latency_);
-    if (!strikes()) work();
+  ++kernels_.value;
+  double bytes = 0;
+  for (const Touch& touch : touches) bytes += static_cast<double>(touch.bytes);
+  give(stream, what, touches, [this, bytes, work = std::move(work)](Time begin) {
+    const double seconds =
+        launch_latency_.value + seconds_of(bytes, kernel_bytes_per_second_.value);
+    const bool skip = skip_kernels_.value != 0;
+    const Time end = after(begin, seconds);
+    const double own = skip || seconds == 0 ? 0 : std::min(seconds, bytes / kHostBytesPerSecond);
+    end_at(end, own, [&] {
+      if (!strikes() && !skip) work();
+    });
+    return end;
   });
 }
 
@@ -218,23 +349,44 @@ void Device::copy(void* to, const void* from, size_t bytes, int32_t direction, u
   void* target = to_host ? to : inside(to, bytes, "the copy's destination");
   const void* source = from_host ? from : inside(from, bytes, "the copy's source");
   if (bytes == 0) return;
+  const std::array touches{Touch{static_cast<const std::byte*>(to), bytes, true},
+                           Touch{static_cast<const std::byte*>(from), bytes, false}};
   if (on_device) {
-    launch(stream, [=] { std::memmove(target, source, bytes); });
+    launch(stream, "a copy", touches, [=] { std::memmove(target, source, bytes); });
     return;
   }
   require_alive();
+  (from_host ? bytes_to_device_ : bytes_to_host_).value += static_cast<int64_t>(bytes);
+  bool pinned = false;
+  {
+    const std::lock_guard lock(mutex_);
+    pinned = is_pinned(from_host ? from : to, bytes);
+  }
   // The stream waits until the copy engine is done.
   Queue& engine = from_host ? to_device_ : to_host_;
-  queue(stream)->give([this, &engine, target, source, bytes] {
-    const auto done = std::make_shared<Event>();
-    engine.give([this, target, source, bytes, done] {
-      const double speed = copy_bytes_per_second_;
-      take(copy_latency_ + (speed > 0 ? static_cast<double>(bytes) / speed : 0));
-      if (!strikes()) std::memcpy(target, source, bytes);
-      done->set();
-    });
-    done->wait();
-  });
+  give(stream, from_host ? "a copy from the host" : "a copy to the host", touches,
+       [this, &engine, target, source, bytes](Time begin) {
+         Event done;
+         engine.give(
+             [this, target, source, bytes, &done](Time start) {
+               const auto size = static_cast<double>(bytes);
+               const double seconds =
+                   copy_latency_.value + seconds_of(size, copy_bytes_per_second_.value);
+               const Time end = after(start, seconds);
+               end_at(end, std::min(seconds, size / kHostBytesPerSecond), [&] {
+                 if (!strikes()) std::memcpy(target, source, bytes);
+               });
+               done.set(end);
+               return end;
+             },
+             begin);
+         return done.wait();
+       });
+  if (pinned) return;
+  // A driver reads and writes other memory by way of its own, while the host waits.
+  unpinned_bytes_.value += static_cast<int64_t>(bytes);
+  synchronize(*record(stream));
+  --event_synchronizations_.value;
 }
 
 }  // namespace outrigger::simulated

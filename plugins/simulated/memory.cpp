@@ -43,7 +43,7 @@ Memory::~Memory() {
   munmap(inside_, capacity_);
 }
 
-void* Memory::allocate(size_t bytes) {
+void* Memory::allocate(size_t bytes, int fill) {
   if (bytes > capacity_) return nullptr;
   const size_t size = round_up(bytes);
   const std::lock_guard lock(mutex_);
@@ -56,8 +56,15 @@ void* Memory::allocate(size_t bytes) {
   if (at + size > capacity_) return nullptr;
   used_.emplace(at, size);
   used_bytes_ += size;
-  std::memset(inside_ + at, 0, size);
+  std::memset(inside_ + at, fill, size);
   return outside_ + at;
+}
+
+size_t Memory::bytes_of(const void* data) const {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      used_.find(reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(outside_));
+  return found == used_.end() ? 0 : found->second;
 }
 
 bool Memory::release(void* data) {

@@ -17,8 +17,10 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Null: no room.
-  [[nodiscard]] void* allocate(size_t bytes);
+  // Null: no room. fill: what every byte is.
+  [[nodiscard]] void* allocate(size_t bytes, int fill);
+  // Of a live allocation, rounded up; else 0.
+  [[nodiscard]] size_t bytes_of(const void* data) const;
   // False: not the beginning of a live allocation.
   bool release(void* data);
   // Where the device finds [data, data + bytes); null unless it lies in one live allocation.

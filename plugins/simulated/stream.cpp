@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/simulated/stream.h"
 
+#include <sys/prctl.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace outrigger::simulated {
+
+using Clock = std::chrono::steady_clock;
+
+Time after(Time begin, double seconds) {
+  return begin +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+void end_at(Time end, double own, const std::function<void()>& work) {
+  std::this_thread::sleep_until(after(end, -own));
+  work();
+  std::this_thread::sleep_until(end);
+}
 
 Queue::Queue() : thread_([this] { serve(); }) {}
 
@@ -16,10 +32,11 @@ Queue::~Queue() {
   thread_.join();
 }
 
-void Queue::give(std::function<void()> work) {
+void Queue::give(Work work, Time not_before) {
   {
     const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
+    // What an engine is given in a device's time may begin before the thread that gives it woke.
+    work_.push_back({std::move(work), not_before == Time{} ? Clock::now() : not_before});
     ++given_;
   }
   wake_.notify_one();
@@ -32,29 +49,39 @@ void Queue::drain() {
 }
 
 void Queue::serve() {
+  prctl(PR_SET_TIMERSLACK, 1UL);  // nanoseconds: a sleep ends when it should
+  Time ended{};
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stop_ || !work_.empty(); });
     if (work_.empty()) return;
-    const std::function<void()> work = std::move(work_.front());
+    Given next = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
-    work();
+    ended = next.work(std::max(next.not_before, ended));
+    next = {};
     lock.lock();
     ++done_;
     done_cv_.notify_all();
   }
 }
 
-void Event::set() {
+void Event::set(Time when) {
   const std::lock_guard lock(mutex_);
   set_ = true;
+  when_ = when;
   cv_.notify_all();
 }
 
-void Event::wait() const {
+Time Event::wait() const {
   std::unique_lock lock(mutex_);
   cv_.wait(lock, [this] { return set_; });
+  return when_;
+}
+
+bool Event::is_set() const {
+  const std::lock_guard lock(mutex_);
+  return set_;
 }
 
 }  // namespace outrigger::simulated

@@ -9,15 +9,16 @@
 #include "plugins/simulated/kernels.h"
 
 using outrigger::simulated::Device;
-using outrigger::simulated::Event;
 using outrigger::simulated::Failure;
 using outrigger::simulated::kDevices;
+using outrigger::simulated::Recorded;
+using outrigger::simulated::Touch;
 
 struct otr_plugin_device {
   std::shared_ptr<Device> device;
 };
 struct otr_plugin_event {
-  std::shared_ptr<Event> event;
+  std::shared_ptr<Recorded> event;
 };
 
 namespace {
@@ -85,17 +86,20 @@ void close(otr_plugin_device* d) { delete d; }
 int32_t set_value(otr_plugin_device* d, const char* name, double value) {
   return guard([&] { d->device->set_value(name, value); });
 }
+int32_t get_value(otr_plugin_device* d, const char* name, double* out) {
+  return guard([&] { *out = d->device->value(name); });
+}
 int32_t memory_info(otr_plugin_device* d, uint64_t* out_free, uint64_t* out_total) {
   return guard([&] { d->device->memory_info(*out_free, *out_total); });
 }
-int32_t allocate(otr_plugin_device* d, size_t bytes, void** out) {
+int32_t allocate(otr_plugin_device* d, size_t bytes, uint64_t stream, void** out) {
   return guard([&] {
     *out = nullptr;
-    *out = d->device->allocate(bytes);
+    *out = d->device->allocate(bytes, stream);
   });
 }
-int32_t release(otr_plugin_device* d, void* data) {
-  return guard([&] { d->device->release(data); });
+int32_t release(otr_plugin_device* d, void* data, uint64_t stream) {
+  return guard([&] { d->device->release(data, stream); });
 }
 int32_t pin(otr_plugin_device* d, void* data, size_t bytes) {
   return guard([&] { d->device->pin(data, bytes); });
@@ -123,6 +127,9 @@ int32_t event_record(otr_plugin_device* d, uint64_t stream, otr_plugin_event** o
 int32_t event_synchronize(otr_plugin_device* d, otr_plugin_event* event) {
   return guard([&] { d->device->synchronize(*event->event); });
 }
+int32_t event_query(otr_plugin_device* d, otr_plugin_event* event, int32_t* out_done) {
+  return guard([&] { *out_done = d->device->is_done(*event->event) ? 1 : 0; });
+}
 void event_destroy(otr_plugin_device*, otr_plugin_event* event) { delete event; }
 int32_t stream_wait(otr_plugin_device* d, uint64_t stream, otr_plugin_event* event) {
   return guard([&] { d->device->wait(stream, event->event); });
@@ -135,7 +142,9 @@ int32_t copy(otr_plugin_device* d, void* to, const void* from, size_t bytes, int
 int32_t zero(otr_plugin_device* d, void* data, size_t bytes, uint64_t stream) {
   return guard([&] {
     std::byte* at = d->device->inside(data, bytes, "zero's memory");
-    d->device->launch(stream, [at, bytes] { std::fill_n(at, bytes, std::byte{0}); });
+    const Touch touch{static_cast<const std::byte*>(data), bytes, true};
+    d->device->launch(stream, "zero", {&touch, 1},
+                      [at, bytes] { std::fill_n(at, bytes, std::byte{0}); });
   });
 }
 int32_t convert(otr_plugin_device* d, const otr_plugin_convert* given, uint64_t stream) {
@@ -164,6 +173,7 @@ constexpr otr_device_plugin kTable = {
     .open = open,
     .close = close,
     .set_value = set_value,
+    .get_value = get_value,
     .memory_info = memory_info,
     .allocate = allocate,
     .release = release,
@@ -175,6 +185,7 @@ constexpr otr_device_plugin kTable = {
     .stream_synchronize = stream_synchronize,
     .event_record = event_record,
     .event_synchronize = event_synchronize,
+    .event_query = event_query,
     .event_destroy = event_destroy,
     .stream_wait = stream_wait,
     .copy = copy,

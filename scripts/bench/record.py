@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER, PAGE = ROOT / "docs" / "benchmarks", ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- results, written by make bench -->", "<!-- end of the results -->"
 KEPT = ("case", "peer", "ratio", "ratio_p10", "ratio_p90", "target", "met", "rounds", "reason", "ours_seconds", "peer_seconds", "roofline",
-        "ceiling", "share_of_triad", "tokens_per_second", "adapter_us", "phases", "memory", "products_gflop_per_s", "gathered_gb_per_s", "gb_per_s")
+        "ceiling", "share_of_triad", "tokens_per_second", "adapter_us", "phases", "costs", "memory", "products_gflop_per_s", "gathered_gb_per_s", "gb_per_s")
 CURVES = "optimizer_curves"
 
 

@@ -76,6 +76,8 @@ def _details(row):
         lines.append(f"- Gathered on each rank: {_speeds(row)}.")
     if row.get("adapter_us"):
         lines.append("- Microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()) + ".")
+    if "costs" in row:
+        lines.append(f"- The most in a step: {_costs(row)}.")
     if "phases" in row:
         phases = ", ".join(f"{key[:-2]} {value * 1e3:.1f} ms" for key, value in row["phases"].items())
         lines.append(f"- Our rank 0, medians: {phases}.")
@@ -109,6 +111,10 @@ def _speeds(row):
     return ", ".join(f"{name} {value:.1f} GB/s" for name, value in row["gathered_gb_per_s"].items())
 
 
+def _costs(row):
+    return ", ".join(f"{key.replace('_', ' ')} {value:.0f}" for key, value in row["costs"].items())
+
+
 def why(row):
     """What was measured that explains a row below its target; empty if nothing was."""
     parts = []
@@ -126,6 +132,8 @@ def why(row):
         parts.append(f"ours has {row['share_of_triad']:.2f} of the speed of a plain triad in the same rounds")
     if row.get("adapter_us"):
         parts.append("microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()))
+    if "costs" in row:
+        parts.append(f"the most in a step: {_costs(row)}")
     if "phases" in row:
         parts.append("rank 0's medians: " + ", ".join(f"{key[:-2]} {value * 1e3:.1f} ms" for key, value in row["phases"].items()))
     return "; ".join(parts)

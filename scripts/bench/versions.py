@@ -14,8 +14,10 @@ import bench_case
 import measure
 from cases import engine_step, torch_overhead, torch_training
 
-ROUNDS = 25
-# A row is slower where even the upper end of the median's confidence interval is below this.
+# A process keeps what its start gave it (pages, places of threads: some 4 % of a PyTorch step), so rounds of one start are no
+# independent figures: each block starts both builds anew and gives one figure.
+BLOCKS, LEAST_BLOCKS, ROUNDS = 9, 5, 7
+# A row is slower where even the upper end of the confidence interval of its blocks' median is below this.
 NOISE = 0.99
 
 
@@ -23,7 +25,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("old", "new", "output"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=12, help="no round is begun later")
+    parser.add_argument("--minutes", type=float, default=12, help="for all rows; no row begins further blocks after its share")
     return parser.parse_args()
 
 
@@ -69,6 +71,18 @@ def upper_median(values):
     return measure.quantile(values, min(1.0, 0.5 + 0.98 / math.sqrt(len(values))))
 
 
+def compare(bench, builds, side, deadline, order):
+    """Of each block the median of old / new and the medians of both builds' seconds."""
+    blocks = []
+    while len(blocks) < BLOCKS and (len(blocks) < LEAST_BLOCKS or time.monotonic() < deadline):
+        started = [{"name": name, **side(build, name)} for name, build in order.sample(builds, len(builds))]
+        with bench.sides(started) as sides:
+            rounds = measure.interleave(sides[:2], ROUNDS, 3, math.inf, order.random())
+        blocks.append({"ratio": rounds.ratio("old", "new")["median"],
+                       **{name: measure.summary(rounds.seconds[name])["median"] for name, _ in builds}})
+    return blocks
+
+
 def main():
     options = arguments()
     seed = random.SystemRandom().randrange(2**32)
@@ -76,16 +90,15 @@ def main():
         programs=options.new.absolute() / "tests" / "bench", package=options.new.absolute() / "python",
         peer_python=pathlib.Path(sys.executable), peer_missing="", mpi_missing="", output=options.output.absolute(),
         cores=sorted(os.sched_getaffinity(0)), deadline=time.monotonic() + 60 * options.minutes, seed=seed)
-    slower = []
-    for case, side in cases(bench):
-        both = [{"name": name, **side(build.absolute(), name)} for name, build in (("old", options.old), ("new", options.new))]
-        with bench.sides(both) as sides:
-            rounds = measure.interleave(sides[:2], ROUNDS, 3, bench.deadline, seed)
-        ratio = rounds.ratio("old", "new")
-        upper = upper_median([old / new for old, new in zip(rounds.seconds["old"], rounds.seconds["new"], strict=True)])
-        own = {name: measure.summary(rounds.seconds[name])["median"] * 1e3 for name in ("old", "new")}
-        print(f"{case}: old / new {ratio['median']:.3f} (at most {upper:.3f}; {ratio['p10']:.3f} – {ratio['p90']:.3f}), {own['old']:.2f} / {own['new']:.2f} ms, "
-              f"{len(rounds)} rounds", flush=True)
+    builds = [("old", options.old.absolute()), ("new", options.new.absolute())]
+    order, rows, slower = random.Random(seed), list(cases(bench)), []
+    for case, side in rows:
+        blocks = compare(bench, builds, side, time.monotonic() + 60 * options.minutes / len(rows), order)
+        ratio = [block["ratio"] for block in blocks]
+        upper, middle = upper_median(ratio), measure.quantile(ratio, 0.5)
+        own = {name: measure.quantile([block[name] for block in blocks], 0.5) * 1e3 for name, _ in builds}
+        print(f"{case}: old / new {middle:.3f} (at most {upper:.3f}; {min(ratio):.3f} – {max(ratio):.3f}), "
+              f"{own['old']:.2f} / {own['new']:.2f} ms, {len(blocks)} starts", flush=True)
         if upper < NOISE:
             slower.append(case)
     for case in slower:

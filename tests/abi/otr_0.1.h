@@ -283,11 +283,22 @@ OTR_API int32_t otr_device_count(otr_context *context, int32_t device_type,
                                  int32_t *out_count) OTR_NOEXCEPT;
 
 /* A setting of the device's plugin: on the simulated device "copy_bytes_per_second",
- * "copy_latency", "launch_latency" (seconds; 0: at once), "memory_bytes", and the faults
- * "fail_allocation", "fail_operation" and "fail_pin" (n: the n-th next one fails; 0: none). Any
- * thread. OTR_E_NOT_FOUND lists the names. Since: 0.1 */
+ * "kernel_bytes_per_second" (0: no limit), "copy_latency", "launch_latency" (seconds; 0: at once),
+ * "skip_kernels" (1: kernels take their time and compute nothing), "memory_bytes", the faults
+ * "fail_allocation", "fail_operation" and "fail_pin" (n: the n-th next one fails; 0: none), and
+ * "delay" (seconds that the default stream is busy, from now on). Any thread. OTR_E_NOT_FOUND lists
+ * the names. Since: 0.1 */
 OTR_API int32_t otr_device_set_value(otr_context *context, int32_t device_type, int32_t device_id,
                                      const char *name, double value) OTR_NOEXCEPT;
+/* A setting, or what the device's plugin counts, since the process began to use the device: the
+ * simulated device counts "allocations" (which a driver may wait for), "stream_allocations" (in the
+ * order of a stream), "synchronizations" (waits of the host for a stream or the device),
+ * "event_synchronizations", "unpinned_bytes" (copied from or to host memory that is not
+ * page-locked, for which the host waits), "bytes_to_device", "bytes_to_host" and "kernels". Any
+ * thread. OTR_E_NOT_FOUND lists the names. Since: 0.1 */
+OTR_API int32_t otr_device_get_value(otr_context *context, int32_t device_type, int32_t device_id,
+                                     const char *name, double *out_value) OTR_NOEXCEPT;
+
 
 /* Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
  * more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1 */
@@ -844,7 +855,8 @@ OTR_API int32_t otr_pass_abandon(otr_pass *pass) OTR_NOEXCEPT;
 
 /* A pass that was not ended is abandoned: the next step discards the accumulation window on all
  * ranks, unless nothing was added to it, and says so. Nobody may be writing into a slot of the
- * pass, or using its output gradients. Local. Since: 0.1 */
+ * pass, or using its output gradients: on a device they are freed in the order of the stream that
+ * otr_pass_begin was given. Local. Since: 0.1 */
 OTR_API void otr_pass_destroy(otr_pass *pass) OTR_NOEXCEPT;
 
 /* The host's backward: computes gradients from the `count` scaled output gradients and hands them

@@ -71,6 +71,7 @@ TEST(DeviceLife, AStepWaitsForTheStreamsOfReleaseAndOfLateAcquires) {
         }
         ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, late ? &info : nullptr, &weight));
         Tensor seen = Tensor::filled({4}, 0);
+        const Locked locked(seen.get().data, 16);
         EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.05));
         ASSERT_EQ(
             table.copy(device, seen.get().data, weight.data, 16, OTR_PLUGIN_DEVICE_TO_HOST, stream),

@@ -49,6 +49,15 @@ DeviceTensor::~DeviceTensor() {
                             tensor_.data));
 }
 
+Locked::Locked(void* data, size_t bytes) : data_(data) {
+  EXPECT_EQ(simulated_table().open(0, &device_), OTR_OK);
+  EXPECT_EQ(simulated_table().pin(device_, data, bytes), OTR_OK) << simulated_table().last_error();
+}
+Locked::~Locked() {
+  simulated_table().unpin(device_, data_);
+  simulated_table().close(device_);
+}
+
 Values values_there(otr_context* context, const otr_tensor& tensor) {
   const char* dtype = tensor.dtype.code == OTR_DTYPE_BFLOAT ? "bfloat16"
                       : tensor.dtype.bits == 16             ? "float16"

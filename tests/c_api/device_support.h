@@ -36,6 +36,19 @@ class DeviceTensor {
   otr_tensor tensor_;
 };
 
+// Host memory whose pages simulated device 0 has locked: its copies run beside the host.
+class Locked {
+ public:
+  Locked(void* data, size_t bytes);
+  ~Locked();
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  otr_plugin_device* device_ = nullptr;
+  void* data_;
+};
+
 // What a device's tensor holds.
 Values values_there(otr_context* context, const otr_tensor& tensor);
 

@@ -214,6 +214,8 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
       DeviceTensor grad(context.get(), simulated(), Tensor::filled({4}, 0));
       const Values expected{1, 2, 3, 4};
       const Tensor first({4}, expected), second = Tensor::filled({4}, 100);
+      const Locked locked_first(first.get().data, 16);
+      const Locked locked_second(second.get().data, 16);
       otr_call_info info;
       ASSERT_OK(otr_call_info_init(&info, sizeof info));
       info.stream = stream;
@@ -285,6 +287,7 @@ TEST(DeviceStreams, AStepWaitsForWhoeverReadsTheWeights) {
     ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, &info, &weight));
     solo.pass({{id, {1, 1, 1, 1}}}, stream);
     Tensor seen = Tensor::filled({4}, 0);
+    const Locked locked(seen.get().data, 16);
     EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.05));
     ASSERT_EQ(
         table.copy(device, seen.get().data, weight.data, 16, OTR_PLUGIN_DEVICE_TO_HOST, stream),

@@ -119,6 +119,8 @@ TEST_F(WrongPointer, NullDevice) {
               ROW("context", otr_device_count(nullptr, OTR_DEVICE_CPU, &number_)),
               ROW("out_count", otr_device_count(context_, OTR_DEVICE_CPU, nullptr)),
               ROW("context", otr_device_set_value(nullptr, kType, 0, "copy_latency", 0)),
+              ROW("context", otr_device_get_value(nullptr, kType, 0, "kernels", &real_)),
+              ROW("out_value", otr_device_get_value(context_, kType, 0, "kernels", nullptr)),
               ROW("context", otr_device_allocate(nullptr, kType, 0, 1, &data)),
               ROW("out_data", otr_device_allocate(context_, kType, 0, 1, nullptr)),
               ROW("context", otr_device_free(nullptr, kType, 0, nullptr)),

@@ -28,7 +28,7 @@ struct Plan {
   int interrupts = 0;
 };
 
-// A group of one, each of whose operations is interrupted once when the host's thread waits in it.
+// A group, each of whose operations is interrupted once when the host's thread waits in it.
 class Interrupted final : public comm::Forwarding {
  public:
   Interrupted(std::unique_ptr<comm::Communicator> comm, Plan& plan)
@@ -213,14 +213,26 @@ void expect_status(int32_t expected, const std::function<void()>& call) {
 TEST(Interrupted, AnAcquireGoesOnWithWhatItLacks) {
   constexpr size_t kCount = 768 << 10;
   for (const bool as_float32 : {false, true}) {
-    Plan plan;
-    plan.ready = plan.shares_memory = false;
-    const Model model(std::make_unique<Interrupted>(comm::make_self(), plan),
-                      R"({"zero_optimization": {"stage": 3}})", kCount);
+    Plan plan, patient;
+    plan.ready = plan.shares_memory = patient.ready = patient.shares_memory = false;
+    const int64_t ids[] = {2, 0, 1}, others[] = {2, 0, 0};
+    const auto make = [&](std::unique_ptr<comm::Communicator> comm, Plan& of) {
+      return Model(std::make_unique<Interrupted>(std::move(comm), of),
+                   R"({"zero_optimization": {"stage": 3}})", kCount);
+    };
+    auto comms = comm::make_threads(2, {});
+    std::thread other([&, comm = std::move(comms[1])]() mutable {
+      const Model model = make(std::move(comm), patient);
+      model.engine->commit();
+      otr_tensor out[3] = {};
+      model.engine->acquire(ids, 3, as_float32, 0, out);
+      model.engine->finalize();
+    });
+    const std::shared_ptr<void> joined(nullptr, [&](void*) { other.join(); });
+    const Model model = make(std::move(comms[0]), plan);
     Engine& engine = *model.engine;
     engine.commit();
     plan.ready = true;
-    const int64_t ids[] = {2, 0, 1}, others[] = {2, 0, 0};
     otr_tensor out[3] = {};
     for (int interrupts = 1; interrupts <= 3; ++interrupts) {
       expect_status(OTR_E_INTERRUPTED, [&] { engine.acquire(ids, 3, as_float32, 0, out); });
@@ -240,6 +252,8 @@ TEST(Interrupted, AnAcquireGoesOnWithWhatItLacks) {
     }
     engine.release(ids, 3, 0);
     expect_status(OTR_E_STATE, [&] { engine.release(ids, 1, 0); });
+    plan.ready = false;
+    engine.finalize();
   }
 }
 

@@ -17,6 +17,7 @@ static void (*const is_otr_context_destroy)(otr_context *) = otr_context_destroy
 static int32_t (*const is_otr_context_load_plugin)(otr_context *, const char *) = otr_context_load_plugin;
 static int32_t (*const is_otr_device_count)(otr_context *, int32_t, int32_t *) = otr_device_count;
 static int32_t (*const is_otr_device_set_value)(otr_context *, int32_t, int32_t, const char *, double) = otr_device_set_value;
+static int32_t (*const is_otr_device_get_value)(otr_context *, int32_t, int32_t, const char *, double *) = otr_device_get_value;
 static int32_t (*const is_otr_device_allocate)(otr_context *, int32_t, int32_t, size_t, void **) = otr_device_allocate;
 static int32_t (*const is_otr_device_free)(otr_context *, int32_t, int32_t, void *) = otr_device_free;
 static int32_t (*const is_otr_tensor_copy)(otr_context *, const otr_tensor *, const otr_tensor *) = otr_tensor_copy;
@@ -460,6 +461,13 @@ void layout_print(FILE *out) {
   KIND(int32_t);
   KIND(const char *);
   KIND(double);
+  END(int32_t);
+  BEGIN(otr_device_get_value);
+  KIND(otr_context *);
+  KIND(int32_t);
+  KIND(int32_t);
+  KIND(const char *);
+  KIND(double *);
   END(int32_t);
   BEGIN(otr_device_allocate);
   KIND(otr_context *);

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backward and step with states on the host, beside what no pipeline can beat: its parts, each by itself, on a simulated device whose
+copies take exactly the time that their speed gives."""
+
+import json
+import os
+
+import measure
+from bench_case import CORES, OURS, memory_speed, row
+
+MATRICES, SIDE = 24, 1024
+ELEMENTS = MATRICES * SIDE**2
+BACKWARD, BYTES_PER_SECOND = 0.06, 1e9
+UPDATE_PART = 2**20  # elements; core/engine/plan.cpp
+ROUNDS = 15
+PARTS = "the longest of its parts"
+HOST = "host's update alone"
+TARGET = 1 / 1.1
+TIMED = ("from the first acquire until the step returns, the copies of the step before included; the parts: the longer of backward and "
+         "download (the norm needs all gradients), then the longer of update and upload, and the first part's way through each")
+
+
+def run(bench):
+    return [one for world in (1, 2) for stage in (2, 3) for bucket in (2**20, 2**22) for one in _rows(bench, world, stage, bucket)]
+
+
+def _rows(bench, world, stage, bucket):
+    case = (f"offloaded step, stage {stage}, {world} rank{'s' if world > 1 else ''}, buckets of {bucket / 2**20:.0f} Mi, "
+            f"{ELEMENTS / 1e6:.0f} M parameters in bfloat16, float32 states, clipping")
+
+    def missing(reason):
+        return [row(case, PARTS, TARGET, TIMED, reason=reason)]
+
+    return bench.measured(missing, lambda: _measure(bench, case, world, stage, bucket), needs_peers=False)
+
+
+def _specification(bench, name, config, world, backward, speed):
+    job = f"bench-offload-{os.getpid()}-{name.split(' ')[0]}"
+    return {"name": name, "cores": [set(bench.cores[:CORES])] * world,
+            "commands": [[bench.programs / "bench_offload_step", rank, world, job, config, MATRICES, SIDE, backward, speed]
+                         for rank in range(world)]}
+
+
+def _measure(bench, case, world, stage, bucket):
+    config = bench.scratch("offload_step") / f"{world}-{stage}-{bucket}.json"
+    config.write_text(json.dumps({
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "bf16": {"enabled": True}, "gradient_clipping": 1.0,
+        "zero_optimization": {"stage": stage, "reduce_bucket_size": bucket, "offload_optimizer": {"device": "cpu"}}}))
+    both = [_specification(bench, OURS, config, world, BACKWARD, BYTES_PER_SECOND), _specification(bench, HOST, config, world, 0, 0)]
+    with bench.sides(both) as sides:
+        rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
+    copy = 2 * ELEMENTS / BYTES_PER_SECOND
+    fill = 2 * (bucket + UPDATE_PART) / BYTES_PER_SECOND
+    update = [max(facts["step_s"] for facts in ranks) for ranks in rounds.facts[HOST]]
+    rounds.seconds[PARTS] = [max(BACKWARD, copy) + max(seconds, copy) + fill + seconds * UPDATE_PART * world / ELEMENTS for seconds in update]
+    costs = {name: max(facts[name] for ranks in rounds.facts[OURS] for facts in ranks)
+             for name in ("allocations", "synchronizations", "unpinned_bytes")}
+    parts = {"backward_s": BACKWARD, "download_s": copy, "update_s": measure.quantile(update, 0.5), "upload_s": copy}
+    return [row(case, PARTS, TARGET, TIMED, rounds, PARTS, memory=memory_speed(rounds), costs=costs, phases=parts)]

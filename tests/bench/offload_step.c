@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Backward and step of an engine whose states are on the host and whose parameters are on the
+ * simulated device, which computes nothing and takes exactly the time that it is given: a backward
+ * of so many seconds, copies at a set speed.
+ * bench_offload_step RANK WORLD JOB CONFIG_FILE MATRICES SIDE BACKWARD_SECONDS BYTES_PER_SECOND
+ * With BYTES_PER_SECOND 0 and BACKWARD_SECONDS 0 it tells what the host's update takes by itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "numbers.h"
+#include "outrigger.h"
+#include "worker.h"
+
+enum { MAX_MATRICES = 64, DEVICE = OTR_DEVICE_EXTENSION, COUNTS = 5 };
+static const char* const names[COUNTS] = {"allocations", "synchronizations", "unpinned_bytes",
+                                          "bytes_to_device", "bytes_to_host"};
+
+#define TRY(call)                                                                       \
+  do {                                                                                  \
+    if ((call) != OTR_OK) return bench_fail("%s: %s", #call, otr_last_error_message()); \
+  } while (0)
+
+typedef struct bench {
+  int32_t rank, world, matrices;
+  int64_t side;
+  double backward_seconds, bytes_per_second;
+  const char *job, *config_file;
+  otr_context* context;
+  otr_comm* comm;
+  otr_engine* engine;
+  int64_t shape[2], ids[MAX_MATRICES];
+  int64_t step_begin, step_end; /* of the last work() */
+  double before[COUNTS];
+} bench;
+
+static int read_file(const char* path, char* buffer, size_t size) {
+  FILE* file = fopen(path, "rb");
+  if (file == NULL) return bench_fail("%s cannot be read", path);
+  size_t length = fread(buffer, 1, size - 1, file);
+  buffer[length] = '\0';
+  fclose(file);
+  return length < size - 1 ? 0 : bench_fail("%s is too long", path);
+}
+
+static int set(bench* b, const char* name, double value) {
+  TRY(otr_device_set_value(b->context, DEVICE, b->rank, name, value));
+  return 0;
+}
+
+static int add_matrices(bench* b) {
+  size_t count = (size_t)(b->side * b->side);
+  uint16_t* initial = bench_allocate(2 * count);
+  if (initial == NULL) return bench_fail("out of memory");
+  for (int32_t m = 0; m < b->matrices; m++) {
+    char name[32];
+    otr_tensor tensor;
+    snprintf(name, sizeof name, "matrix.%d", m);
+    fill_bf16(initial, (uint32_t)m, count, 512);
+    TRY(otr_tensor_init(initial, "bfloat16", 2, b->shape, &tensor));
+    TRY(otr_engine_add_parameter(b->engine, name, &tensor, NULL, &b->ids[m]));
+  }
+  free(initial);
+  return 0;
+}
+
+static int setup(void* self, char* facts) {
+  bench* b = self;
+  char config[4096];
+  otr_context_options context_options;
+  otr_comm_options comm_options;
+  if (read_file(b->config_file, config, sizeof config) != 0) return -1;
+  TRY(otr_context_options_init(&context_options, sizeof context_options));
+  context_options.workers = b->world == 1 ? 2 : 1; /* two cores in all */
+  TRY(otr_context_create(&context_options, &b->context));
+  TRY(otr_context_load_plugin(b->context, "simulated"));
+  TRY(otr_comm_options_init(&comm_options, sizeof comm_options));
+  comm_options.rank = b->rank;
+  comm_options.world_size = b->world;
+  comm_options.job = b->job;
+  TRY(otr_comm_create_shm(b->context, &comm_options, &b->comm));
+  TRY(otr_engine_create(b->comm, config, &b->engine));
+  TRY(otr_engine_set_device(b->engine, DEVICE, b->rank));
+  if (add_matrices(b) != 0) return -1;
+  TRY(otr_engine_commit(b->engine));
+  if (set(b, "skip_kernels", 1) != 0) return -1;
+  if (set(b, "copy_bytes_per_second", b->bytes_per_second) != 0) return -1;
+  snprintf(facts, BENCH_FACTS, "%s", otr_build_info());
+  return 0;
+}
+
+static int prepare(void* self) {
+  bench* b = self;
+  for (int c = 0; c < COUNTS; c++) {
+    TRY(otr_device_get_value(b->context, DEVICE, b->rank, names[c], &b->before[c]));
+  }
+  TRY(otr_comm_barrier(b->comm));
+  return 0;
+}
+
+/* The forward's work is part of the backward's. A slot's gradient is what lies there. */
+static int work(void* self) {
+  bench* b = self;
+  otr_tensor weight, slot;
+  otr_pass* pass;
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  for (int32_t m = 0; m < b->matrices; m++) {
+    TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
+    TRY(otr_engine_release(b->engine, &b->ids[m], 1, NULL));
+  }
+  TRY(otr_pass_begin(b->engine, NULL, 0, NULL, &pass));
+  for (int32_t m = b->matrices; m-- > 0;) {
+    TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
+    TRY(otr_pass_get_slot(pass, b->ids[m], &slot));
+    if (set(b, "delay", b->backward_seconds / b->matrices) != 0) return -1;
+    TRY(otr_pass_add_grad(pass, b->ids[m], &slot, NULL));
+    TRY(otr_engine_release(b->engine, &b->ids[m], 1, NULL));
+  }
+  TRY(otr_pass_end(pass));
+  otr_pass_destroy(pass);
+  if (b->bytes_per_second == 0) { /* the gradients have come by then */
+    const struct timespec pause = {0, 50000000};
+    nanosleep(&pause, NULL);
+  }
+  b->step_begin = bench_now();
+  TRY(otr_engine_step(b->engine, &report));
+  b->step_end = bench_now();
+  if (report.outcome != OTR_STEP_APPLIED) return bench_fail("the step was not applied");
+  return 0;
+}
+
+static int facts_of_work(void* self, char* facts) {
+  bench* b = self;
+  int length = snprintf(facts, BENCH_FACTS, "{\"step_s\": %.9g",
+                        (double)(b->step_end - b->step_begin) * 1e-9);
+  for (int c = 0; c < COUNTS; c++) {
+    double value = 0;
+    TRY(otr_device_get_value(b->context, DEVICE, b->rank, names[c], &value));
+    length += snprintf(facts + length, BENCH_FACTS - (size_t)length, ", \"%s\": %.17g", names[c],
+                       value - b->before[c]);
+  }
+  snprintf(facts + length, BENCH_FACTS - (size_t)length, "}");
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 9) return 2;
+  static bench b;
+  b.rank = atoi(argv[1]);
+  b.world = atoi(argv[2]);
+  b.job = argv[3];
+  b.config_file = argv[4];
+  b.matrices = atoi(argv[5]);
+  b.side = atoi(argv[6]);
+  b.backward_seconds = atof(argv[7]);
+  b.bytes_per_second = atof(argv[8]);
+  b.shape[0] = b.shape[1] = b.side;
+  if (b.matrices < 1 || b.matrices > MAX_MATRICES) return 2;
+  const bench_worker worker = {&b, setup, NULL, NULL, prepare, work, facts_of_work};
+  return bench_serve(&worker);
+}

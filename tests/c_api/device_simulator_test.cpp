@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated device says no: to work that races, to copies of pages that are not locked, and to
+// whoever counts on more speed than its settings give. And what an offloaded step costs there.
+#include <chrono>
+#include <vector>
+
+#include "device_support.h"
+
+namespace {
+
+using namespace otr_test;
+
+// Simulated device 6, opened by nobody else, with a range of each memory.
+class Alone : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 4096;
+
+  void SetUp() override {
+    ASSERT_EQ(table_.open(6, &device_), OTR_OK);
+    ASSERT_EQ(table_.allocate(device_, kBytes, OTR_PLUGIN_NO_STREAM, &there_), OTR_OK);
+    ASSERT_EQ(table_.stream_create(device_, &first_), OTR_OK);
+    ASSERT_EQ(table_.stream_create(device_, &second_), OTR_OK);
+    ASSERT_EQ(table_.pin(device_, here_.data(), kBytes), OTR_OK);
+  }
+  void TearDown() override {
+    static_cast<void>(table_.synchronize(device_));
+    table_.unpin(device_, here_.data());
+    table_.stream_destroy(device_, first_);
+    table_.stream_destroy(device_, second_);
+    EXPECT_EQ(table_.release(device_, there_, OTR_PLUGIN_NO_STREAM), OTR_OK);
+    table_.close(device_);
+  }
+  int32_t up(uint64_t stream, size_t offset = 0, size_t bytes = kBytes) {
+    return table_.copy(device_, static_cast<char*>(there_) + offset, here_.data() + offset, bytes,
+                       OTR_PLUGIN_HOST_TO_DEVICE, stream);
+  }
+  int32_t down(uint64_t stream, size_t offset = 0, size_t bytes = kBytes) {
+    return table_.copy(device_, here_.data() + offset, static_cast<char*>(there_) + offset, bytes,
+                       OTR_PLUGIN_DEVICE_TO_HOST, stream);
+  }
+  int32_t zero(uint64_t stream, size_t offset, size_t bytes) {
+    return table_.zero(device_, static_cast<char*>(there_) + offset, bytes, stream);
+  }
+  void order(uint64_t before, uint64_t after) {
+    otr_plugin_event* event = nullptr;
+    ASSERT_EQ(table_.event_record(device_, before, &event), OTR_OK);
+    ASSERT_EQ(table_.stream_wait(device_, after, event), OTR_OK);
+    table_.event_destroy(device_, event);
+  }
+  [[nodiscard]] double value(const char* name) {
+    double value = -1;
+    EXPECT_EQ(table_.get_value(device_, name, &value), OTR_OK);
+    return value;
+  }
+  void expect_race(const char* what, const char* other) {
+    ASSERT_EQ(table_.synchronize(device_), OTR_E_DEVICE_FAULT);
+    const std::string text = table_.last_error();
+    EXPECT_NE(text.find("a race"), std::string::npos) << text;
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+    EXPECT_NE(text.find(other), std::string::npos) << text;
+  }
+
+  const otr_device_plugin& table_ = simulated_table();
+  otr_plugin_device* device_ = nullptr;
+  void* there_ = nullptr;
+  uint64_t first_ = 0, second_ = 0;
+  std::vector<char> here_ = std::vector<char>(kBytes, 1);
+};
+
+TEST_F(Alone, TwoStreamsThatWriteTheSameBytesRace) {
+  ASSERT_EQ(up(first_), OTR_OK);
+  ASSERT_EQ(zero(second_, 256, 8), OTR_OK);
+  expect_race("zero", "a copy from the host");
+}
+
+TEST_F(Alone, AReadBesideAWriteRacesInBothMemories) {
+  ASSERT_EQ(down(first_), OTR_OK);  // writes host memory
+  order(first_, first_);
+  ASSERT_EQ(table_.copy(device_, there_, here_.data(), 16, OTR_PLUGIN_HOST_TO_DEVICE, second_),
+            OTR_OK);
+  expect_race("a copy from the host", "a copy to the host");
+}
+
+TEST_F(Alone, AWriteAfterAReadThatNobodyWaitedForRaces) {
+  ASSERT_EQ(down(first_), OTR_OK);
+  ASSERT_EQ(zero(second_, 0, kBytes), OTR_OK);
+  expect_race("zero", "reads");
+}
+
+TEST_F(Alone, EventsAndWaitsOrder) {
+  ASSERT_EQ(up(first_), OTR_OK);
+  order(first_, second_);
+  ASSERT_EQ(zero(second_, 0, kBytes), OTR_OK);
+  ASSERT_EQ(table_.stream_synchronize(device_, second_), OTR_OK);
+  ASSERT_EQ(up(first_), OTR_OK);  // the host has waited for the zeros
+  order(first_, second_);
+  ASSERT_EQ(down(second_, 0, 128), OTR_OK);
+  ASSERT_EQ(zero(first_, 128, 128), OTR_OK);  // other bytes
+  EXPECT_EQ(table_.synchronize(device_), OTR_OK) << table_.last_error();
+}
+
+// An event stands for what was given before it, not for what came after.
+TEST_F(Alone, AnEventDoesNotOrderWhatComesAfterIt) {
+  ASSERT_EQ(up(first_, 0, 64), OTR_OK);
+  order(first_, second_);
+  ASSERT_EQ(up(first_, 64, 64), OTR_OK);
+  ASSERT_EQ(zero(second_, 0, 65), OTR_OK);
+  expect_race("zero", "a copy from the host");
+}
+
+TEST_F(Alone, MemoryIsFreedInAStreamsOrderAndComesUninitialised) {
+  void* data = nullptr;
+  ASSERT_EQ(table_.allocate(device_, 512, first_, &data), OTR_OK);
+  ASSERT_EQ(table_.copy(device_, here_.data(), data, 512, OTR_PLUGIN_DEVICE_TO_HOST, first_),
+            OTR_OK);
+  ASSERT_EQ(table_.stream_synchronize(device_, first_), OTR_OK);
+  EXPECT_EQ(here_[511], static_cast<char>(0xff));
+  uint64_t before = 0, after = 0, total = 0;
+  ASSERT_EQ(table_.memory_info(device_, &before, &total), OTR_OK);
+  ASSERT_EQ(table_.release(device_, data, first_), OTR_OK);
+  ASSERT_EQ(table_.stream_synchronize(device_, first_), OTR_OK);
+  ASSERT_EQ(table_.memory_info(device_, &after, &total), OTR_OK);
+  EXPECT_EQ(after - before, 512U);
+  // Another stream still used it.
+  ASSERT_EQ(table_.allocate(device_, 512, first_, &data), OTR_OK);
+  order(first_, second_);
+  ASSERT_EQ(table_.zero(device_, data, 512, second_), OTR_OK);
+  ASSERT_EQ(table_.release(device_, data, first_), OTR_OK);
+  expect_race("a release", "zero");
+}
+
+// Pages that are locked go beside the host; others make it wait, and are counted.
+TEST_F(Alone, CopiesOfOtherPagesWaitAndAreCounted) {
+  ASSERT_EQ(table_.set_value(device_, "copy_latency", 0.05), OTR_OK);
+  otr_plugin_event* event = nullptr;
+  int32_t done = -1;
+  ASSERT_EQ(up(first_), OTR_OK);
+  ASSERT_EQ(table_.event_record(device_, first_, &event), OTR_OK);
+  ASSERT_EQ(table_.event_query(device_, event, &done), OTR_OK);
+  EXPECT_EQ(done, 0);
+  ASSERT_EQ(table_.event_synchronize(device_, event), OTR_OK);
+  ASSERT_EQ(table_.event_query(device_, event, &done), OTR_OK);
+  EXPECT_EQ(done, 1);
+  table_.event_destroy(device_, event);
+  EXPECT_EQ(value("unpinned_bytes"), 0);
+  std::vector<char> other(64, 2);
+  ASSERT_EQ(table_.copy(device_, there_, other.data(), 64, OTR_PLUGIN_HOST_TO_DEVICE, first_),
+            OTR_OK);
+  EXPECT_EQ(value("unpinned_bytes"), 64);
+  ASSERT_EQ(table_.event_record(device_, first_, &event), OTR_OK);
+  // Its host memory may go: nothing still reads it.
+  other.assign(64, 3);
+  ASSERT_EQ(table_.set_value(device_, "copy_latency", 0), OTR_OK);
+  ASSERT_EQ(down(first_, 0, 64), OTR_OK);
+  ASSERT_EQ(table_.stream_synchronize(device_, first_), OTR_OK);
+  EXPECT_EQ(here_[63], 2);
+  table_.event_destroy(device_, event);
+  EXPECT_EQ(value("bytes_to_device"), kBytes + 64);
+  EXPECT_EQ(value("bytes_to_host"), 64);
+}
+
+// Work takes the time that the settings give, one after the other on an engine, beside each other
+// on two: never less, whatever the host does.
+TEST_F(Alone, WorkTakesItsTime) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_of = [&](const auto& body) {
+    const auto begin = Clock::now();
+    body();
+    EXPECT_EQ(table_.synchronize(device_), OTR_OK);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  ASSERT_EQ(table_.set_value(device_, "copy_bytes_per_second", kBytes / 0.02), OTR_OK);
+  EXPECT_GE(seconds_of([&] {
+              for (int i = 0; i < 4; ++i) EXPECT_EQ(up(first_), OTR_OK);
+            }),
+            0.08);
+  ASSERT_EQ(table_.set_value(device_, "copy_bytes_per_second", 0), OTR_OK);
+  ASSERT_EQ(table_.set_value(device_, "kernel_bytes_per_second", kBytes / 0.02), OTR_OK);
+  ASSERT_EQ(table_.set_value(device_, "launch_latency", 0.01), OTR_OK);
+  EXPECT_GE(seconds_of([&] { EXPECT_EQ(zero(first_, 0, kBytes), OTR_OK); }), 0.03);
+  EXPECT_GE(seconds_of([&] { EXPECT_EQ(table_.set_value(device_, "delay", 0.02), OTR_OK); }), 0.02);
+  ASSERT_EQ(up(first_), OTR_OK);
+  ASSERT_EQ(table_.synchronize(device_), OTR_OK);
+  ASSERT_EQ(table_.set_value(device_, "skip_kernels", 1), OTR_OK);
+  ASSERT_EQ(zero(first_, 0, kBytes), OTR_OK);
+  here_.assign(kBytes, 0);
+  ASSERT_EQ(down(first_), OTR_OK);
+  ASSERT_EQ(table_.synchronize(device_), OTR_OK);
+  EXPECT_EQ(here_[0], 1) << "the kernel was skipped";
+}
+
+TEST(DeviceValues, AreReadByName) {
+  const auto context = device_context();
+  double value = -1;
+  EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 5, "copy_latency", 0.5));
+  EXPECT_OK(otr_device_get_value(context.get(), kSimulated, 5, "copy_latency", &value));
+  EXPECT_EQ(value, 0.5);
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_get_value(context.get(), kSimulated, 5, "speed", &value),
+               "\"speed\"", "unpinned_bytes");
+  EXPECT_EQ(value, 0);
+  EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_set_value(context.get(), kSimulated, 5, "kernels", 0),
+               "\"kernels\"", "cannot be set");
+}
+
+// ---- An offloaded step ----
+
+struct Cost {
+  double allocations, synchronizations, unpinned, kernels;
+};
+
+Cost cost_of(otr_context* context) {
+  const auto value = [&](const char* name) {
+    double number = -1;
+    EXPECT_OK(otr_device_get_value(context, kSimulated, 0, name, &number));
+    return number;
+  };
+  return {value("allocations"), value("synchronizations"), value("unpinned_bytes"),
+          value("kernels")};
+}
+
+constexpr int64_t kSide = 700;  // more than one part of an update, and no multiple of a leaf
+
+std::string offloaded(int32_t stage, const char* precision) {
+  return R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, )" + std::string(precision) +
+         R"("gradient_clipping": 0.5, "zero_optimization": {"stage": )" + std::to_string(stage) +
+         R"(, "reduce_bucket_size": 500000, "offload_optimizer": {"device": "cpu"}}})";
+}
+
+constexpr const char* kFloat32 = "";
+constexpr const char* kBf16 = R"("bf16": {"enabled": true}, )";
+constexpr const char* kBf16States =
+    R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, )";
+
+// Once everything is there, backward and step neither wait for the device, but for gradients, nor
+// allocate what a driver waits for, nor copy pages that are not locked.
+TEST(DeviceOffload, AStepWaitsForNothingButGradients) {
+  for (const int32_t stage : {2, 3}) {
+    for (const char* precision : {kFloat32, kBf16, kBf16States}) {
+      SCOPED_TRACE(std::to_string(stage) + " " + precision);
+      DeviceSolo solo(offloaded(stage, precision));
+      std::vector<int64_t> ids;
+      for (const char* name : {"a", "b", "c", "d"}) {
+        ids.push_back(solo.engine.add(name, {kSide, kSide}, dyadic(kSide * kSide, 1)));
+      }
+      solo.engine.commit();
+      const DeviceTensor grad(solo.context.get(), simulated(),
+                              Tensor({kSide, kSide}, dyadic(kSide * kSide, 2)));
+      const DeviceTensor seed(solo.context.get(), simulated(), Tensor({}, {1}));
+      const auto train = [&] {
+        otr_pass* pass = nullptr;
+        ASSERT_OK(otr_pass_begin(solo.engine.get(), &seed, 1, nullptr, &pass));
+        const Owned<otr_pass> owned(pass);
+        for (const int64_t id : ids) {
+          otr_tensor weight;
+          ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, nullptr, &weight));
+          ASSERT_OK(otr_pass_add_grad(pass, id, &grad, nullptr));
+          ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, nullptr));
+        }
+        Engine::end(owned);
+        EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
+      };
+      train();
+      const Cost before = cost_of(solo.context.get());
+      for (int i = 0; i < 3; ++i) train();
+      const Cost after = cost_of(solo.context.get());
+      EXPECT_EQ(after.allocations, before.allocations);
+      EXPECT_EQ(after.synchronizations, before.synchronizations);
+      EXPECT_EQ(after.unpinned, before.unpinned);
+      EXPECT_GT(after.kernels, before.kernels);
+    }
+  }
+}
+
+// A step has ended on the host, its weights are still on their way: whoever acquires them sees the
+// new ones in the order of its stream, and the next step's masters are not yet written over them.
+TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
+  const otr_device_plugin& table = simulated_table();
+  for (const char* precision : {kFloat32, kBf16, kBf16States}) {
+    SCOPED_TRACE(precision);
+    DeviceSolo solo(offloaded(2, precision));
+    constexpr int64_t kCount = 1000;
+    const int64_t id = solo.engine.add("w", {kCount}, Values(kCount, 1));
+    solo.engine.commit();
+    otr_plugin_device* device = nullptr;
+    ASSERT_EQ(table.open(0, &device), OTR_OK);
+    uint64_t stream = 0;
+    ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
+    otr_call_info info;
+    ASSERT_OK(otr_call_info_init(&info, sizeof info));
+    info.stream = stream;
+    Values previous(kCount, 1);
+    for (int step = 0; step < 3; ++step) {
+      solo.pass({{id, Values(kCount, 1)}}, stream);
+      EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.02));
+      EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
+      otr_tensor weight;
+      ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, &info, &weight));
+      const bool is_float32 = weight.dtype.bits == 32;
+      Tensor seen = Tensor::filled({kCount}, 0, is_float32 ? "float32" : "bfloat16");
+      const size_t bytes = static_cast<size_t>(kCount) * (is_float32 ? 4 : 2);
+      const Locked locked(seen.get().data, bytes);
+      ASSERT_EQ(table.copy(device, seen.get().data, weight.data, bytes, OTR_PLUGIN_DEVICE_TO_HOST,
+                           stream),
+                OTR_OK);
+      ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
+      EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0));
+      EXPECT_EQ(seen.values(), solo.engine.read(id, OTR_VALUE_PUBLISHED));
+      EXPECT_LT(seen.values()[0], previous[0]);
+      previous = seen.values();
+      ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, &info));
+    }
+    table.stream_destroy(device, stream);
+    table.close(device);
+  }
+}
+
+}  // namespace
