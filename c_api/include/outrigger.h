@@ -829,8 +829,10 @@ OTR_API int32_t otr_pass_get_seed_overflow(const otr_pass *pass, int64_t *out_in
  * thread ends, abandons or destroys the pass. Ownership then returns to the library: use no view of
  * it, because a late write would overwrite other gradients. The caller makes sure that all writers
  * are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
- * it). One slot at a time for each parameter. The call never waits: if the gradient's own memory is
- * in use, the slot is scratch memory. Any thread. Since: 0.1 */
+ * it). One slot at a time for each parameter. The call never waits for other ranks: if the
+ * gradient's own memory is in use, the slot is scratch memory. On a device this call and
+ * otr_pass_add_grad may wait until the device has done what it was given a few buckets before. Any
+ * thread. Since: 0.1 */
 OTR_API int32_t otr_pass_get_slot(otr_pass *pass, int64_t id, otr_tensor *out_slot) OTR_NOEXCEPT;
 
 /* Adds a gradient, from the scaled output gradients, to a parameter: the slot that

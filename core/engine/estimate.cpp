@@ -70,7 +70,9 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     return entries;
   }
   int64_t windows = 0;
-  if (plan.home == Home::slices) windows += bytes_of(e.acquired, config.compute);
+  if (plan.home == Home::slices && shape.published_slices() > 1) {
+    windows += bytes_of(e.acquired, config.compute);
+  }
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
   add(entries, plan.front, Purpose::acquired, 0, windows);
   add(entries, plan.front, Purpose::outputs, 0, e.outputs * 4);

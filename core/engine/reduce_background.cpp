@@ -10,6 +10,10 @@ namespace outrigger::engine {
 
 void MicroStepReducer::begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index) {
   const uint64_t turn = pass->first_turn + static_cast<uint64_t>(index);
+  for (const int64_t root : context_.layout->bucket(index).parameters) {
+    front().wait(fill_stream(), std::exchange(pass->entries[static_cast<size_t>(root)].ready, {}));
+  }
+  produced_[turn % buffers_] = front().record(fill_stream());
   // On a device with offload it comes down while earlier ones are summed.
   const bool early = context_.devices.offloaded() && is_free(turn);
   if (early) pass->packed[static_cast<size_t>(index)] = fill_bucket(*pass, index);
@@ -26,17 +30,14 @@ void MicroStepReducer::begin_bucket(const std::shared_ptr<Pass>& pass, int64_t i
   turns_begun_.store(turn + 1, std::memory_order_release);
 }
 
-// Copies a parameter's value, once it is ready, into the bucket's buffer (null: zeros) and clears
-// its padding.
+// Copies a parameter's value into the bucket's buffer (null: zeros) and clears its padding.
 void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& bucket,
-                                       int64_t root, const std::byte* value,
-                                       device::Event& ready) const {
+                                       int64_t root, const std::byte* value) const {
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
   const layout::Position& position = context_.layout->position(root);
   std::byte* to = buffer + (position.flat - bucket.begin) * size;
   const int64_t count = value == nullptr ? 0 : context_.model->at(root).count;
   const device::Stream stream = fill_stream();
-  front().wait(stream, std::exchange(ready, {}));
   if (value != nullptr) front().copy(to, value, static_cast<size_t>(count * size), stream);
   front().zero(to + count * size, static_cast<size_t>((position.padded - count) * size), stream);
 }
@@ -58,7 +59,7 @@ device::Event MicroStepReducer::fill_bucket(Pass& pass, int64_t index) {
   int64_t filled = 0;
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
-    place_parameter(to, bucket, root, entry.value, entry.ready);
+    place_parameter(to, bucket, root, entry.value);
     entry.scratch.free_after(fill_stream());
     entry.scratch = {};
     filled += context_.layout->position(root).padded;
@@ -118,7 +119,8 @@ void MicroStepReducer::fill_late_bucket(Pass& pass, int64_t index) {
   front().zero(to, static_cast<size_t>(bytes_of(bucket.elements, compute_)), fill_stream());
   for (const int64_t root : bucket.parameters) {
     Entry& entry = pass.entries[static_cast<size_t>(root)];
-    if (entry.late) place_parameter(to, bucket, root, entry.late.data(), entry.late_ready);
+    front().wait(fill_stream(), std::exchange(entry.late_ready, {}));
+    if (entry.late) place_parameter(to, bucket, root, entry.late.data());
     entry.late.free_after(fill_stream());
     entry.late = {};
   }

@@ -3,6 +3,10 @@
 // reduce_background.cpp.
 #include "core/engine/reduce_micro_step.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace outrigger::engine {
 
 using memory::Purpose;
@@ -13,6 +17,7 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
       compute_(context.config->compute),
       format_(context.config->accumulator),
       buffers_(context.plan->bucket_buffers),
+      produced_(buffers_),
       tickets_(buffers_) {
   const Plan& plan = *context.plan;
   ring_ = make_window(plan.ring, Purpose::buckets, "gradient buckets", ring_entered_);
@@ -50,9 +55,28 @@ bool MicroStepReducer::is_free(uint64_t turn) const {
   return exchange_->is_drained(tickets_[turn % buffers_].load(std::memory_order_relaxed));
 }
 
+// What this rank's device and sequence do by themselves is waited for, never another rank: that one
+// may wait for this one in an acquire.
+void MicroStepReducer::keep_near(uint64_t turn) {
+  if (front().is_host() || is_free(turn)) return;
+  // Two buckets of work keep the device busy.
+  const uint64_t last = std::min(turn - 1, std::max(turn + 1 - buffers_, turn - 2));
+  device::Event produced;
+  {
+    const std::lock_guard lock(launch_mutex_);
+    if (turns_begun_ > last) produced = produced_[last % buffers_];
+  }
+  front().synchronize(produced);
+  const bool alone = context_.layout->world() == 1 && turns_begun_ + buffers_ > turn;
+  while (alone && !is_free(turn)) {
+    check();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
 std::byte* MicroStepReducer::free_place(const Pass& pass, int64_t root) const {
   const layout::Position& position = context_.layout->position(root);
-  const uint64_t turn = pass.first_turn + static_cast<uint64_t>(position.bucket);
+  const uint64_t turn = turn_of(pass, root);
   if (!is_free(turn)) return nullptr;
   const int64_t offset = position.flat - context_.layout->bucket(position.bucket).begin;
   return buffer(turn) + offset * static_cast<int64_t>(kernels::size_of(compute_));
@@ -97,6 +121,7 @@ std::unique_ptr<GradientSink> MicroStepReducer::begin_pass() {
 
 void* MicroStepReducer::slot(Pass& pass, int64_t root) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
+  keep_near(turn_of(pass, root));
   const std::lock_guard lock(entry.mutex);
   if (entry.slot != nullptr) slot_is_out(root);
   entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
@@ -111,6 +136,7 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   const layout::Parameter& parameter = context_.model->at(root);
   bool complete = false;
+  keep_near(turn_of(pass, root));
   {
     const std::lock_guard lock(entry.mutex);
     const bool is_slot = gradient.view.data == entry.slot;

@@ -5,7 +5,8 @@
 // Buckets go out strictly in order, whatever the order of arrival, from a ring of buffers that all
 // ranks can read. A gradient lands in its bucket's buffer if that is free, else in scratch until it
 // is. Where the sums are made on the host for a device (offload), buckets are packed on the device,
-// in a ring of as many buffers, and each comes down in one copy beside what the device does.
+// in a ring of as many buffers, and each comes down in one copy beside what the device does. A host
+// that is further ahead of its device than the ring is long waits for it, and for nothing else.
 // Contributions to a parameter beyond the declared number are summed apart and reduced when the
 // pass ends, whether or not its bucket had gone out: so bits depend neither on timing nor on bucket
 // sizes.
@@ -78,6 +79,11 @@ class MicroStepReducer final : public Reducer {
   void begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index);
   void begin_end(const std::shared_ptr<Pass>& pass);
   [[nodiscard]] bool is_free(uint64_t turn) const;
+  // Where the buffer is not free because the host is ahead of its own device: waits for that.
+  void keep_near(uint64_t turn);
+  [[nodiscard]] uint64_t turn_of(const Pass& pass, int64_t root) const {
+    return pass.first_turn + static_cast<uint64_t>(context_.layout->position(root).bucket);
+  }
   // The event after which the ranks' buffer is full; its work is on fill_stream().
   device::Event fill_bucket(Pass& pass, int64_t index);
   // In the sequence.
@@ -85,7 +91,7 @@ class MicroStepReducer final : public Reducer {
   void find_late(Pass& pass) const;
   [[nodiscard]] std::vector<comm::Reduction> late_reductions(const std::shared_ptr<Pass>& pass);
   void place_parameter(std::byte* buffer, const layout::Bucket& bucket, int64_t root,
-                       const std::byte* value, device::Event& ready) const;
+                       const std::byte* value) const;
   // What was filled in front, to the ranks' buffer; the event after which it is there.
   device::Event bring(std::byte* to, const std::byte* from, const layout::Bucket& bucket) const;
   // Of filling buffers and what follows: with offload beside the device's other work.
@@ -112,6 +118,7 @@ class MicroStepReducer final : public Reducer {
   uint64_t next_turn_ = 0;
   int64_t passes_in_window_ = 0;
 
+  std::vector<device::Event> produced_;  // of the last turns: the device has its gradients; guarded
   std::vector<std::atomic<uint64_t>> tickets_;  // of the last turn that was given a buffer
   std::atomic<uint64_t> turns_begun_{0};
 };

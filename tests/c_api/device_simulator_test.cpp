@@ -239,7 +239,7 @@ TEST(DeviceOffload, AStepWaitsForNothingButGradients) {
       SCOPED_TRACE(std::to_string(stage) + " " + precision);
       DeviceSolo solo(offloaded(stage, precision));
       std::vector<int64_t> ids;
-      for (const char* name : {"a", "b", "c", "d"}) {
+      for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
         ids.push_back(solo.engine.add(name, {kSide, kSide}, dyadic(kSide * kSide, 1)));
       }
       solo.engine.commit();
@@ -253,7 +253,13 @@ TEST(DeviceOffload, AStepWaitsForNothingButGradients) {
         for (const int64_t id : ids) {
           otr_tensor weight;
           ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, nullptr, &weight));
-          ASSERT_OK(otr_pass_add_grad(pass, id, &grad, nullptr));
+          otr_tensor slot = *&grad;
+          if (id % 2 == 1) {
+            ASSERT_OK(otr_pass_get_slot(pass, id, &slot));
+          }
+          // The host is ahead of its device, by more buckets than there are buffers.
+          ASSERT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "delay", 0.002));
+          ASSERT_OK(otr_pass_add_grad(pass, id, &slot, nullptr));
           ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, nullptr));
         }
         Engine::end(owned);

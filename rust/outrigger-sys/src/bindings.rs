@@ -1019,8 +1019,10 @@ extern "C" {
     /// thread ends, abandons or destroys the pass. Ownership then returns to the library: use no view of
     /// it, because a late write would overwrite other gradients. The caller makes sure that all writers
     /// are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
-    /// it). One slot at a time for each parameter. The call never waits: if the gradient's own memory is
-    /// in use, the slot is scratch memory. Any thread. Since: 0.1
+    /// it). One slot at a time for each parameter. The call never waits for other ranks: if the
+    /// gradient's own memory is in use, the slot is scratch memory. On a device this call and
+    /// otr_pass_add_grad may wait until the device has done what it was given a few buckets before. Any
+    /// thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
     /// Adds a gradient, from the scaled output gradients, to a parameter: the slot that
     /// otr_pass_get_slot gave (same data pointer; nothing is copied), or any tensor of the parameter's
