@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <barrier>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <string>
@@ -116,14 +115,6 @@ TEST(DeviceFaults, TooLittleMemoryThereIsNamed) {
   EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "memory_bytes", 1 << 18));
   EXPECT_FAILS(OTR_E_OUT_OF_MEMORY, otr_engine_commit(solo.engine.get()), "simulated device 0",
                "bytes");
-}
-
-int64_t locked_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmLck:")) return std::stoll(line.substr(6));
-  }
-  return -1;
 }
 
 // Of the weights after three steps.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated device says no: to work that races, to copies of pages that are not locked, and to
-// whoever counts on more speed than its settings give. And what an offloaded step costs there.
+// whoever counts on more speed than its settings give.
 #include <chrono>
 #include <vector>
 
@@ -200,124 +200,6 @@ TEST(DeviceValues, AreReadByName) {
   EXPECT_EQ(value, 0);
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_device_set_value(context.get(), kSimulated, 5, "kernels", 0),
                "\"kernels\"", "cannot be set");
-}
-
-// ---- An offloaded step ----
-
-struct Cost {
-  double allocations, synchronizations, unpinned, kernels;
-};
-
-Cost cost_of(otr_context* context) {
-  const auto value = [&](const char* name) {
-    double number = -1;
-    EXPECT_OK(otr_device_get_value(context, kSimulated, 0, name, &number));
-    return number;
-  };
-  return {value("allocations"), value("synchronizations"), value("unpinned_bytes"),
-          value("kernels")};
-}
-
-constexpr int64_t kSide = 700;  // more than one part of an update, and no multiple of a leaf
-
-std::string offloaded(int32_t stage, const char* precision) {
-  return R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, )" + std::string(precision) +
-         R"("gradient_clipping": 0.5, "zero_optimization": {"stage": )" + std::to_string(stage) +
-         R"(, "reduce_bucket_size": 500000, "offload_optimizer": {"device": "cpu"}}})";
-}
-
-constexpr const char* kFloat32 = "";
-constexpr const char* kBf16 = R"("bf16": {"enabled": true}, )";
-constexpr const char* kBf16States =
-    R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, )";
-
-// Once everything is there, backward and step neither wait for the device, but for gradients, nor
-// allocate what a driver waits for, nor copy pages that are not locked.
-TEST(DeviceOffload, AStepWaitsForNothingButGradients) {
-  for (const int32_t stage : {2, 3}) {
-    for (const char* precision : {kFloat32, kBf16, kBf16States}) {
-      SCOPED_TRACE(std::to_string(stage) + " " + precision);
-      DeviceSolo solo(offloaded(stage, precision));
-      std::vector<int64_t> ids;
-      for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
-        ids.push_back(solo.engine.add(name, {kSide, kSide}, dyadic(kSide * kSide, 1)));
-      }
-      solo.engine.commit();
-      const DeviceTensor grad(solo.context.get(), simulated(),
-                              Tensor({kSide, kSide}, dyadic(kSide * kSide, 2)));
-      const DeviceTensor seed(solo.context.get(), simulated(), Tensor({}, {1}));
-      const auto train = [&] {
-        otr_pass* pass = nullptr;
-        ASSERT_OK(otr_pass_begin(solo.engine.get(), &seed, 1, nullptr, &pass));
-        const Owned<otr_pass> owned(pass);
-        for (const int64_t id : ids) {
-          otr_tensor weight;
-          ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, nullptr, &weight));
-          otr_tensor slot = *&grad;
-          if (id % 2 == 1) {
-            ASSERT_OK(otr_pass_get_slot(pass, id, &slot));
-          }
-          // The host is ahead of its device, by more buckets than there are buffers.
-          ASSERT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "delay", 0.002));
-          ASSERT_OK(otr_pass_add_grad(pass, id, &slot, nullptr));
-          ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, nullptr));
-        }
-        Engine::end(owned);
-        EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
-      };
-      train();
-      const Cost before = cost_of(solo.context.get());
-      for (int i = 0; i < 3; ++i) train();
-      const Cost after = cost_of(solo.context.get());
-      EXPECT_EQ(after.allocations, before.allocations);
-      EXPECT_EQ(after.synchronizations, before.synchronizations);
-      EXPECT_EQ(after.unpinned, before.unpinned);
-      EXPECT_GT(after.kernels, before.kernels);
-    }
-  }
-}
-
-// A step has ended on the host, its weights are still on their way: whoever acquires them sees the
-// new ones in the order of its stream, and the next step's masters are not yet written over them.
-TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
-  const otr_device_plugin& table = simulated_table();
-  for (const char* precision : {kFloat32, kBf16, kBf16States}) {
-    SCOPED_TRACE(precision);
-    DeviceSolo solo(offloaded(2, precision));
-    constexpr int64_t kCount = 1000;
-    const int64_t id = solo.engine.add("w", {kCount}, Values(kCount, 1));
-    solo.engine.commit();
-    otr_plugin_device* device = nullptr;
-    ASSERT_EQ(table.open(0, &device), OTR_OK);
-    uint64_t stream = 0;
-    ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
-    otr_call_info info;
-    ASSERT_OK(otr_call_info_init(&info, sizeof info));
-    info.stream = stream;
-    Values previous(kCount, 1);
-    for (int step = 0; step < 3; ++step) {
-      solo.pass({{id, Values(kCount, 1)}}, stream);
-      EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0.02));
-      EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
-      otr_tensor weight;
-      ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, &info, &weight));
-      const bool is_float32 = weight.dtype.bits == 32;
-      Tensor seen = Tensor::filled({kCount}, 0, is_float32 ? "float32" : "bfloat16");
-      const size_t bytes = static_cast<size_t>(kCount) * (is_float32 ? 4 : 2);
-      const Locked locked(seen.get().data, bytes);
-      ASSERT_EQ(table.copy(device, seen.get().data, weight.data, bytes, OTR_PLUGIN_DEVICE_TO_HOST,
-                           stream),
-                OTR_OK);
-      ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
-      EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_latency", 0));
-      EXPECT_EQ(seen.values(), solo.engine.read(id, OTR_VALUE_PUBLISHED));
-      EXPECT_LT(seen.values()[0], previous[0]);
-      previous = seen.values();
-      ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, &info));
-    }
-    table.stream_destroy(device, stream);
-    table.close(device);
-  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <fstream>
 
 namespace otr_test {
 
@@ -47,6 +48,14 @@ DeviceTensor::DeviceTensor(otr_context* context, otr_device device, const Tensor
 DeviceTensor::~DeviceTensor() {
   EXPECT_OK(otr_device_free(context_, tensor_.device.device_type, tensor_.device.device_id,
                             tensor_.data));
+}
+
+int64_t locked_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmLck:")) return std::stoll(line.substr(6));
+  }
+  return -1;
 }
 
 Locked::Locked(void* data, size_t bytes) : data_(data) {

@@ -49,6 +49,9 @@ class Locked {
   void* data_;
 };
 
+// What this process has locked, in KiB.
+int64_t locked_kib();
+
 // What a device's tensor holds.
 Values values_there(otr_context* context, const otr_tensor& tensor);
 
