@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole steps of two builds of Outrigger, interleaved. Called by versions.sh."""
+"""What make bench measures of Outrigger, of two builds of it, interleaved. Called by versions.sh."""
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import time
 
 import bench_case
 import measure
-from cases import engine_step, torch_overhead, torch_training
+from cases import collectives, engine_step, optimizer_step, reduce_scatter, torch_overhead, torch_training
 
 # A process keeps what its start gave it (pages, places of threads: some 4 % of a PyTorch step), so rounds of one start are no
 # independent figures: each block starts both builds anew and gives one figure.
@@ -45,8 +46,22 @@ def torch_steps(bench, build, config, ranks, sizes):
             "environment": {**bench.peer_environment(threads), "PYTHONPATH": str(build / "python")}}
 
 
+def ranks(bench, build, program, count, *arguments):
+    """A program of that build, one core a rank."""
+    return {"commands": [[build / "tests" / "bench" / program, rank, count, *arguments] for rank in range(count)],
+            "cores": [{core} for core in bench.cores[:count]]}
+
+
+def optimizer(bench, build, name, variant):
+    """The optimizer_step case's own side."""
+    own = dataclasses.replace(bench, programs=build / "tests" / "bench")
+    folder = bench.scratch("versions") / name
+    folder.mkdir(exist_ok=True)
+    return optimizer_step.specification(own, variant, bench_case.OURS, folder, optimizer_step.THREADS)
+
+
 def cases(bench):
-    """Names and a side of each by its build."""
+    """Names, a side of each by its build, and how many times in a row it runs."""
     def written(name, configuration):
         path = bench.scratch("versions") / f"{name}.json"
         path.write_text(json.dumps(configuration))
@@ -55,15 +70,22 @@ def cases(bench):
     for stage in (2, 3):
         config = written(f"engine-{stage}", engine_step.configuration(stage))
         yield (f"engine step, stage {stage}, 2 ranks",
-               lambda build, name, config=config: steps(bench, build, config, f"versions-{os.getpid()}-{name}"))
+               lambda build, name, config=config: steps(bench, build, config, f"versions-{os.getpid()}-{name}"), 1)
     sizes = (torch_training.LAYERS, torch_training.WIDTH, torch_training.BATCH, torch_training.CONTEXT)
     for stage in torch_training.TARGETS:
         config = written(f"torch-{stage}", torch_training.configuration(stage))
         yield (f"PyTorch, GPT of 27 M, stage {stage}, 2 ranks",
-               lambda build, name, config=config: torch_steps(bench, build, config, torch_training.RANKS, sizes))
+               lambda build, name, config=config: torch_steps(bench, build, config, torch_training.RANKS, sizes), 1)
     config = written("torch-one", torch_overhead.configuration())
     small = (torch_overhead.LAYERS, torch_overhead.WIDTH, torch_overhead.BATCH, torch_overhead.CONTEXT)
-    yield "PyTorch, GPT of 10 M, stage 0, 1 rank", lambda build, name: torch_steps(bench, build, config, 1, small)
+    yield "PyTorch, GPT of 10 M, stage 0, 1 rank", lambda build, name: torch_steps(bench, build, config, 1, small), 1
+    yield ("reduce-scatter, 2 ranks",
+           lambda build, name: ranks(bench, build, "bench_reduce_scatter", 2, f"versions-{os.getpid()}-{name}", reduce_scatter.BYTES, 4), 1)
+    for operation, (title, size, times, _) in collectives.OPERATIONS.items():
+        yield (f"{title}, 2 ranks", lambda build, name, operation=operation, size=size: ranks(
+            bench, build, "bench_collectives", 2, f"versions-{os.getpid()}-{name}", operation, size), times)
+    for variant in optimizer_step.VARIANTS:
+        yield (f"optimizer step, {variant.name}", lambda build, name, variant=variant: optimizer(bench, build, name, variant), 1)
 
 
 def upper_median(values):
@@ -71,13 +93,13 @@ def upper_median(values):
     return measure.quantile(values, min(1.0, 0.5 + 0.98 / math.sqrt(len(values))))
 
 
-def compare(bench, builds, side, deadline, order):
+def compare(bench, builds, side, times, deadline, order):
     """Of each block the median of old / new and the medians of both builds' seconds."""
     blocks = []
     while len(blocks) < BLOCKS and (len(blocks) < LEAST_BLOCKS or time.monotonic() < deadline):
-        started = [{"name": name, **side(build, name)} for name, build in order.sample(builds, len(builds))]
+        started = [{**side(build, name), "name": name} for name, build in order.sample(builds, len(builds))]
         with bench.sides(started) as sides:
-            rounds = measure.interleave(sides[:2], ROUNDS, 3, math.inf, order.random())
+            rounds = measure.interleave(sides[:2], ROUNDS, 3, math.inf, order.random(), times=times)
         blocks.append({"ratio": rounds.ratio("old", "new")["median"],
                        **{name: measure.summary(rounds.seconds[name])["median"] for name, _ in builds}})
     return blocks
@@ -92,8 +114,8 @@ def main():
         cores=sorted(os.sched_getaffinity(0)), deadline=time.monotonic() + 60 * options.minutes, seed=seed)
     builds = [("old", options.old.absolute()), ("new", options.new.absolute())]
     order, rows, slower = random.Random(seed), list(cases(bench)), []
-    for case, side in rows:
-        blocks = compare(bench, builds, side, time.monotonic() + 60 * options.minutes / len(rows), order)
+    for case, side, times in rows:
+        blocks = compare(bench, builds, side, times, time.monotonic() + 60 * options.minutes / len(rows), order)
         ratio = [block["ratio"] for block in blocks]
         upper, middle = upper_median(ratio), measure.quantile(ratio, 0.5)
         own = {name: measure.quantile([block[name] for block in blocks], 0.5) * 1e3 for name, _ in builds}
