@@ -100,6 +100,14 @@ class Communicator : public Group {
   // own block; afterwards each rank's block holds all slices.
   virtual void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                  std::string_view label) = 0;
+  // The same of several runs, in this order. A provider may overlap them.
+  struct SliceRun {
+    size_t offset, slice_bytes;
+  };
+  virtual void all_gather_runs(Window& window, std::span<const SliceRun> runs,
+                               std::string_view label) {
+    for (const SliceRun& run : runs) all_gather_window(window, run.offset, run.slice_bytes, label);
+  }
 
  protected:
   struct Folded {

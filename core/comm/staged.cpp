@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/staged.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -47,16 +49,13 @@ class DeviceWindow final : public Window {
 class Staged final : public Forwarding {
  public:
   Staged(std::unique_ptr<Communicator> host, device::Device& device, device::Device& cpu,
-         size_t staging_bytes, size_t received_bytes)
+         const Lock& lock, size_t staging_bytes, size_t received_bytes)
       : Forwarding(std::move(host)), device_(device), cpu_(cpu) {
     if (size() == 1) return;
     staging_ = inner().create_window(WindowKind::per_rank, staging_bytes, "device staging");
-    if (staging_bytes > 0) device_.pin(staging_->block(rank()), staging_bytes);
+    if (staging_bytes > 0) locked_ = lock({staging_->block(rank()), staging_bytes});
     received_ = allocate(received_bytes, "device staging");
     if (has_levels()) sum_.resize(received_bytes / sizeof(float));
-  }
-  ~Staged() override {
-    if (staging_ && staging_->bytes() > 0) device_.unpin(staging_->block(rank()));
   }
 
   bool shares_memory() const override { return false; }
@@ -122,6 +121,9 @@ class Staged final : public Forwarding {
     device_.upload_now(all, staged, slice_bytes * static_cast<size_t>(slices()));
   }
 
+  void all_gather_runs(Window& window, std::span<const SliceRun> runs,
+                       std::string_view label) override;
+
  private:
   [[noreturn]] void refuse(const char* what) const {
     fail(OTR_E_UNSUPPORTED, "a staged communicator cannot be {}: use the one behind it", what);
@@ -155,6 +157,7 @@ class Staged final : public Forwarding {
   device::Device& device_;
   device::Device& cpu_;
   std::shared_ptr<Window> staging_, received_;
+  std::shared_ptr<void> locked_;  // ends before what it locks
   std::vector<float> sum_;
   std::vector<const void*> slices_;
   std::optional<uint64_t> ticket_;
@@ -182,12 +185,56 @@ uint64_t Staged::reduce_levels(const Reduce& reduce, std::string_view label) {
   return 0;
 }
 
+// While one run is exchanged, the next come down and those before go up.
+void Staged::all_gather_runs(Window& window, std::span<const SliceRun> runs,
+                             std::string_view label) {
+  const auto world = static_cast<size_t>(slices()), own = static_cast<size_t>(slice());
+  if (world == 1) return Communicator::all_gather_runs(window, runs, label);
+  size_t most = 0;
+  for (const SliceRun& run : runs) most = std::max(most, run.slice_bytes * world);
+  const size_t places = most == 0 ? 0 : std::min(runs.size(), staging_->bytes() / most);
+  if (places < 2) return Communicator::all_gather_runs(window, runs, label);
+  std::byte* const all = window.block(rank());
+  std::byte* const staged = next_staging(label);
+  const device::Stream down = device_.download_stream(), up = device_.upload_stream();
+  const device::Event before = device_.record(device_.own_stream());
+  device_.wait(down, before);
+  device_.wait(up, before);
+  std::vector<device::Event> came(places), gone(places);
+  const auto download = [&](size_t i) {
+    const SliceRun& run = runs[i];
+    const size_t mine = own * run.slice_bytes;
+    device_.synchronize(std::exchange(gone[i % places], {}));
+    device_.download(staged + i % places * most + mine, all + run.offset + mine, run.slice_bytes,
+                     down);
+    came[i % places] = device_.record(down);
+  };
+  size_t begun = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (; begun < runs.size() && begun + 1 < i + places; ++begun) download(begun);
+    const SliceRun& run = runs[i];
+    std::byte* const place = staged + i % places * most;
+    device_.synchronize(came[i % places]);
+    inner().all_gather_window(*staging_, static_cast<size_t>(place - staged), run.slice_bytes,
+                              label);
+    const size_t mine = own * run.slice_bytes, after = mine + run.slice_bytes;
+    device_.upload(all + run.offset, place, mine, up);
+    device_.upload(all + run.offset + after, place + after, world * run.slice_bytes - after, up);
+    gone[i % places] = device_.record(up);
+  }
+  const device::Event end = device_.record(up);
+  device_.wait(device_.own_stream(), end);
+  device_.synchronize(end);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_staged(std::unique_ptr<Communicator> host,
                                           device::Device& device, device::Device& cpu,
-                                          size_t staging_bytes, size_t received_bytes) {
-  return std::make_unique<Staged>(std::move(host), device, cpu, staging_bytes, received_bytes);
+                                          const Lock& lock, size_t staging_bytes,
+                                          size_t received_bytes) {
+  return std::make_unique<Staged>(std::move(host), device, cpu, lock, staging_bytes,
+                                  received_bytes);
 }
 
 }  // namespace outrigger::comm

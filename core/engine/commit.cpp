@@ -85,7 +85,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       gather(model, published, publishing.group ? *publishing.group : own,
              plan.home == Home::slices ? prefetch_over(publishing.group ? *publishing.group : given)
                                        : nullptr,
-             declared.ledger, *devices.front) {}
+             plan, declared.config.pin, declared.ledger, *devices.front) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model.at(root);

@@ -187,12 +187,7 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
                      otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
   window_->note_stream(stream);
-  const auto acquire = [&] {
-    committed_->gather.acquire(ids, count, as_float32, out);
-    for (int64_t i = 0; i < count; ++i) {
-      committed_->published.await(model().at(ids[i]).root, stream);
-    }
-  };
+  const auto acquire = [&] { committed_->gather.acquire(ids, count, as_float32, stream, out); };
   if (committed_->plan.home != Home::slices) {
     health_.on_device(acquire);
     return;
@@ -204,7 +199,8 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
 void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
   require(State::committed, "otr_engine_release");
   window_->note_stream(stream);
-  committed_->gather.release(ids, count);
+  window_->come_after_callers(stream);
+  committed_->gather.release(ids, count, stream);
 }
 
 void Engine::prefetch(const int64_t* ids, int64_t count) {

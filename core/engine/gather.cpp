@@ -24,8 +24,8 @@ constexpr size_t kTogether = size_t{1} << 17;
 }  // namespace
 
 Gather::Gather(const layout::Model& model, const Published& published, comm::Group& group,
-               std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger,
-               device::Device& device)
+               std::unique_ptr<comm::Exchange> ahead, const Plan& plan, config::Pin pin,
+               memory::Ledger& ledger, device::Device& device)
     : model_(&model),
       published_(&published),
       group_(&group),
@@ -33,7 +33,9 @@ Gather::Gather(const layout::Model& model, const Published& published, comm::Gro
       device_(&device),
       piece_at_([&published](const layout::Piece& piece) { return published.at(piece); }),
       entries_(static_cast<size_t>(model.size())),
-      ahead_(device, group.slice()),
+      bounce_(device, ledger, pin, plan.gather_staging / 2),
+      bounce_ahead_(device, ledger, pin, plan.gather_staging / 2),
+      ahead_(device, bounce_ahead_, group.slice()),
       exchange_(std::move(ahead)) {}
 
 const std::byte* Gather::value_of(int64_t root) const {
@@ -64,6 +66,7 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     exchange_->wait(entry.ahead);
     entry.ahead = 0;
     entry.whole = true;
+    entry.ready = device_->record(device_->upload_stream());
   }
   const std::vector<int64_t> roots = missing(ids, count);
   for (std::span<const int64_t> left(roots); !left.empty();) {
@@ -71,7 +74,12 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     for (const int64_t root : together) make_room(root);
     gather(together, done_);
     done_ = 0;
-    for (const int64_t root : together) entries_[static_cast<size_t>(root)].whole = true;
+    const device::Event ready = device_->record(device_->upload_stream());
+    for (const int64_t root : together) {
+      Entry& entry = entries_[static_cast<size_t>(root)];
+      entry.whole = true;
+      entry.ready = ready;
+    }
   }
 }
 
@@ -98,10 +106,13 @@ void Gather::make_room(int64_t root) {
 }
 
 // What stays is the address.
-void Gather::Entry::clear() noexcept {
+void Gather::Entry::clear(device::Stream after) noexcept {
   acquired = 0;
+  gathered.free_after(after);
   gathered.drop();
   whole = false;
+  ready = {};
+  widened.free_after(after);
   widened = {};
 }
 
@@ -123,8 +134,8 @@ std::string Gather::label_of(std::span<const int64_t> roots) const {
 }
 
 void Gather::gather(std::span<const int64_t> roots, size_t& done) {
-  gather_pieces(*group_, *device_, wholes_of(roots), kernels::size_of(published_->format()),
-                piece_at_, label_of(roots), done);
+  gather_pieces(*group_, *device_, bounce_, wholes_of(roots),
+                kernels::size_of(published_->format()), piece_at_, label_of(roots), done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -137,20 +148,24 @@ otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
   memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
   if (!widened) {
     const int64_t bytes = model_->at(parameter.root).count * int64_t{4};
-    widened = memory::Block(*ledger_, memory::Purpose::acquired, bytes, device_);
+    widened =
+        memory::Block(*ledger_, memory::Purpose::acquired, bytes, device_, device_->own_stream());
     widen(parameter.root);
   }
   return tensor::make(widened.data(), Format::float32, parameter.shape, device_->id());
 }
 
 void Gather::widen(int64_t root) {
-  device_->convert(entries_[static_cast<size_t>(root)].widened.data(), Format::float32,
-                   value_of(root), published_->format(), 1, model_->at(root).count,
-                   device_->own_stream());
-  device_->synchronize(device_->own_stream());
+  Entry& entry = entries_[static_cast<size_t>(root)];
+  const device::Stream stream = device_->own_stream();
+  device_->wait(stream, entry.ready);
+  device_->convert(entry.widened.data(), Format::float32, value_of(root), published_->format(), 1,
+                   model_->at(root).count, stream);
+  entry.ready = device_->record(stream);
 }
 
-void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out) {
+void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
+                     otr_tensor* out) {
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model_->at(ids[i]));
   if (!begun_.empty() && !std::equal(ids, ids + count, begun_.begin(), begun_.end())) {
     fail(OTR_E_STATE,
@@ -159,7 +174,12 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, otr_ten
   }
   try {
     complete(ids, count);
-    for (int64_t i = 0; i < count; ++i) out[i] = tensor_of(ids[i], as_float32);
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = tensor_of(ids[i], as_float32);
+      const int64_t root = model_->at(ids[i]).root;
+      published_->await(root, stream);
+      device_->wait(stream, entries_[static_cast<size_t>(root)].ready);
+    }
   } catch (const std::exception& failure) {
     std::fill_n(out, count, otr_tensor{});
     const auto* error = dynamic_cast<const Error*>(&failure);
@@ -182,7 +202,9 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
   done_ = 0;
   for (int64_t i = 0; i < count; ++i) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
-    if (entry.acquired == 0 && entry.ahead == 0) entry.clear();
+    if (entry.acquired > 0 || entry.ahead != 0) continue;
+    device_->wait(device_->upload_stream(), entry.ready);
+    entry.clear(device_->upload_stream());
   }
 }
 
@@ -202,8 +224,10 @@ void Gather::settle() {
   if (!exchange_) return;
   exchange_->wait_all();
   for (Entry& entry : entries_) {
-    if (entry.ahead != 0) entry.whole = true;
+    if (entry.ahead == 0) continue;
     entry.ahead = 0;
+    entry.whole = true;
+    entry.ready = device_->record(device_->upload_stream());
   }
 }
 
@@ -219,7 +243,7 @@ void Gather::cancel() noexcept {
   if (exchange_) exchange_->cancel();
 }
 
-void Gather::release(const int64_t* ids, int64_t count) {
+void Gather::release(const int64_t* ids, int64_t count, device::Stream stream) {
   std::unordered_map<int64_t, int64_t> wanted;  // by root
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
@@ -233,7 +257,7 @@ void Gather::release(const int64_t* ids, int64_t count) {
   for (const auto& [root, times] : wanted) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.acquired -= times;
-    if (entry.acquired == 0) entry.clear();
+    if (entry.acquired == 0) entry.clear(stream);
   }
 }
 
@@ -242,12 +266,13 @@ void Gather::refresh(int64_t root) {
   if (entry.whole) {
     size_t done = 0;
     gather(std::span(&root, 1), done);
+    entry.ready = device_->record(device_->upload_stream());
   }
   if (entry.widened) widen(root);
 }
 
 void Gather::end_all() {
-  for (Entry& entry : entries_) entry.clear();
+  for (Entry& entry : entries_) entry.clear(device_->own_stream());
   begun_.clear();
   done_ = 0;
 }

@@ -24,12 +24,16 @@ class Gather {
   // group: of the ranks that have the published slices. ahead: the sequence of what is prefetched;
   // null where nothing is gathered.
   Gather(const layout::Model& model, const Published& published, comm::Group& group,
-         std::unique_ptr<comm::Exchange> ahead, memory::Ledger& ledger, device::Device& device);
+         std::unique_ptr<comm::Exchange> ahead, const Plan& plan, config::Pin pin,
+         memory::Ledger& ledger, device::Device& device);
 
-  // Both: all or none of the ids. Tensors refer to the model's shapes. An interrupted acquire is
-  // called again with the same ids; with others it throws OTR_E_STATE.
-  void acquire(const int64_t* ids, int64_t count, bool as_float32, otr_tensor* out);
-  void release(const int64_t* ids, int64_t count);
+  // Both: all or none of the ids. Tensors refer to the model's shapes, and are valid in the order
+  // of the stream. An interrupted acquire is called again with the same ids; with others it throws
+  // OTR_E_STATE.
+  void acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
+               otr_tensor* out);
+  // What is not acquired any more is freed after what was given to the stream.
+  void release(const int64_t* ids, int64_t count, device::Stream stream);
   // Begins to gather what is not there, for a later acquire.
   void prefetch(const int64_t* ids, int64_t count);
   // Waits for all that was prefetched, throws as an acquire.
@@ -48,10 +52,12 @@ class Gather {
   struct Entry {
     int64_t acquired = 0;
     memory::ReleasableBlock gathered;  // compute dtype, where this rank has a part only
-    bool whole = false;                // all of it is there
+    bool whole = false;                // all of it is there …
+    device::Event ready;               // … after this
     comm::Exchange::Ticket ahead = 0;  // prefetched, and not waited for yet; 0: it is not
     memory::Block widened;             // float32
-    void clear() noexcept;
+    // after: the stream of the last use.
+    void clear(device::Stream after) noexcept;
   };
   // The roots of these that are not there, each once.
   [[nodiscard]] std::vector<int64_t> missing(const int64_t* ids, int64_t count) const;
@@ -77,6 +83,7 @@ class Gather {
   std::vector<Entry> entries_;  // by root
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
   size_t done_ = 0;             // operations of it that are over
+  Bounce bounce_, bounce_ahead_;
   PiecesAhead ahead_;
   std::unique_ptr<comm::Exchange> exchange_;  // of prefetches; ends first
 };

@@ -2,14 +2,18 @@
 // Parameters made whole from their owners' pieces: in operations of a few MiB, at once or ahead.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/comm/exchange.h"
 #include "core/device/device.h"
 #include "core/layout/layout.h"
+#include "core/memory/block.h"
+#include "core/memory/pinned.h"
 
 namespace outrigger::engine {
 
@@ -22,24 +26,62 @@ struct Whole {
 // Where a piece of this rank's lies.
 using PieceAt = std::function<const std::byte*(const layout::Piece&)>;
 
-// All of them, of `element_bytes` an element, on `device`, as are pieces. done: how many operations
-// are over; called again after an interrupt, it goes on with the next. Collective.
-void gather_pieces(comm::Group& group, device::Device& device, std::span<const Whole> wholes,
-                   size_t element_bytes, const PieceAt& piece_at, std::string_view label,
-                   size_t& done);
+// Page-locked host memory by which a device's pieces go, a part of it for each operation in turn:
+// one comes while another leaves.
+class Bounce {
+ public:
+  // So much is gathered at a time: an interrupt between two of them loses nothing.
+  static constexpr size_t kAtATime = size_t{4} << 20;
+  static constexpr size_t kPlaces = 2;
+  static constexpr int64_t kBytes = kPlaces * kAtATime;
+
+  // bytes: kBytes, or 0 where nothing is gathered, or on the host.
+  Bounce(device::Device& device, memory::Ledger& ledger, config::Pin pin, int64_t bytes);
+  // Of what is neither planned nor often.
+  Bounce(device::Device& device, memory::Ledger& ledger)
+      : Bounce(device, ledger, config::Pin::off, device.is_host() ? 0 : kBytes) {}
+  Bounce(const Bounce&) = delete;
+  Bounce& operator=(const Bounce&) = delete;
+  ~Bounce();
+
+  // Null: pieces go directly.
+  [[nodiscard]] std::byte* place(size_t operation) const {
+    return memory_ ? memory_.data() + operation % kPlaces * kAtATime : nullptr;
+  }
+  void await(size_t operation) { device_.synchronize(std::exchange(gone(operation), {})); }
+  // What is in the place leaves until this event.
+  void leaves(size_t operation, device::Event until) { gone(operation) = std::move(until); }
+
+ private:
+  [[nodiscard]] device::Event& gone(size_t operation) { return gone_.at(operation % kPlaces); }
+  device::Device& device_;
+  memory::Block memory_;
+  memory::Pinned pinned_;
+  std::array<device::Event, kPlaces> gone_;
+};
+
+// All of them, of `element_bytes` an element, on `device`, as are pieces: there once the device's
+// stream for uploads is. done: how many operations are over; called again after an interrupt, it
+// goes on with the next. Collective.
+void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
+                   std::span<const Whole> wholes, size_t element_bytes, const PieceAt& piece_at,
+                   std::string_view label, size_t& done);
 
 // Begins the same in a sequence that gathers nothing else. The ticket is the last operation's.
 class PiecesAhead {
  public:
-  PiecesAhead(device::Device& device, int32_t slice) : device_(&device), slice_(slice) {}
+  // bounce: used in the sequence only.
+  PiecesAhead(device::Device& device, Bounce& bounce, int32_t slice)
+      : device_(&device), bounce_(&bounce), slice_(slice) {}
   comm::Exchange::Ticket begin(comm::Exchange& exchange, std::span<const Whole> wholes,
                                size_t element_bytes, const PieceAt& piece_at,
                                std::string_view label);
 
  private:
   device::Device* device_;
-  int32_t slice_;                  // this rank's
-  std::vector<std::byte> bounce_;  // for a device's memory; the sequence's
+  Bounce* bounce_;
+  int32_t slice_;          // this rank's
+  size_t operations_ = 0;  // begun so far
 };
 
 }  // namespace outrigger::engine

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "core/engine/gather_pieces.h"
 #include "core/engine/saved_bytes.h"
 
 namespace outrigger::engine {
 namespace {
 
 constexpr int64_t kUpdateElements = int64_t{1} << 20;  // of an offloaded update at a time
-constexpr int64_t kSlots = 3;  // one is updated, one goes up, and one waits for its turn
+constexpr int64_t kSlots = 3;  // one is filled, one goes up, and one waits for its turn
 
 Home home_of(const config::EngineConfig& config, const Machine& machine) {
   if (config.stage == 0) return Home::copy;
@@ -89,7 +90,11 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
                            : reduced;
   }
   if (front == Space::device && home == Home::replica && !alone) {
-    publish_staging = engine::bytes_of(largest, config.compute);
+    const auto runs = std::min<int64_t>(kSlots, static_cast<int64_t>(layout.buckets().size()));
+    publish_staging = engine::bytes_of(largest * runs, config.compute);
+  }
+  if (front == Space::device && home == Home::slices && shape.published_slices() > 1) {
+    gather_staging = 2 * Bounce::kBytes;  // at once, and ahead
   }
   if (offloaded() && !states.host) {
     update_elements = std::clamp(owned, kernels::kLeaf, kUpdateElements);
@@ -107,7 +112,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (config.asynchronous_saves) {
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
-  untouched += received + update_staging + matrices.bytes() + snapshots;
+  untouched += received + update_staging + gather_staging + matrices.bytes() + snapshots;
 }
 
 int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
@@ -159,9 +164,10 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
     case memory::Purpose::accumulators:
       return in_back * accumulators;
     case memory::Purpose::buckets:
-      return in_back * ring + (space == Space::host
-                                   ? received + gradient_staging + publish_staging + update_staging
-                                   : received_on_device + packing);
+      return in_back * ring +
+             (space == Space::host
+                  ? received + gradient_staging + publish_staging + update_staging + gather_staging
+                  : received_on_device + packing);
     case memory::Purpose::scratch:  // other scratch comes and goes
       return space == Space::host ? matrices.bytes() : 0;
     case memory::Purpose::snapshots:

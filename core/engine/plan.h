@@ -58,6 +58,8 @@ struct Plan {
   int64_t accumulators = 0, ring = 0;
   // What a reduction copies: from ranks that share no host memory, and to the device's.
   int64_t received = 0, received_on_device = 0;
+  // Host memory between the device and the other ranks that acquires take.
+  int64_t gather_staging = 0;
   // Of the device, where gradients are packed that come down in buckets.
   int64_t packing = 0;
   // Host memory between the device and the other ranks: of the reducer, of publishing.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/comm/staged.h"
+#include "core/memory/pinned.h"
 
 namespace outrigger::engine {
 
@@ -17,6 +18,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
+      ledger_(&ledger),
       replicas_(std::move(replicas)),
       format_(config.compute),
       home_(plan.home),
@@ -27,7 +29,10 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   }
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
-      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host,
+      const auto lock = [&](std::span<std::byte> memory) {
+        return memory::lock_pages(*devices.front, ledger, memory, config.pin);
+      };
+      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host, lock,
                                   static_cast<size_t>(plan.publish_staging), 0);
       comm_ = staged_.get();
     }
@@ -74,10 +79,12 @@ std::byte* Published::whole(int64_t root) const {
 void Published::publish() const {
   const size_t size = kernels::size_of(format_);
   if (home_ == Home::replica) {
+    std::vector<comm::Communicator::SliceRun> runs;
     for (const layout::Bucket& bucket : states_.buckets()) {
-      comm_->all_gather_window(*window_, static_cast<size_t>(bucket.begin) * size,
-                               static_cast<size_t>(bucket.slice) * size, "publish parameters");
+      runs.push_back(
+          {static_cast<size_t>(bucket.begin) * size, static_cast<size_t>(bucket.slice) * size});
     }
+    comm_->all_gather_runs(*window_, runs, "publish parameters");
   }
   if (!replicas_) return;
   std::vector<Whole> wholes;
@@ -112,10 +119,12 @@ void Published::publish(const layout::Model& model, std::span<const int64_t> roo
 
 void Published::gather_parts(std::span<const Whole> wholes) const {
   size_t done = 0;
+  Bounce bounce(*front_, *ledger_);
   gather_pieces(
-      *replicas_, *front_, wholes, kernels::size_of(format_),
+      *replicas_, *front_, bounce, wholes, kernels::size_of(format_),
       [this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); },
       "publish parameters", done);
+  front_->wait(front_->own_stream(), front_->record(front_->upload_stream()));
 }
 
 void Published::give_up(int32_t culprit) const noexcept {

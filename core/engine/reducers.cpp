@@ -10,7 +10,11 @@ namespace outrigger::engine {
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
   if (!context.devices.back->is_host()) {
-    comm = comm::make_staged(std::move(comm), *context.devices.back, *context.host,
+    const auto lock = [&](std::span<std::byte> memory) {
+      return memory::lock_pages(*context.devices.back, *context.ledger, memory,
+                                context.config->pin);
+    };
+    comm = comm::make_staged(std::move(comm), *context.devices.back, *context.host, lock,
                              static_cast<size_t>(context.plan->gradient_staging),
                              static_cast<size_t>(context.plan->received_on_device));
   }

@@ -47,11 +47,14 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
     health_.collective("otr_engine_parameter_read", Again::at_first, [&] {
       whole = Block(declared_.ledger, Purpose::acquired, bytes, location.device);
       size_t done = 0;
+      device::Device& device = *location.device;
+      Bounce bounce(device, declared_.ledger);
       const Whole wanted{committed_.layout.owners(declared_.model, root.root), whole.data()};
       gather_pieces(
-          committed_.control, *location.device, std::span(&wanted, 1),
+          committed_.control, device, bounce, std::span(&wanted, 1),
           kernels::size_of(location.format), [&](const auto&) { return location.data; },
           "read a parameter", done);
+      device.wait(device.own_stream(), device.record(device.upload_stream()));
     });
     from = whole.data();
   }

@@ -75,6 +75,14 @@ void Window::note_stream(device::Stream stream) {
   callers_streams_.insert(stream);
 }
 
+void Window::come_after_callers(device::Stream stream) {
+  if (!declared_.device) return;
+  const std::lock_guard lock(stream_mutex_);
+  for (const device::Stream other : callers_streams_) {
+    if (other != stream) declared_.device->wait(stream, declared_.device->record(other));
+  }
+}
+
 void Window::await_streams() {
   if (!declared_.device) return;
   device::Device& device = *declared_.device;

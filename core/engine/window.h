@@ -57,6 +57,8 @@ class Window {
   void note_seed_overflow() { seed_overflow_ = true; }
   // The next step comes after what was given to this stream before it. Any thread.
   void note_stream(device::Stream stream);
+  // What is given to this stream now on comes after what the callers' other ones were given.
+  void come_after_callers(device::Stream stream);
 
   // The steps of a window: all but the last accumulate (is_boundary).
   void require_step(const char* call) const;

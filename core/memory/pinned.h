@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -39,5 +40,11 @@ class Pinned {
   std::vector<std::byte*> pieces_;
   Ledger::Locked locked_;
 };
+
+// The same, as something that others keep.
+[[nodiscard]] inline std::shared_ptr<void> lock_pages(device::Device& device, Ledger& ledger,
+                                                      std::span<std::byte> memory, Pin pin) {
+  return std::make_shared<Pinned>(device, ledger, memory, pin);
+}
 
 }  // namespace outrigger::memory

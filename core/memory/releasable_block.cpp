@@ -59,7 +59,7 @@ void ReleasableBlock::fill() {
       fail(OTR_E_OUT_OF_MEMORY, "{} bytes of {} are not to be had", bytes_, name_of(purpose_));
     }
   } else {
-    block_ = Block(*ledger_, purpose_, bytes_, device_);
+    block_ = Block(*ledger_, purpose_, bytes_, device_, device_->upload_stream());
   }
   filled_ = true;
 }

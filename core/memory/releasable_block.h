@@ -25,11 +25,14 @@ class ReleasableBlock {
   explicit operator bool() const { return bytes_ > 0; }
   [[nodiscard]] std::byte* data() const { return is_host() ? address_ : block_.data(); }
   [[nodiscard]] bool filled() const { return filled_; }
-  // Makes the memory readable and writable, zero-filled, and charges it; nothing if it is.
+  // Makes the memory readable and writable, and charges it; nothing if it is. The host's is
+  // zero-filled, a device's is for work that comes after in its stream for uploads.
   void fill();
   // Gives the memory back and keeps the address. Reading it then is a mistake: it reads zeros, and
   // in a debug build the program ends there.
   void drop() noexcept;
+  // A device's last use is in this stream.
+  void free_after(device::Stream stream) { block_.free_after(stream); }
 
  private:
   [[nodiscard]] bool is_host() const { return device_ == nullptr || device_->is_host(); }
