@@ -69,9 +69,7 @@ struct Assembly::Tensor {
 
 Assembly::Assembly(Files& files, const std::string& directory, std::string tag,
                    AssemblyOptions options)
-    : tag_(std::move(tag)),
-      options_(options),
-      lock_((require_tag(tag_), Folder::open(files, directory))) {
+    : tag_(std::move(tag)), options_(options), lock_(open_to_write(files, directory, tag_)) {
   require_updates(options_.applied_steps, "applied_steps");
   sweep(lock_);
   require_free(lock_.folder(), tag_, options_.replace);

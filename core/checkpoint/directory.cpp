@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::string_view kTemporary = ".tmp-", kOld = ".old-";
 constexpr size_t kMaxTag = 200;
+constexpr std::string_view kLatestRule =
+    "it is to be a text with the tag of a checkpoint beside it. Remove it: a checkpoint loads by "
+    "its "
+    "tag without it, and the next save writes it";
 
 std::string old_name(std::string_view tag) { return std::string(kOld) + std::string(tag); }
 
@@ -53,6 +57,15 @@ void remove_checkpoint(Folder& parent, const std::string& tag) {
   parent.rename(tag, name);
   parent.sync();
   parent.remove_all(name);
+}
+
+std::optional<File> find_latest(const Folder& parent) {
+  try {
+    return parent.find_file(kLatestName);
+  } catch (const Error& error) {
+    if (error.status() != OTR_E_CORRUPT) throw;
+    fail(OTR_E_CORRUPT, "{}: {}", error.what(), kLatestRule);
+  }
 }
 
 bool is_own_name(std::string_view name) {
@@ -120,25 +133,45 @@ std::vector<std::string> tags(const Folder& parent) {
 }
 
 std::optional<std::string> read_latest(const Folder& parent) {
-  const std::optional<File> file = parent.find_file(kLatestName);
+  const std::optional<File> file = find_latest(parent);
   if (!file) return std::nullopt;
   const int64_t bytes = file->size();
   if (bytes > static_cast<int64_t>(kMaxTag) + 2) {
-    fail(OTR_E_CORRUPT, "{}: {} bytes are no tag of a checkpoint", file->path(), bytes);
+    fail(OTR_E_CORRUPT, "{}: {} bytes are no tag of a checkpoint: {}", file->path(), bytes,
+         kLatestRule);
   }
   std::string text(static_cast<size_t>(bytes), '\0');
   file->read_at(0, std::as_writable_bytes(std::span(text)));
   text.resize(text.find_last_not_of(" \r\n") + 1);  // others write it without a newline
   if (!is_tag(text)) {
-    fail(OTR_E_CORRUPT, "{}: '{}' is no tag of a checkpoint", file->path(), printable(text));
+    fail(OTR_E_CORRUPT, "{}: '{}' is no tag of a checkpoint: {}", file->path(), printable(text),
+         kLatestRule);
   }
   return text;
 }
 
 std::string tag_or_latest(const Folder& parent, const std::string& tag) {
   if (!tag.empty()) return tag;
-  if (const std::optional<std::string> latest = read_latest(parent)) return *latest;
-  fail(OTR_E_NOT_FOUND, "{}: there is no checkpoint: no file names the latest", parent.path());
+  for (std::optional<std::string> before;;) {
+    const std::optional<std::string> latest = read_latest(parent);
+    if (!latest) {
+      fail(OTR_E_NOT_FOUND, "{}: there is no checkpoint: no file names the latest", parent.path());
+    }
+    const std::optional<std::string> name = find_checkpoint(parent, *latest);
+    if (name && parent.open_folder(*name).has(kManifestName)) return *latest;
+    if (latest == before) {  // else a save named another one meanwhile, and removed this one
+      fail(OTR_E_CORRUPT, "{}: there is no whole checkpoint '{}', which it names: {}",
+           parent.path_of(kLatestName), *latest, kLatestRule);
+    }
+    before = latest;
+  }
+}
+
+Folder open_to_write(Files& files, const std::string& path, std::string_view tag) {
+  require_tag(tag);
+  Folder folder = Folder::open(files, path);
+  static_cast<void>(read_latest(folder));
+  return folder;
 }
 
 // ---- Staging ------------------------------------------------------------------------------------

@@ -31,12 +31,17 @@ void require_tag(std::string_view tag);
 [[nodiscard]] Folder open_checkpoint(const Folder& parent, std::string_view tag);
 // Of all complete checkpoints, sorted as texts.
 [[nodiscard]] std::vector<std::string> tags(const Folder& parent);
-// Nothing where there is no `latest`; OTR_E_CORRUPT where it holds no tag.
+// Nothing where there is no `latest`; OTR_E_CORRUPT where it is no file, or holds no tag.
 [[nodiscard]] std::optional<std::string> read_latest(const Folder& parent);
-// The tag, or where it is empty the latest. Throws OTR_E_NOT_FOUND where there is none.
+// The tag, or where it is empty the latest. Throws OTR_E_NOT_FOUND where there is none;
+// OTR_E_CORRUPT where there should be one: as read_latest, and of a tag that is not there.
 [[nodiscard]] std::string tag_or_latest(const Folder& parent, const std::string& tag);
 
 // ---- Writing ------------------------------------------------------------------------------------
+
+// The folder of a writer, who is about to lock it. Throws what is known before anything is written:
+// as require_tag and read_latest.
+[[nodiscard]] Folder open_to_write(Files& files, const std::string& path, std::string_view tag);
 
 // What a commit would refuse; before everything is written, this costs nobody the work. Throws
 // OTR_E_DUPLICATE.

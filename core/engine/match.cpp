@@ -127,9 +127,10 @@ std::map<int64_t, int64_t> Checkpoints::match(const Manifest& manifest, const Se
          extra.empty() ? "" : (missing.empty() ? " here are no " : "; here are no "), listed(extra),
          renaming_for(missing, extra));
   }
-  if (selection.chooses() && matched.empty()) {
-    fail(OTR_E_NOT_FOUND, "{}: the checkpoint has none of what was chosen: {}{}", kLoadCall,
-         listed(missing), renaming_for(missing, names));
+  if (matched.empty() && !missing.empty()) {
+    fail(OTR_E_NOT_FOUND, "{}: the checkpoint has none of {}: {}{}", kLoadCall,
+         selection.chooses() ? "what was chosen" : "the parameters of here", listed(missing),
+         renaming_for(missing, names));
   }
   return matched;
 }

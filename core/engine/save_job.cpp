@@ -34,8 +34,8 @@ std::optional<int64_t> steps_of(const Folder& parent, const std::string& tag) {
 SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target, Manifest manifest)
     : target_(std::move(target)), manifest_(std::move(manifest)) {
   const std::string begun = together.from_rank0([&] {
-    checkpoint::require_tag(target_.tag);
-    lock_ = std::make_unique<checkpoint::Lock>(Folder::open(files, target_.directory));
+    lock_ = std::make_unique<checkpoint::Lock>(
+        checkpoint::open_to_write(files, target_.directory, target_.tag));
     checkpoint::sweep(*lock_);
     checkpoint::require_free(lock_->folder(), target_.tag, target_.replace);
     staging_ = std::make_unique<checkpoint::Staging>(*lock_, target_.tag);

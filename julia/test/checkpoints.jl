@@ -122,7 +122,7 @@ end
         @test resume!(again, folder; rank = 3) == found  # of a rank that did not save
         @test list_checkpoints(folder) == (latest = "a", tags = ["a"])
         rm(joinpath(folder, "a", "manifest.json"))
-        @test refused(() -> resume!(again, folder)) == Outrigger.OTR_E_NOT_FOUND  # it is not begun anew
+        @test refused(() -> resume!(again, folder)) == Outrigger.OTR_E_CORRUPT  # it is not begun anew
     end
 end
 

@@ -88,11 +88,11 @@ class Checkpoints(unittest.TestCase):
                              {"step": b"2"})
             other = engine_with(np.zeros(300, np.float32), config=self.CONFIG, name="v")
             (folder / "b").mkdir()
-            for latest in ("a", "b"):  # with other parameters, and an empty folder: a training that was there is not begun anew
+            for latest, status in (("a", "NOT_FOUND"), ("b", "CORRUPT"), ("gone", "CORRUPT")):  # with other parameters, and an empty folder: a training that was there is not begun anew
                 (folder / "latest").write_text(latest + "\n")
                 with self.assertRaises(OutriggerError) as caught:
                     other.resume(folder)
-                self.assertEqual(caught.exception.name, "OTR_E_NOT_FOUND")
+                self.assertEqual(caught.exception.name, "OTR_E_" + status)
 
     def test_values_are_read_without_an_engine(self):
         engine = engine_with(np.arange(300, dtype=np.float32).reshape(30, 10), config=self.CONFIG)

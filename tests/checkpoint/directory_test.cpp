@@ -183,11 +183,34 @@ TEST(CheckpointDirectory, Latest) {
   for (const std::string& text : {std::string(), std::string("\n"), std::string("../a"),
                                   std::string(".tmp-a"), std::string("a\nb"), long_text}) {
     write_text(temporary / "latest", text);
-    expect_error(OTR_E_CORRUPT, {"/latest", "no tag"}, [&] { (void)read_latest(parent); });
+    expect_error(OTR_E_CORRUPT, {"/latest", "no tag", "Remove it"},
+                 [&] { (void)read_latest(parent); });
+  }
+  // What it names is there as a whole.
+  std::filesystem::create_directory(temporary / "begun");
+  for (const char* text : {"gone", "begun"}) {
+    write_text(temporary / "latest", text);
+    EXPECT_EQ(read_latest(parent), text);
+    expect_error(OTR_E_CORRUPT, {"/latest", text, "Remove it"},
+                 [&] { (void)tag_or_latest(parent, ""); });
+    EXPECT_EQ(tag_or_latest(parent, text), text);
+  }
+  write_text(temporary / "begun/manifest.json", "");
+  EXPECT_EQ(tag_or_latest(parent, ""), "begun");
+  for (const char* target : {"a", "nowhere"}) {
+    std::filesystem::remove(temporary / "latest");
+    ASSERT_EQ(symlink(target, (temporary / "latest").c_str()), 0);
+    expect_error(OTR_E_CORRUPT, {"/latest", "links are not", "Remove it"},
+                 [&] { (void)read_latest(parent); });
   }
   std::filesystem::remove(temporary / "latest");
-  ASSERT_EQ(symlink("a", (temporary / "latest").c_str()), 0);
-  expect_error(OTR_E_CORRUPT, {"/latest", "links are not"}, [&] { (void)read_latest(parent); });
+  std::filesystem::create_directory(temporary / "latest");
+  expect_error(OTR_E_CORRUPT, {"/latest", "it is a folder", "Remove it"},
+               [&] { (void)read_latest(parent); });
+  std::filesystem::remove(temporary / "latest");
+  ASSERT_EQ(mkfifo((temporary / "latest").c_str(), 0600), 0);
+  expect_error(OTR_E_CORRUPT, {"/latest", "it is a pipe", "Remove it"},
+               [&] { (void)read_latest(parent); });
 }
 
 TEST(CheckpointDirectory, TagsAreNames) {

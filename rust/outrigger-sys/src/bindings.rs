@@ -548,8 +548,8 @@ pub struct otr_load_options {
     pub struct_size: u32,
     /// 1: no moments and no progress; default 0
     pub weights_only: i32,
-    /// 1 (default): the same parameters here and there; 0: those that are in
-    /// both, with weights_only
+    /// 1 (default): what differs is an error; 0: those that are in both, with
+    /// weights_only. See otr_engine_load
     pub strict: i32,
     pub reserved0: u32,
     /// patterns of names here: these are loaded, with weights_only; NULL
@@ -1141,8 +1141,8 @@ extern "C" {
     /// then, and if it fails, what was there before is whole. What a writer that died left behind is
     /// removed. Between two windows. Collective. A failure is the same on all ranks, names one, and
     /// leaves the engine as it was: OTR_E_IO (no space, no permission …), OTR_E_DUPLICATE: the tag is
-    /// taken; OTR_E_STATE: another process is writing there, or a window or pass is open;
-    /// OTR_E_MISMATCH: ranks give other tags or options.
+    /// taken; OTR_E_CORRUPT: `latest` is no file, or names none; OTR_E_STATE: another process is writing
+    /// there, or a window or pass is open; OTR_E_MISMATCH: ranks give other tags or options.
     ///
     /// asynchronous: the call returns when the bytes of parts, and the values that the host can see
     /// where they are, are copied; the training goes on while a thread of the library writes what was
@@ -1175,13 +1175,26 @@ extern "C" {
     ///
     /// A pattern means whole names: '*' stands for any characters, none and '.' among them, '?' for
     /// exactly one character of UTF-8, every other one for itself. include and exclude choose parameters
-    /// here; strict then wants all of them in the checkpoint, whatever else it has. Tied parameters are
-    /// loaded together: if one is included and none is excluded. With renamed alone, moments and
-    /// progress are loaded under the other names, too. OTR_E_NOT_FOUND: a pattern means no parameter
-    /// here, or a renaming none here or there; the text has the nearest name. OTR_E_ARGUMENT: a renaming
-    /// or a pattern of resized means nothing that is loaded, two renamings mean one parameter, two
-    /// parameters here would take one there, nothing is left to load, or include, exclude or resized
-    /// without weights_only. OTR_E_SHAPE: of a resized one another dimension than the first differs.
+    /// here. Tied parameters are loaded together: if one is included and none is excluded. With renamed,
+    /// names there are compared with the other names; without weights_only, moments and progress come
+    /// under them, too. OTR_E_NOT_FOUND: a pattern means no parameter here, or a renaming none here or
+    /// there; the text has the nearest name. OTR_E_ARGUMENT: a renaming or a pattern of resized means
+    /// nothing that is loaded, two renamings mean one parameter, two parameters here would take one
+    /// there, or nothing is left to load.
+    ///
+    /// What is loaded, and what has to be there, else OTR_E_NOT_FOUND. Of tied parameters one name is
+    /// enough. A shape that differs is OTR_E_SHAPE in all rows, but for the first dimension of a resized
+    /// one. What is not loaded keeps its values.
+    ///   weights_only  strict  include, exclude  loaded, and what has to be there
+    ///   0             1       no                weights, moments and progress: the same parameters here
+    ///                                           and there, with each moment that is kept here
+    ///   0             1       given             OTR_E_ARGUMENT, as is resized
+    ///   0             0       either            OTR_E_ARGUMENT
+    ///   1             1       no                weights: the same parameters here and there
+    ///   1             1       given             weights that they choose: all of these there, and any
+    ///                                           others
+    ///   1             0       no                weights that are in both: one at least, and any others
+    ///   1             0       given             those of them that they choose: the same
     /// Since: 0.1
     pub fn otr_engine_load(engine: *mut otr_engine, directory: *const c_char, tag: *const c_char, options: *const otr_load_options) -> i32;
     /// An empty one. Local. Since: 0.1
@@ -1216,7 +1229,9 @@ extern "C" {
     /// OTR_E_STATE: the snapshot is empty; OTR_E_BUFFER_SIZE: too small. Since: 0.1
     pub fn otr_snapshot_part(snapshot: *const otr_snapshot, name: *const c_char, buffer: *mut c_void, inout_size: *mut usize) -> i32;
     /// tag NULL: what `latest` names. Checks manifest and index, not the values. Local. Any thread.
-    /// OTR_E_NOT_FOUND, OTR_E_CORRUPT, OTR_E_UNSUPPORTED, OTR_E_IO. Since: 0.1
+    /// OTR_E_NOT_FOUND: no such checkpoint, or with tag NULL no directory or no `latest`; OTR_E_CORRUPT:
+    /// it is damaged, or `latest` is, or names what is not there; OTR_E_UNSUPPORTED, OTR_E_IO.
+    /// Since: 0.1
     pub fn otr_checkpoint_open(directory: *const c_char, tag: *const c_char, out_checkpoint: *mut *mut otr_checkpoint) -> i32;
     /// Local. Since: 0.1
     pub fn otr_checkpoint_destroy(checkpoint: *mut otr_checkpoint);
@@ -1264,8 +1279,8 @@ extern "C" {
     /// Begins the checkpoint directory/tag. directory exists; tag as for otr_engine_save. Nothing of it
     /// is seen before otr_checkpoint_writer_finish; until then, or until the writer is destroyed, nobody
     /// else can write there. options: NULL for defaults. Local. OTR_E_STATE: another process, or another
-    /// writer of this one, is writing there; OTR_E_DUPLICATE: the tag is taken; OTR_E_NOT_FOUND,
-    /// OTR_E_IO. Since: 0.1
+    /// writer of this one, is writing there; OTR_E_DUPLICATE: the tag is taken; OTR_E_CORRUPT: `latest`
+    /// is no file, or names none; OTR_E_NOT_FOUND, OTR_E_IO. Since: 0.1
     pub fn otr_checkpoint_writer_create(directory: *const c_char, tag: *const c_char, options: *const otr_writer_options, out_writer: *mut *mut otr_checkpoint_writer) -> i32;
     /// Declares a parameter, before the first value is written. name: UTF-8; shape: ndim extents.
     /// options: NULL for defaults. Local. Any thread. OTR_E_DUPLICATE: the name was added before;
