@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy
 
 import outrigger
-from outrigger import Comm, Context, Engine, foreign, lowlevel
+from outrigger import CheckpointWriter, Comm, Context, Engine, foreign, lowlevel
+from outrigger.foreign.conversion import buffers_in
 
 DATA = Path(__file__).parent / "torch/data"
 ORDER = [["a.weight", "b.weight", "c.weight"], ["a.bias", "b.bias", "again.bias", "c.bias"]]
@@ -44,6 +45,10 @@ class Convert(unittest.TestCase):
                 self.assertGreater(compared, 10)
                 facts = json.loads(made.part("foreign"))
                 self.assertEqual((facts["kind"], facts["global_steps"]), (source.kind, source.progress.global_steps))
+                buffers = buffers_in(made)
+                self.assertEqual(buffers.keys(), {"calls", "drift"})
+                for buffer, value in buffers.items():
+                    self.assertEqual((value.dtype, value.shape, value.tobytes()), (source.buffers[buffer].dtype, value.shape, source.buffers[buffer].tobytes()))
 
     def test_an_engine_goes_on(self):
         source = foreign.open(DATA / "zero3_fp16")
@@ -62,6 +67,27 @@ class Convert(unittest.TestCase):
                 for value in source.values(name):
                     self.assertTrue(numpy.array_equal(engine.read(index, VALUES[value]), source.read(name, value)), (name, value))
             self.assertEqual(engine.get_progress()["steps"]["applied"], source.progress.global_steps - source.progress.skipped_steps)
+
+    def test_buffers_that_are_not_as_they_were_written(self):
+        data = numpy.arange(6, dtype=numpy.int16).tobytes()
+        for index, (what, part) in enumerate(((["int16", [2, 3]], data), (["int16", [2, 4]], data), (["object", [2, 3]], data), (["int16", [-2, -3]], data), (["int16", [2.0, 3]], data),
+                           (["int16", [2**62, 2**62]], data), ("int16", data), ([["int16"], [6]], data), (["int16", [2, 3]], None))):
+            with CheckpointWriter(self.folder, "a", replace=True) as writer:
+                writer.add_part("foreign", json.dumps({"buffers": {"b": what}}).encode())
+                if part is not None:
+                    writer.add_part("foreign.buffer.b", part)
+            with outrigger.Checkpoint(self.folder) as made, self.subTest(what):
+                if index == 0:
+                    self.assertEqual(buffers_in(made)["b"].tolist(), [[0, 1, 2], [3, 4, 5]])
+                    continue
+                with self.assertRaisesRegex(ValueError, "a: the part 'foreign' says that the buffer 'b' is .*convert the checkpoint again"):
+                    buffers_in(made)
+
+        for part in (b"", b"\xff", b"no JSON", b"[1]", b"{}", b'{"buffers": 3}'):  # another program's
+            with CheckpointWriter(self.folder, "a", replace=True) as writer:
+                writer.add_part("foreign", part)
+            with outrigger.Checkpoint(self.folder) as made:
+                self.assertEqual(buffers_in(made), {})
 
     def test_what_is_wrong_is_said(self):
         nothing = run(self.folder, self.folder)

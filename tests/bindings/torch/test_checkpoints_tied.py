@@ -264,7 +264,10 @@ class Continued(resuming.Case):
         model = foreign_cases.net(1)
         engine, *_ = outrigger.torch.initialize(model=model, model_parameters=foreign_cases.groups(model), comm=self.comm,
                                                 config=foreign_cases.config(2, {"scheduler": None}, self.comm.size))
-        engine.load_checkpoint(self.folder, "zero2", load_module_strict=False)  # the converted one has no buffers
+        engine.load_checkpoint(self.folder, "zero2")
+        self.assertEqual(model.calls.item(), foreign_cases.SAVED)
+        self.assertTrue(numpy.array_equal(model.drift, source.buffers["drift"]))
+        self.assertGreater(model.drift.min(), 0)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 for key, value in (("master", lowlevel.VALUE_MASTER), ("exp_avg", MOMENTS[0]), ("exp_avg_sq", MOMENTS[1])):

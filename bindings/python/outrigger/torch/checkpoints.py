@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import Checkpoint, foreign, lowlevel
 from . import foreign_checkpoints, riders, tied, zero_to_fp32
+from .partial import EVERYTHING, Choice
 from .pytorch import untraced
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from .. import Comm
     from .. import Engine as LibraryEngine
+    from ..checkpoint import Patterns
     from .calls import Calls
     from .optimizer import ZeroOptimizer
     from .parameters import Parameters
@@ -83,7 +85,8 @@ class Checkpoints:
     @untraced
     def load_checkpoint(self, load_dir: Path, tag: str | int | None = None, load_module_strict: bool = True,
                         load_optimizer_states: bool = True, load_lr_scheduler_states: bool = True, load_module_only: bool = False,
-                        custom_load_fn: Callable[..., Any] | None = None) -> tuple[str | None, Any]:
+                        custom_load_fn: Callable[..., Any] | None = None, *, include: Patterns | None = None, exclude: Patterns = (),
+                        renamed: Mapping[str, str] | None = None, resized: Patterns = ()) -> tuple[str | None, Any]:
         """Goes on from load_dir/tag (None: the latest), whatever ranks, stage and formats it was made with, and also if DeepSpeed 0.19.8 saved
         it (foreign_checkpoints.py). Returns its path and the client_state; (None, None) with a warning where tag is None and no file names the latest.
         An asynchronous save of this engine ends first; if it failed, that is the error, once, and nothing has changed.
@@ -94,7 +97,12 @@ class Checkpoints:
         wants of the checkpoint's whole weights in float32 and rank 0's buffers into the module, on every rank alike, with
         load_state_dict or in GatheredParameters; what it does not write stays.
 
-        NotImplementedError: custom_load_fn with other states than the module's, or of another library's checkpoint; ValueError: the
+        include, exclude, resized, without optimizer states: patterns of the module's names of parameters and buffers, as of
+        outrigger.Engine.load, which are taken, are not, and whose first dimension may be another one. renamed: what names here are in
+        the checkpoint. With include or exclude load_module_strict is about what they choose, and counters and random states come along as
+        without them.
+
+        NotImplementedError: custom_load_fn with other states than the module's, or it or a choice of names of another library's checkpoint; ValueError: the
         checkpoint has other buffers, groups, or states of an optimizer of PyTorch than fit here, or no schedule; RuntimeError: in the
         middle of a window."""
         if custom_load_fn is not None and not load_module_only:
@@ -103,12 +111,18 @@ class Checkpoints:
         self._require_between_windows("load_checkpoint")
         # Before anything is read: the end of a save under way changes what is there.
         _together(self._comm, "load_checkpoint", self._library.wait_save)
+        choice = Choice(include, exclude, renamed, resized)
+        if choice.given and custom_load_fn is not None:
+            raise ValueError(f"load_checkpoint: custom_load_fn chooses and renames by itself; leave out {' and '.join(choice.given)}")
         states = load_optimizer_states and not load_module_only
+        if states and set(choice.given) - {"renamed"}:
+            raise ValueError(f"load_checkpoint: {' and '.join(choice.given)} take a part of the weights, to which the optimizer's states and the progress do not "
+                             "belong; add load_module_only=True or load_optimizer_states=False")
         schedule = load_lr_scheduler_states and not load_module_only
         folder = _together(self._comm, "load_checkpoint", lambda: foreign.find(load_dir, None if tag is None else str(tag)))
-        if folder is not None and custom_load_fn is not None:
-            raise NotImplementedError("load_checkpoint: custom_load_fn is not supported for a checkpoint of another library; outrigger.foreign.convert makes "
-                                      "it one of this")
+        if folder is not None and (custom_load_fn is not None or choice.given):
+            raise NotImplementedError(f"load_checkpoint: {' and '.join(choice.given) or 'custom_load_fn'} is not supported for a checkpoint of another library; "
+                                      "outrigger.foreign.convert makes it one of this")
         if folder is not None:
             return foreign_checkpoints.load(self, folder, _together, load_module_strict, states, schedule, load_module_only)
         latest = os.path.join(load_dir, "latest")
@@ -120,14 +134,14 @@ class Checkpoints:
 
         def read() -> tuple[str, dict[str, Any], int, tied.Match, dict[str, Any] | None]:
             with Checkpoint(load_dir, None if tag is None else str(tag)) as checkpoint:
-                state = self._part_of(checkpoint)
-                names = tied.Match(self, checkpoint)
+                state = self._part_of(checkpoint, choice)
+                names = tied.Match(self, checkpoint, choice)
                 if states and not load_module_strict:
                     self._require_same_parameters(checkpoint, names)
                 if load_module_strict:
-                    riders.require_module(self, state)
+                    riders.require_module(self, state, choice)
                 if states:
-                    riders.require_optimizer(self, state)
+                    riders.require_optimizer(self, state, choice)
                 if schedule:
                     riders.require_scheduler(self, state)
                 progress = names.progress() if states and names.is_apart else None
@@ -136,14 +150,13 @@ class Checkpoints:
                 return checkpoint.tag, state, checkpoint.ranks, names, progress
 
         name, state, ranks, names, progress = _together(self._comm, "load_checkpoint", read)
-        if not (load_module_strict or states):
+        if not states and (choice.given or not load_module_strict):
             self._take_what_was_written()  # of which the checkpoint may have nothing
         if progress is not None:
             names.load(load_dir, name, progress)
-        else:  # strict is about what is chosen: of all that are here, further names there are none too many
-            self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states, renamed=names.renamed,
-                               include="*" if names.is_apart else None)
-        self._restore(state, states, schedule, load_module_only)
+        elif (arguments := names.arguments()) is not None:
+            self._library.load(load_dir, name, weights_only=not states, strict=load_module_strict or states, **arguments)
+        self._restore(state, states, schedule, load_module_only, choice)
         if not load_module_only:
             if self.global_rank < ranks:
                 riders.restore_random(state)
@@ -155,7 +168,7 @@ class Checkpoints:
     def _load_by(self, function: Callable[..., Any], load_dir: Path, tag: str | None) -> tuple[str, Any]:
         def read() -> tuple[str, dict[str, Any], dict[str, Any]]:
             with Checkpoint(load_dir, tag) as checkpoint:
-                return checkpoint.tag, self._part_of(checkpoint), zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(load_dir, checkpoint.tag)
+                return checkpoint.tag, self._part_of(checkpoint, EVERYTHING), zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(load_dir, checkpoint.tag)
 
         name, state, weights = _together(self._comm, "load_checkpoint", read)
         self._take_what_was_written()  # before, which may fail
@@ -163,13 +176,13 @@ class Checkpoints:
         self._take_what_was_written()
         return os.path.join(load_dir, name), state.get("client_state", {})
 
-    def _restore(self, state: dict[str, Any], states: bool, schedule: bool, module_only: bool) -> None:
+    def _restore(self, state: dict[str, Any], states: bool, schedule: bool, module_only: bool, choice: Choice = EVERYTHING) -> None:
         """What rides along, after the library has taken other values. Local."""
         self._library.set_boundary(self._boundary)  # who ends windows is the script's to say
         if self.calls is not None:
             self.calls.forget()
         self.parameters_of.published()
-        riders.restore_module(self, state)
+        riders.restore_module(self, state, choice)
         if states:
             riders.restore_optimizer(self, state)
         if schedule:
@@ -177,11 +190,11 @@ class Checkpoints:
         if not module_only:
             riders.restore_counters(self, state)
 
-    def _part_of(self, checkpoint: Checkpoint) -> dict[str, Any]:
+    def _part_of(self, checkpoint: Checkpoint, choice: Choice) -> dict[str, Any]:
         data = checkpoint.parts(self.global_rank).get(riders.PART)
         if data is None:
             log.warning("load_checkpoint: %s has no part of PyTorch; another program saved it", checkpoint.tag)
-            return {}
+            return {"buffers": foreign_checkpoints.buffers_of(self, checkpoint, choice)}
         return riders.unpack(data)
 
     def _require_same_parameters(self, checkpoint: Checkpoint, names: tied.Match) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy
 import torch
 
-from .. import foreign, lowlevel
+from .. import Checkpoint, foreign, lowlevel
+from ..foreign.conversion import buffers_in
 from ..foreign.objects import plain
 from ..foreign.tensors import Tensor
 from . import riders, tied
 from .host_optimizer import HostOptimizer
+from .partial import EVERYTHING, Choice
 
 log = logging.getLogger("outrigger.torch")
 _HYPERPARAMETERS = ("lr", "initial_lr", "weight_decay", "betas", "eps", "momentum", "dampening")
@@ -109,6 +111,17 @@ class Plan:
             engine._library.write(engine.id_of(parameter), values, here)
 
 
+def buffers_of(engine: Any, checkpoint: Checkpoint, choice: Choice) -> dict[str, torch.Tensor]:
+    """Of a checkpoint of this library that another program saved: those of a conversion, and what is a parameter there and a buffer here."""
+    found = buffers_in(checkpoint)
+    trainable = {each["name"]: each["trainable"] for each in checkpoint.description["parameters"]}
+    for name, own in riders._places(engine):
+        there = choice.there(name)
+        if there in trainable and there not in found and own.is_floating_point():
+            found[there] = checkpoint.read(there, lowlevel.VALUE_MASTER if trainable[there] else lowlevel.VALUE_PUBLISHED)
+    return {name: torch.from_numpy(value.copy()) for name, value in found.items()}
+
+
 def _torch(tensor: Tensor) -> torch.Tensor:
     tensor.check()
     if tensor.dtype == "bfloat16":
@@ -122,7 +135,7 @@ def load(engine: Any, folder: str, together: Any, strict: bool, states: bool, sc
         plan = Plan(engine, folder, strict, states)
         state = plan.state()
         if strict:
-            riders.require_module(engine, state)
+            riders.require_module(engine, state, EVERYTHING)
         if scheduler:
             riders.require_scheduler(engine, state)
         plan.source.verify(engine.global_rank, engine.world_size)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from .host_optimizer import HostOptimizer
+from .partial import Choice
 
 PART = "torch"
 _VERSION = 1
@@ -113,14 +114,22 @@ def _tied(module: torch.nn.Module) -> dict[str, str]:
 
 
 def _extra(module: torch.nn.Module) -> dict[str, Any]:
-    return {name: each.get_extra_state() for name, each in module.named_modules()
-            if type(each).get_extra_state is not torch.nn.Module.get_extra_state}
+    return {name: each.get_extra_state() for name, each in module.named_modules() if _has_extra(each)}
 
 
-def require_module(engine: Any, state: dict[str, Any]) -> None:
-    """ValueError: other buffers here than there."""
-    here, there = dict(_places(engine)), state.get("buffers", {})
-    missing, more = sorted(here.keys() - there.keys()), sorted(there.keys() - here.keys())
+def _has_extra(module: torch.nn.Module) -> bool:
+    return type(module).get_extra_state is not torch.nn.Module.get_extra_state
+
+
+def extra_keys(module: torch.nn.Module) -> list[str]:
+    """What a state_dict calls them."""
+    return [_extra_key(name) for name, each in module.named_modules() if _has_extra(each)]
+
+
+def require_module(engine: Any, state: dict[str, Any], choice: Choice) -> None:
+    """ValueError: other buffers here than there; of a choice of some, one that is not there."""
+    here, there = {choice.there(name): own for name, own in _places(engine) if choice.takes(name)}, state.get("buffers", {})
+    missing, more = sorted(here.keys() - there.keys()), [] if choice.chooses else sorted(there.keys() - here.keys())
     if missing or more:
         raise ValueError(f"load_checkpoint: the module's buffers are not the checkpoint's: it has no {missing or 'other'}, and {more or 'no other'} too many; "
                          "load_module_strict=False with load_module_only=True takes what both have")
@@ -129,16 +138,23 @@ def require_module(engine: Any, state: dict[str, Any]) -> None:
             raise ValueError(f"load_checkpoint: the buffer {name!r} has shape {tuple(own.shape)}, in the checkpoint {tuple(there[name].shape)}")
 
 
-def restore_module(engine: Any, state: dict[str, Any]) -> None:
-    """Those that are here and there in one shape."""
+def restore_module(engine: Any, state: dict[str, Any], choice: Choice) -> None:
+    """Those that are here and there in one shape, and chosen. A module's extra state has the name of its key in a state_dict."""
     there = state.get("buffers", {})
     with torch.no_grad():
         for name, own in _places(engine):
-            if name in there and own.shape == there[name].shape:
-                own.copy_(there[name])
+            found = there.get(choice.there(name)) if choice.takes(name) else None
+            if found is not None and own.shape == found.shape:
+                own.copy_(found)
+    extra = {_extra_key(name): each for name, each in state.get("extra", {}).items()}
     for name, each in engine.module.named_modules():
-        if name in state.get("extra", {}):
-            each.set_extra_state(state["extra"][name])
+        key = _extra_key(name)
+        if choice.takes(key) and choice.there(key) in extra:
+            each.set_extra_state(extra[choice.there(key)])
+
+
+def _extra_key(module: str) -> str:
+    return f"{module}._extra_state" if module else "_extra_state"
 
 
 # ---- The optimizer, its groups and the schedule ----
@@ -159,7 +175,7 @@ def _optimizer(engine: Any) -> dict[str, Any] | None:
             "world": engine.world_size, "stage": engine.zero_optimization_stage()}
 
 
-def require_optimizer(engine: Any, state: dict[str, Any]) -> None:
+def require_optimizer(engine: Any, state: dict[str, Any], choice: Choice) -> None:
     """ValueError: the checkpoint's states do not fit the optimizer that there is."""
     groups = state.get("groups")
     if groups is not None and len(groups) != len(engine.optimizer.param_groups):
@@ -172,7 +188,7 @@ def require_optimizer(engine: Any, state: dict[str, Any]) -> None:
         there = "none of PyTorch's" if saved is None else saved["type"]
         raise ValueError(f"load_checkpoint: the checkpoint's optimizer is {there}, and this engine's is {kind}; use the one that it was made with, or load "
                          "with load_optimizer_states=False")
-    if saved["slices"] != engine.optimizer.slices():
+    if saved["slices"] != [[choice.there(name), *range] for name, *range in engine.optimizer.slices()]:
         raise ValueError(f"load_checkpoint: the states of {kind} are slices of the {saved['world']} ranks that saved them at zero_optimization.stage "
                          f"{saved['stage']}, and here are other slices ({engine.world_size} ranks, stage {engine.zero_optimization_stage()}); load on as many "
                          "ranks at that stage, or with load_optimizer_states=False")

@@ -10,6 +10,7 @@ import numpy
 
 from .. import Checkpoint, lowlevel
 from . import riders
+from .partial import Choice
 
 MOMENTS = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
 
@@ -57,38 +58,49 @@ def set_updates(progress: dict[str, Any], updates: dict[str, int]) -> None:
 
 
 class Match:
-    """What the parameters are called in a checkpoint. renamed: of some, by their names here; more: further names there of parameters here; fits: it has
-    these and no others, in the same shapes; is_apart: one that fits has more names that are no aliases there. Local. ValueError, on rank 0: names of one
-    parameter here have different values."""
+    """What the parameters are called in a checkpoint. more: further names there, of parameters here or of what is a buffer here; fits: it has these and no
+    others, in the same shapes; is_apart: one that fits has more names that are no aliases there. Local. ValueError, on rank 0: names of one parameter here
+    have different values."""
 
-    def __init__(self, engine: Any, checkpoint: Checkpoint) -> None:
+    def __init__(self, engine: Any, checkpoint: Checkpoint, choice: Choice) -> None:
         parameters = checkpoint.description["parameters"]
         self._engine, self._progress = engine, checkpoint.progress
         self._roots = {each["name"]: parameters[each["root"]] for each in parameters}
         self._names = {parameter: engine.parameters_of.name_of(parameter) for parameter in engine.parameters_of.ids}
-        self.renamed: dict[str, str] = {}
+        self._choice = choice
+        self._renamed: dict[str, str] = {}  # of some, by their names here
         self.more: set[str] = set()
-        several = names_of(engine.module)
+        self._several = names_of(engine.module)
         apart: list[str] = []
         for name in self._names.values():
-            there = [each for each in several.get(name, ()) if each in self._roots]
-            if not there:
+            names = self._several.get(name, ())
+            there = [each for each in dict.fromkeys(map(choice.there, names)) if each in self._roots]
+            if not there or not choice.takes(*names):
                 continue
             best = max(there, key=lambda each: len(self._roots[each]["states"]))  # the one that was trained
-            if best != name:
-                self.renamed[name] = best
+            if best != choice.there(name):
+                self._renamed[name] = best
             self.more.update(each for each in there if each != best)
             own = [each for each in there if self._roots[each] is not self._roots[best]]
             apart.extend(own)
             if engine.global_rank == 0:
                 require_equal(lambda each: checkpoint.read(each, self._weight(each)), best, own)
         shapes = {self.there(parameter): list(parameter.shape) for parameter in self._names}
+        places = [name for name, _ in riders._places(engine)]
+        self._others = [*places, *riders.extra_keys(engine.module)]
+        buffers = {choice.there(name) for name in places} & self._roots.keys() - shapes.keys()
+        self.more |= buffers
         self.fits = shapes == {name: root["shape"] for name, root in self._roots.items() if name not in self.more}
-        self.is_apart = self.fits and bool(apart)
+        self.is_apart = self.fits and bool(apart or buffers)
 
     def there(self, parameter: Any) -> str:
         name = self._names[parameter]
-        return self.renamed.get(name, name)
+        return self._renamed.get(name, self._choice.there(name))
+
+    def arguments(self) -> dict[str, Any] | None:
+        """What the library is told of names; None: it has nothing to load."""
+        own = {name: self._several.get(name, [name]) for name in self._names.values()}
+        return self._choice.for_library(own, self._others, self._renamed, self.is_apart)
 
     def _weight(self, name: str) -> int:
         return lowlevel.VALUE_MASTER if self._roots[name]["trainable"] else lowlevel.VALUE_PUBLISHED
@@ -116,7 +128,7 @@ class Match:
         Collective."""
         engine, library = self._engine, self._engine._library
         library.set_progress(progress)
-        library.load(directory, tag, weights_only=True, include="*", renamed=self.renamed)
+        library.load(directory, tag, weights_only=True, **self.arguments() or {})
         with Checkpoint(directory, tag) as checkpoint:
             for parameter, identity in engine.parameters_of.ids.items():
                 for value in moments_of(engine, parameter).values():
