@@ -42,7 +42,10 @@ int32_t status_of(int reason) {
 
 void fail_call(const std::string& path, std::string_view operation, ssize_t result) {
   const auto reason = static_cast<int>(-result);
-  const std::string note = reason == ELOOP ? "; it is a link, and links are not followed" : "";
+  const std::string note = reason == ELOOP ? "; it is a link, and links are not followed"
+                           : reason == EMFILE
+                               ? "; raise the process's limit, RLIMIT_NOFILE (ulimit -n)"
+                               : "";
   fail(status_of(reason), "{}: cannot {}: {}{}", path, operation,
        std::generic_category().message(reason), note);
 }

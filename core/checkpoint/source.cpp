@@ -13,7 +13,7 @@
 namespace outrigger::checkpoint {
 namespace {
 
-constexpr size_t kOpen = 32;  // files at a time
+constexpr size_t kOpen = 32;  // files at a time, where the process may have as many
 constexpr std::string_view kPartPrefix = "host/";
 
 }  // namespace
@@ -46,7 +46,7 @@ std::shared_ptr<const Reader> Source::reader_of(int64_t rank) {
          ranks_.size() - 1, rank);
   }
   if (const auto found = readers_.find(rank); found != readers_.end()) return found->second;
-  auto reader = std::make_shared<const Reader>(folder_, rank_file(rank));
+  auto reader = open(rank);
   const auto is = [&](const char* key, const std::string& value) {
     const auto found = reader->metadata().find(key);
     return found != reader->metadata().end() && found->second == value;
@@ -67,6 +67,19 @@ std::shared_ptr<const Reader> Source::reader_of(int64_t rank) {
   if (readers_.size() >= kOpen) readers_.clear();  // those in use stay
   readers_.emplace(rank, reader);
   return reader;
+}
+
+// A file that is opened again is checked again, and so is every value that is read: it need not be
+// the same file.
+std::shared_ptr<const Reader> Source::open(int64_t rank) {
+  try {
+    return std::make_shared<const Reader>(folder_, rank_file(rank));
+  } catch (const Error& error) {
+    // The limit of open files is the process's, in which there may be many ranks.
+    if (error.status() != OTR_E_OUT_OF_MEMORY || readers_.empty()) throw;
+  }
+  readers_.clear();
+  return std::make_shared<const Reader>(folder_, rank_file(rank));
 }
 
 CheckedTensor Source::tensor_of(const IndexRow& row, const Reader& reader, const std::string& name,

@@ -47,6 +47,7 @@ class Source {
     std::optional<CheckedTensor> tensor;
   };
   [[nodiscard]] std::shared_ptr<const Reader> reader_of(int64_t rank);
+  [[nodiscard]] std::shared_ptr<const Reader> open(int64_t rank);
   [[nodiscard]] CheckedTensor tensor_of(const IndexRow& row, const Reader& reader,
                                         const std::string& name, Dtype dtype, int64_t bytes) const;
   [[nodiscard]] const Plane& plane_of(int64_t kept, int64_t plane) const;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """outrigger.foreign without PyTorch: values of DeepSpeed's checkpoints bit by bit, and files that are damaged, or that mean harm."""
 import collections
+import gc
 import io
 import os
 import pickle
+import resource
 import shutil
 import struct
 import subprocess
@@ -39,6 +41,27 @@ class Values(unittest.TestCase):
                 with self.subTest(name=name, key=key):
                     self.assertEqual(got.shape, expected[key].shape)
                     self.assertTrue(numpy.array_equal(got, expected[key]))
+
+    def test_more_files_than_may_be_open(self):
+        """Each value of the universal format has one."""
+        self.assertGreater(sum(len(each) for _, _, each in os.walk(DATA / "universal3")), 20)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 5, before[1]))
+            found = foreign.open(DATA / "universal3")
+            found.verify()
+            values = {key: found.read(*key.rsplit("/", 1)) for key in numpy.load(DATA / "zero3.npz").files if not key.endswith("buffer")}
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        expected = numpy.load(DATA / "zero3.npz")
+        for key, value in values.items():
+            self.assertTrue(numpy.array_equal(value, expected[key]), key)
+        maps = Path("/proc/self/maps")
+        self.assertIn("universal3", maps.read_text())
+        del found
+        gc.collect()
+        self.assertNotIn("universal3", maps.read_text())
 
     def test_what_else_there_is(self):
         found = foreign.open(DATA / "zero2_fp16")

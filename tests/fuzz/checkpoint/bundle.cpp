@@ -54,9 +54,16 @@ void save_by(int32_t world, Model::Kind kind, const std::string& folder) {
   otr_context_destroy(context);
 }
 
-// The id is another one in each save.
-void rename(Bundle& bundle) {
-  const Json manifest = Json::parse(bundle[kManifest]);
+// The id is another one in each save. The configuration is most of a manifest, and no reader looks
+// into it: with a little of it an input takes a third of the time, and changes hit what counts.
+void simplify(Bundle& bundle) {
+  Json manifest = Json::parse(bundle[kManifest]);
+  Json little = Json::object();
+  for (const auto& [key, value] : manifest["configuration"].items()) {
+    if (little.size() < 2) little[key] = value;
+  }
+  manifest["configuration"] = little;
+  bundle[kManifest] = manifest.dump();
   const auto id = manifest["id"].get<std::string>();
   for (std::string& file : bundle) {
     for (size_t at = 0; (at = file.find(id, at)) != std::string::npos; at += kId.size()) {
@@ -75,7 +82,7 @@ Bundle make_seed(int32_t world, Model::Kind kind) {
     bundle.at(i) = read_text(folder + std::string(kPaths.at(i)).substr(3));
   }
   std::filesystem::remove_all(folder);
-  rename(bundle);
+  simplify(bundle);
   return bundle;
 }
 

@@ -2,13 +2,17 @@
 """The files of torch.save: zip archives of a pickle and of storages, mapped and not copied."""
 from __future__ import annotations
 
+import ctypes
 import io
 import mmap
 import os
 import stat
+import weakref
 import zipfile
 import zlib
 from typing import TYPE_CHECKING
+
+import numpy
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -39,9 +43,24 @@ def mapped(path: str) -> memoryview:
             raise ForeignError(f"{path}: is no regular file; put the file itself there")
         if status.st_size == 0:
             raise ForeignError(f"{path}: is empty; copy the file again")
-        return memoryview(mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ))
+        return _map(descriptor, status.st_size, path)
     finally:
         os.close(descriptor)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype, _libc.mmap.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def _map(descriptor: int, size: int, path: str) -> memoryview:
+    """As mmap.mmap, which keeps a descriptor open until Python 3.13: a checkpoint may have more files than a process may have open."""
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise ForeignError(f"{path}: cannot be mapped: {os.strerror(ctypes.get_errno())}")
+    found = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(found, _libc.munmap, address, size).atexit = False
+    return memoryview(numpy.frombuffer(found, numpy.uint8)).toreadonly()
 
 
 def text(path: str) -> str:
