@@ -184,7 +184,10 @@ void agree_with_files(Told& told, const Bundle& bundle) {
           told.manifest.parameters.at(static_cast<size_t>(row.parameter));
       const bool is_shape = std::ranges::none_of(p.shape, [](int64_t n) { return n < 0; }) &&
                             bytes_of(p.shape, Dtype::u8) >= 0;
-      if (!is_shape) continue;
+      if (!is_shape || row.first < 0 || row.count < 0 || row.count > p.count() ||
+          row.first > p.count() - row.count) {
+        continue;  // it has no name
+      }
       const auto planes =
           planes_of(told.manifest.formats.at(static_cast<size_t>(row.kept)).value());
       if (row.plane < 0 || row.plane >= static_cast<int64_t>(planes.size())) continue;
