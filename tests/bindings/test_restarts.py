@@ -86,17 +86,17 @@ class Restarts(Case):
 class Examples(Case):
     """What an example prints at its end follows from all of its losses."""
 
-    def run_example(self, name, ranks, restarts, *arguments, killed=True):
+    def run_example(self, name, ranks, restarts, *arguments, killed=True, save=1):
         command = [launcher, "run", "-n", str(ranks), "--max-restarts", str(restarts), "--restart-pause", "0", "--", sys.executable, "-W", "error",
                    *([str(HERE / "restarts/killed.py")] if killed else []), str(EXAMPLES / name), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ, OMP_NUM_THREADS="1", KILLED_BEHIND_SAVE=str(save)))
 
-    def goes_on(self, name, ranks=2):
+    def goes_on(self, name, ranks=2, save=1):
         folder = self.folder / name.replace("/", "_")
         whole = self.run_example(name, ranks, 0)
         self.assertEqual(whole.returncode, 0, whole.stderr)
         self.assertTrue(whole.stdout)
-        stopped = self.run_example(name, ranks, 1, "--checkpoints", str(folder))
+        stopped = self.run_example(name, ranks, 1, "--checkpoints", str(folder), save=save)
         self.assertEqual(stopped.returncode, 0, stopped.stderr)
         self.assertEqual(stopped.stderr.count("; restart 1 of 1 now"), 1, stopped.stderr)
         self.assertEqual(stopped.stdout, whole.stdout)
@@ -105,6 +105,7 @@ class Examples(Case):
 
     def test_numpy(self):
         self.goes_on("numpy/regression.py")
+        self.goes_on("numpy/managed.py", save=2)
 
     def test_jax(self):
         for name, ranks in (("classifier", 2), ("blocks", 2), ("transformation", 1)):
@@ -115,6 +116,12 @@ class Examples(Case):
         for name in ("frozen_base", "deepspeed_script"):
             with self.subTest(name=name):
                 self.goes_on(f"torch/{name}.py")
+
+    def test_two_engines(self):
+        """Killed between the saves of one moment: the second engine has an older one, to which the first goes back."""
+        for name in ("chain", "gan"):
+            with self.subTest(name=name):
+                self.goes_on(f"torch/{name}.py", save=3)
 
     def test_transformers(self):
         self.goes_on("torch/gpt2.py")

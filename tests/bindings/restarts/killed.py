@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an example; in the first attempt the last rank is killed behind its first save.
+"""Runs an example; in the first attempt the last rank is killed behind its first save, or the one of number KILLED_BEHIND_SAVE.
 
     outrigger run -n 2 --max-restarts 1 -- python killed.py EXAMPLE [ARGUMENTS]
 """
@@ -11,11 +11,14 @@ import sys
 from outrigger import lowlevel
 
 save = lowlevel.engine_save
+left = int(os.environ.get("KILLED_BEHIND_SAVE", "1"))
 
 
 def save_and_die(*arguments):
+    global left
     save(*arguments)
-    if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+    left -= 1
+    if left == 0 and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
