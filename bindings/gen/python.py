@@ -50,7 +50,7 @@ GIVEN = {"otr_step_report", "otr_save_status", "otr_snapshot_info"}
 # Structs that become something else than a class of their own.
 NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part", "otr_rename"}
 # Parameters for which None stands for a default, or for nothing.
-MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag"}
+MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag", "grads"}
 NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
               ("otr_checkpoint_import", "tag")}
 ENTRIES = "list[tuple[str, int, int]]"

@@ -114,6 +114,7 @@ OTR_OUT_NUMBER(int64_t, out_bytes, PyLong_FromLongLong)
 OTR_OUT_NUMBER(int64_t, out_step, PyLong_FromLongLong)
 OTR_OUT_NUMBER(double, out_value, PyFloat_FromDouble)
 OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
+OTR_OUT_NUMBER(double, out_norm, PyFloat_FromDouble)
 OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its address as a number
 %typemap(in) void *data {
   $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);

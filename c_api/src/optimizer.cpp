@@ -34,9 +34,13 @@ int32_t otr_shard_wrap(otr_context* context, const otr_tensor* weights, const ot
   return guard([&] {
     required(out_shard, "out_shard") = nullptr;
     const auto read = read_struct(options, shard_defaults(), "options");
-    *out_shard = new otr_shard(optimizer::wrap_shard(
-        get(context, "context"), required(weights, "weights"), required(grads, "grads"), read));
+    *out_shard = new otr_shard(
+        optimizer::wrap_shard(get(context, "context"), required(weights, "weights"), grads, read));
   });
+}
+
+int32_t otr_shard_set_grads(otr_shard* shard, const otr_tensor* grads) noexcept {
+  return guard([&] { optimizer::set_grads(*get(shard, "shard"), grads); });
 }
 
 int32_t otr_shard_state(otr_shard* shard, int32_t value, otr_tensor* out_tensor) noexcept {
@@ -105,6 +109,14 @@ int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, i
     optimizer::Optimizer& o = *get(optimizer, "optimizer");
     const std::vector<optimizer::Shard*> list = listed(shards, count);
     fill_output(report, "report", [&](otr_step_report& full) { o.step(list, full); });
+  });
+}
+
+int32_t otr_optimizer_norm(otr_optimizer* optimizer, otr_shard* const* shards, int64_t count,
+                           double* out_norm) noexcept {
+  return guard([&] {
+    required(out_norm, "out_norm") = 0;
+    *out_norm = get(optimizer, "optimizer")->norm(listed(shards, count));
   });
 }
 

@@ -12,6 +12,19 @@
 #include "kernels/update_part.h"
 
 namespace outrigger::optimizer {
+namespace {
+
+void require_grads(const std::vector<Shard*>& shards) {
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (!shards[i]->grads) {
+      fail(OTR_E_STATE,
+           "shard {} (\"{}\") has no gradients: give them by otr_shard_set_grads, or leave it out",
+           i, shards[i]->name);
+    }
+  }
+}
+
+}  // namespace
 
 Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
     : context_(std::move(context)),
@@ -19,6 +32,17 @@ Optimizer::Optimizer(std::shared_ptr<Context> context, std::string_view json)
       outliers_(config_.outliers),
       workers_(context_->workers()) {
   for (const std::string& warning : config_.warnings) context_->log(OTR_LOG_WARNING, warning);
+}
+
+void Optimizer::set_value(std::string_view name, double value) {
+  if (name != "gradient_factor") return config::set_hyperparameter(config_, name, value);
+  if (!std::isfinite(value) || value == 0) {
+    fail(OTR_E_ARGUMENT,
+         "gradient_factor = {} is not legal; legal: a finite number other than 0; the old value {} "
+         "stays",
+         value, gradient_factor_);
+  }
+  gradient_factor_ = value;
 }
 
 void Optimizer::prepare(const std::vector<Shard*>& shards) const {
@@ -35,6 +59,7 @@ void Optimizer::prepare(const std::vector<Shard*>& shards) const {
 }
 
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
+  require_grads(shards);
   prepare(shards);
   make_room(shards);
   ++steps_;
@@ -62,7 +87,7 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
     if (config_.gradient_clipping > 0) {
       report.clip_coefficient = clip_coefficient(report.grad_norm, config_.gradient_clipping);
     }
-    fill_pieces(shards, report.clip_coefficient);
+    fill_pieces(shards, gradient_factor_ * report.clip_coefficient);
     if (config_.rule == kernels::Rule::lamb) scale_layers(shards, pieces_);
     const kernels::UpdateCount count = update(shards, pieces_);
     for (Shard* shard : shards) ++shard->updates;
@@ -76,16 +101,23 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   report.skipped_steps = skipped_;
 }
 
+double Optimizer::norm(const std::vector<Shard*>& shards) {
+  require_grads(shards);
+  otr_step_report report{};
+  take_norm(shards, report);
+  return report.grad_norm;
+}
+
 void Optimizer::take_norm(const std::vector<Shard*>& shards, otr_step_report& report) {
   std::vector<device::Host::Array> grads;
   grads.reserve(shards.size());
   for (const Shard* shard : shards) {
-    grads.push_back({shard->grads.data, shard->grads.format, shard->grads.count});
+    grads.push_back({shard->grads->data, shard->grads->format, shard->grads->count});
   }
   const kernels::NormSum norm = host_.norm(grads, report.nonfinite_param);
   report.nonfinite_rank = report.nonfinite_param < 0 ? -1 : 0;
   report.nonfinite_count = norm.nonfinite;
-  report.grad_norm = norm_of(norm);
+  report.grad_norm = std::abs(gradient_factor_) * norm_of(norm);
 }
 
 // Before anything changes: there may be none.
@@ -142,8 +174,8 @@ void Optimizer::fill_pieces(const std::vector<Shard*>& shards, double gradient_f
   pieces_.reserve(shards.size());
   for (const Shard* shard : shards) {
     kernels::Update& a = pieces_.emplace_back();
-    a.grad_format = shard->grads.format;
-    a.grad = shard->grads.data;
+    a.grad_format = shard->grads->format;
+    a.grad = shard->grads->data;
     a.weight_format = shard->weights.format;
     a.weight = shard->weights.data;
     a.remainder = shard->remainder;

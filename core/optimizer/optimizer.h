@@ -21,13 +21,13 @@ class Optimizer {
  public:
   Optimizer(std::shared_ptr<Context> context, std::string_view json);
 
-  void set_value(std::string_view name, double value) {
-    config::set_hyperparameter(config_, name, value);
-  }
+  void set_value(std::string_view name, double value);
   // Gives shards their states.
   void prepare(const std::vector<Shard*>& shards) const;
   // One update of all shards with one norm; changes nothing when a gradient is not finite.
   void step(const std::vector<Shard*>& shards, otr_step_report& report);
+  // That of the gradients as a step multiplies them.
+  [[nodiscard]] double norm(const std::vector<Shard*>& shards);
 
  private:
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
@@ -40,6 +40,7 @@ class Optimizer {
 
   std::shared_ptr<Context> context_;
   config::OptimizerConfig config_;
+  double gradient_factor_ = 1;
   OutlierGuard outliers_;
   Workers workers_;
   device::Host host_{&workers_};

@@ -130,16 +130,25 @@ void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
   kernels::write_composed(s.data, s.format, s.published, values.data(), view.count);
 }
 
+void set_grads(Shard& shard, const otr_tensor* grads) {
+  if (grads == nullptr) {
+    shard.grads.reset();
+    return;
+  }
+  tensor::View view = flat_view(*grads, "grads");
+  if (view.count != shard.weights.count) {
+    fail(OTR_E_SHAPE, "grads has {} elements, weights {}: they must be equal", view.count,
+         shard.weights.count);
+  }
+  shard.grads = std::move(view);
+}
+
 std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_tensor& weights,
-                                  const otr_tensor& grads, const otr_shard_options& options) {
+                                  const otr_tensor* grads, const otr_shard_options& options) {
   auto shard = std::make_shared<Shard>();
   shard->context = std::move(context);
   shard->weights = flat_view(weights, "weights");
-  shard->grads = flat_view(grads, "grads");
-  if (shard->grads.count != shard->weights.count) {
-    fail(OTR_E_SHAPE, "grads has {} elements, weights {}: they must be equal", shard->grads.count,
-         shard->weights.count);
-  }
+  set_grads(*shard, grads);
   if (options.published != nullptr) {
     shard->published = flat_view(*options.published, "published");
     if (shard->published->format == Format::float32 || shard->weights.format != Format::float32) {
@@ -168,8 +177,8 @@ std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context, const otr_te
          options.rows, shard->weights.count);
   }
   shard->rows = shard->weights.count > 0 ? options.rows : 0;
-  for (const tensor::View* view :
-       {&shard->weights, &shard->grads, shard->published ? &*shard->published : nullptr}) {
+  for (const tensor::View* view : {&shard->weights, shard->grads ? &*shard->grads : nullptr,
+                                   shard->published ? &*shard->published : nullptr}) {
     if (view == nullptr) continue;
     const auto bytes = static_cast<size_t>(kernels::bytes_of(view->count, view->format));
     shard->ledger.add_neighbour({view->data, bytes});

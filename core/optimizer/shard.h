@@ -17,7 +17,8 @@ namespace outrigger::optimizer {
 // The caller owns weights, gradients and the published copy; the shard owns the states.
 struct Shard {
   std::shared_ptr<Context> context;
-  tensor::View weights, grads;
+  tensor::View weights;
+  std::optional<tensor::View> grads;
   std::optional<tensor::View> published;
   bool is_split = false;
   uint16_t* remainder = nullptr;  // of a split master: the other half; null without elements
@@ -37,8 +38,10 @@ struct Shard {
 
 // Checks dtypes, shapes and counts.
 [[nodiscard]] std::shared_ptr<Shard> wrap_shard(std::shared_ptr<Context> context,
-                                                const otr_tensor& weights, const otr_tensor& grads,
+                                                const otr_tensor& weights, const otr_tensor* grads,
                                                 const otr_shard_options& options);
+// grads: null for none.
+void set_grads(Shard& shard, const otr_tensor* grads);
 
 // A 1-D view of a moment, as it is stored.
 [[nodiscard]] otr_tensor state_view(const Shard& shard, int32_t value);

@@ -79,15 +79,15 @@ void add_large(std::vector<device::Neighbour>& neighbours, const device::Neighbo
 
 // Arrays of the caller's that follow one another, as those of a flat buffer do, count as one.
 void add_whole(std::vector<device::Neighbour>& neighbours, const std::vector<Shard*>& shards,
-               tensor::View Shard::* array) {
+               const tensor::View* (*array)(const Shard&)) {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
   size_t sum = 0;
   for (const Shard* shard : shards) {
-    const tensor::View& view = shard->*array;
-    const auto bytes = static_cast<size_t>(kernels::bytes_of(view.count, view.format));
-    if (bytes == 0) continue;
-    const auto* data = static_cast<const std::byte*>(view.data);
+    const tensor::View* view = array(*shard);
+    if (view == nullptr || view->count == 0) continue;
+    const auto bytes = static_cast<size_t>(kernels::bytes_of(view->count, view->format));
+    const auto* data = static_cast<const std::byte*>(view->data);
     begin = begin == nullptr ? data : std::min(begin, data);
     end = end == nullptr ? data + bytes : std::max(end, data + bytes);
     sum += bytes;
@@ -139,8 +139,9 @@ void make_states(const config::OptimizerConfig& config, const std::vector<Shard*
         keeps_exp_avg_sq(config, *shard) ? kernels::bytes_of(count, second.format) : 0);
   }
   std::vector<device::Neighbour> neighbours;
-  add_whole(neighbours, fresh, &Shard::weights);
-  add_whole(neighbours, fresh, &Shard::grads);
+  add_whole(neighbours, fresh, [](const Shard& shard) { return &shard.weights; });
+  add_whole(neighbours, fresh,
+            [](const Shard& shard) { return shard.grads ? &*shard.grads : nullptr; });
   std::vector<Block> exp_avg = blocks_of(first, fresh, neighbours);
   std::vector<Block> exp_avg_sq = blocks_of(second, fresh, neighbours);
   for (size_t i = 0; i < fresh.size(); ++i) {

@@ -290,6 +290,13 @@ function Shard(context::Context, weights, grads; published = nothing, remainder 
     Shard(ptr, (weights, grads, published, remainder))
 end
 
+"""The gradients of the next steps, held by the shard in the place of the last ones; nothing: none."""
+function set_grads!(shard::Shard, grads)
+    check(otr_shard_set_grads(shard, grads === nothing ? C_NULL : grads))
+    shard.owner = (shard.owner[1], grads, shard.owner[3:end]...)
+    shard
+end
+
 state(shard::Shard, value) = wrap(out(reference -> otr_shard_state(shard, value, reference), otr_tensor))
 Base.read!(shard::Shard, value, to::AbstractVector) = (check(otr_shard_read(shard, value, to)); to)
 write!(shard::Shard, value, from::AbstractVector) = check(otr_shard_write(shard, value, from))
@@ -301,6 +308,12 @@ Optimizer(context::Context, config::AbstractString) =
     Optimizer(out(reference -> otr_optimizer_create(context, config, reference), Ptr{otr_optimizer}))
 
 set_value!(optimizer::Optimizer, name, value) = check(otr_optimizer_set_value(optimizer, name, value))
+
+"""The norm of the shards' gradients, as a step multiplies them; Inf where one is not finite."""
+function norm(optimizer::Optimizer, shards...)
+    pointers = [shard.ptr for shard in shards]
+    GC.@preserve shards out(reference -> otr_optimizer_norm(optimizer, pointers, length(pointers), reference), Float64)
+end
 
 """Gives the shards their states, to load a checkpoint into them."""
 function prepare!(optimizer::Optimizer, shards...)

@@ -947,6 +947,11 @@ otr_shard_wrap(context, weights, grads, options, out_shard) =
         (Ptr{otr_context}, Ptr{otr_tensor}, Ptr{otr_tensor}, Ptr{otr_shard_options}, Ptr{Ptr{otr_shard}}),
         context, weights, grads, options, out_shard)
 
+otr_shard_set_grads(shard, grads) =
+    ccall((:otr_shard_set_grads, liboutrigger), Int32,
+        (Ptr{otr_shard}, Ptr{otr_tensor}),
+        shard, grads)
+
 otr_shard_state(shard, value, out_tensor) =
     ccall((:otr_shard_state, liboutrigger), Int32,
         (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
@@ -996,6 +1001,11 @@ otr_optimizer_step(optimizer, shards, count, report) =
     ccall((:otr_optimizer_step, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_step_report}),
         optimizer, shards, count, report)
+
+otr_optimizer_norm(optimizer, shards, count, out_norm) =
+    ccall((:otr_optimizer_norm, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{Float64}),
+        optimizer, shards, count, out_norm)
 
 otr_optimizer_prepare(optimizer, shards, count) =
     ccall((:otr_optimizer_prepare, liboutrigger), Int32,

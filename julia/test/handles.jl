@@ -58,6 +58,23 @@ end
     @test_throws OutriggerError Shard(context, fill(1.0f0, 4), fill(1.0f0, 4); remainder = zeros(UInt16, 4))
 end
 
+@testset "a shard's gradients are given later, in another place, times a factor" begin
+    context = Context()
+    optimizer = Optimizer(context, """{"type": "SGD", "params": {"lr": 0.5}}""")
+    weights = zeros(Float32, 300)
+    shard = Shard(context, weights, zeros(Float32, 300))
+    set_grads!(shard, nothing)
+    @test_throws OutriggerError step!(optimizer, shard)
+    set_grads!(shard, fill(3.0f0, 300))
+    GC.gc()  # the shard holds them
+    Outrigger.set_value!(optimizer, "gradient_factor", 0.25)
+    @test Outrigger.norm(optimizer, shard) ≈ 0.75 * sqrt(300)
+    step!(optimizer, shard)
+    @test weights == fill(-0.375f0, 300)
+    @test_throws OutriggerError set_grads!(shard, zeros(Float32, 4))
+    @test_throws OutriggerError Outrigger.set_value!(optimizer, "gradient_factor", 0.0)
+end
+
 @testset "a shard with rows is a matrix to Muon" begin
     context = Context()
     optimizer = Optimizer(context, """{"type": "Muon", "params": {"lr": 0.5, "nesterov": false}}""")

@@ -1443,12 +1443,17 @@ typedef struct otr_shard_options {
 OTR_API int32_t otr_shard_options_init(otr_shard_options *options, size_t size) OTR_NOEXCEPT;
 
 /* Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
- * contiguous, of the same count. The memory of all four tensors is used until destroy;
- * the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
- * Local. Since: 0.1 */
+ * contiguous, of the same count. grads may be NULL: otr_shard_set_grads gives them later. The
+ * memory of all four tensors is used until destroy; the tensor structs, shapes and strings are read
+ * during the call only. options: NULL for defaults. Local. Since: 0.1 */
 OTR_API int32_t otr_shard_wrap(otr_context *context, const otr_tensor *weights,
                                const otr_tensor *grads, const otr_shard_options *options,
                                otr_shard **out_shard) OTR_NOEXCEPT;
+
+/* Gradients in another place, from the next step on: a framework that makes a new tensor in each
+ * backward needs no copy. As for otr_shard_wrap; NULL: none, and a step is OTR_E_STATE until they
+ * are given. After a failure the shard has what it had. Local. Since: 0.1 */
+OTR_API int32_t otr_shard_set_grads(otr_shard *shard, const otr_tensor *grads) OTR_NOEXCEPT;
 
 /* A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ, as it is stored; it exists
  * after the first step or otr_optimizer_prepare, and stays at its place until destroy.
@@ -1488,9 +1493,11 @@ OTR_API int32_t otr_optimizer_create(otr_context *context, const char *optimizer
                                      otr_optimizer **out_optimizer) OTR_NOEXCEPT;
 
 /* "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2",
- * "momentum", "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND:
- * another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value.
- * Local. Since: 0.1 */
+ * "momentum", "dampening". Under a schedule "lr" is the rate that it scales. "gradient_factor", of
+ * every rule: what the gradients of the next steps are multiplied by, before norm and clipping, as
+ * 1 / loss scale, or the factor of a clipping over more than one optimizer; finite, not 0; default
+ * 1. OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone
+ * gives the value. Local. Since: 0.1 */
 OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *name,
                                         double value) OTR_NOEXCEPT;
 
@@ -1499,9 +1506,17 @@ OTR_API int32_t otr_optimizer_set_value(otr_optimizer *optimizer, const char *na
  * nothing. The first step allocates a shard's states. report as for otr_engine_step,
  * nonfinite_param is the shard's index. Lamb takes each shard for a layer, Muon one with rows for
  * a matrix. Local. OTR_E_STATE: a shard was stepped with other formats or with a rule of other
- * states, or Lamb or Muon got a part of a layer or of a matrix. Since: 0.1 */
+ * states, or Lamb or Muon got a part of a layer or of a matrix, or a shard has no gradients.
+ * Since: 0.1 */
 OTR_API int32_t otr_optimizer_step(otr_optimizer *optimizer, otr_shard *const *shards,
                                    int64_t count, otr_step_report *report) OTR_NOEXCEPT;
+
+/* The norm that a step over these shards would report: of their gradients times the factor, in
+ * float64; Inf if an element is Inf or NaN. Nothing changes. To clip over several optimizers or
+ * processes: add up squares, and give each optimizer the factor. Local. OTR_E_STATE: a shard has no
+ * gradients. Since: 0.1 */
+OTR_API int32_t otr_optimizer_norm(otr_optimizer *optimizer, otr_shard *const *shards,
+                                   int64_t count, double *out_norm) OTR_NOEXCEPT;
 
 /* Gives shards that have none their states, zero, as the first step would: to load a checkpoint
  * into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1 */

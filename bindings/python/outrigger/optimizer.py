@@ -20,23 +20,29 @@ class Shard(Handle[lowlevel.Shard]):
     """A flat piece of parameters and gradients, which stay the caller's arrays, and the states that belong to it.
 
     weights, grads: 1-D, contiguous, of one count, each float32, bfloat16 or float16; both are used until close(), weights
-    are written. published: bfloat16 or float16 of the same count, receives the updated weights. remainder: uint16 of the same
+    are written; grads None: set_grads gives them later. published: bfloat16 or float16 of the same count, receives the updated weights. remainder: uint16 of the same
     count beside bfloat16 weights: the other half of a split master, together a float32. Options: name (of the
     random stream of stochastic rounding), first_element, rows (for Muon: the shard is a matrix of so many rows, row by row;
     default 0: it is none, and AdamW's). OutriggerError: E_SHAPE, E_DTYPE, E_ARGUMENT (rows do not divide the count)."""
 
-    def __init__(self, context: Context, weights: Tensor, grads: Tensor, published: Tensor | None = None,
+    def __init__(self, context: Context, weights: Tensor, grads: Tensor | None = None, published: Tensor | None = None,
                  remainder: Tensor | None = None, **options: Unpack[lowlevel._ShardOptions]) -> None:
         made = options_of(lowlevel.ShardOptions, options) or lowlevel.ShardOptions()
         made.set_published(published)
         made.set_remainder(remainder)
         super().__init__(lowlevel.shard_wrap(context.handle, weights, grads, made))
         # The library keeps their memory by reference.
-        self._arrays: tuple[Tensor | None, ...] | None = (weights, grads, published, remainder)
+        self._arrays: tuple[Tensor | None, ...] | None = (weights, published, remainder)
+        self._grads = grads
 
     def close(self) -> None:
         super().close()
-        self._arrays = None
+        self._arrays = self._grads = None
+
+    def set_grads(self, grads: Tensor | None) -> None:
+        """The gradients of the next steps, in another place than the last ones, which are let go; None: none."""
+        lowlevel.shard_set_grads(self.handle, grads)
+        self._grads = grads
 
     def state(self, value: int) -> Array:
         """lowlevel.VALUE_EXP_AVG or VALUE_EXP_AVG_SQ, 1-D, as it is stored; from the first step or Optimizer.prepare on
@@ -75,9 +81,13 @@ class Optimizer(Handle[lowlevel.Optimizer]):
         super().__init__(lowlevel.optimizer_create(context.handle, text_of(config)))
 
     def set_value(self, name: str, value: float) -> None:
-        """name: "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2", "momentum", "dampening".
-        OutriggerError: E_NOT_FOUND, another name; E_ARGUMENT, out of range; E_STATE, the schedule alone gives the value."""
+        """name: "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2", "momentum", "dampening"; "gradient_factor",
+        which gradients are multiplied by before norm and clipping. OutriggerError: E_NOT_FOUND, another name; E_ARGUMENT, out of range; E_STATE, the schedule alone gives the value."""
         lowlevel.optimizer_set_value(self.handle, name, value)
+
+    def norm(self, shards: Iterable[Shard]) -> float:
+        """Of the shards' gradients times "gradient_factor", as a step would report it; inf: one has Inf or NaN."""
+        return lowlevel.optimizer_norm(self.handle, [shard.handle for shard in shards])
 
     def prepare(self, shards: Iterable[Shard]) -> None:
         """Gives shards that have none their states, zero: to load a checkpoint into them. Errors as of step."""

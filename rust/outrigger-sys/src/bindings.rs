@@ -1320,10 +1320,14 @@ extern "C" {
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
-    /// contiguous, of the same count. The memory of all four tensors is used until destroy;
-    /// the tensor structs, shapes and strings are read during the call only. options: NULL for defaults.
-    /// Local. Since: 0.1
+    /// contiguous, of the same count. grads may be NULL: otr_shard_set_grads gives them later. The
+    /// memory of all four tensors is used until destroy; the tensor structs, shapes and strings are read
+    /// during the call only. options: NULL for defaults. Local. Since: 0.1
     pub fn otr_shard_wrap(context: *mut otr_context, weights: *const otr_tensor, grads: *const otr_tensor, options: *const otr_shard_options, out_shard: *mut *mut otr_shard) -> i32;
+    /// Gradients in another place, from the next step on: a framework that makes a new tensor in each
+    /// backward needs no copy. As for otr_shard_wrap; NULL: none, and a step is OTR_E_STATE until they
+    /// are given. After a failure the shard has what it had. Local. Since: 0.1
+    pub fn otr_shard_set_grads(shard: *mut otr_shard, grads: *const otr_tensor) -> i32;
     /// A 1-D view of a state, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ, as it is stored; it exists
     /// after the first step or otr_optimizer_prepare, and stays at its place until destroy.
     /// OTR_E_NOT_FOUND before; OTR_E_UNSUPPORTED for 8-bit blocks, which have no dtype: otr_shard_read.
@@ -1352,17 +1356,25 @@ extern "C" {
     /// OTR_E_CONFIG as otr_engine_create. Since: 0.1
     pub fn otr_optimizer_create(context: *mut otr_context, optimizer_json: *const c_char, out_optimizer: *mut *mut otr_optimizer) -> i32;
     /// "lr", "weight_decay", and what else the rule has of "adam_lr", "eps", "beta1", "beta2",
-    /// "momentum", "dampening". Under a schedule "lr" is the rate that it scales. OTR_E_NOT_FOUND:
-    /// another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone gives the value.
-    /// Local. Since: 0.1
+    /// "momentum", "dampening". Under a schedule "lr" is the rate that it scales. "gradient_factor", of
+    /// every rule: what the gradients of the next steps are multiplied by, before norm and clipping, as
+    /// 1 / loss scale, or the factor of a clipping over more than one optimizer; finite, not 0; default
+    /// 1. OTR_E_NOT_FOUND: another name; OTR_E_ARGUMENT: out of range; OTR_E_STATE: the schedule alone
+    /// gives the value. Local. Since: 0.1
     pub fn otr_optimizer_set_value(optimizer: *mut otr_optimizer, name: *const c_char, value: f64) -> i32;
     /// One update of `count` shards: norm over their gradients and Inf/NaN check (both left out, and
     /// grad_norm NaN, without clipping if "check_grad_overflow" is false), clip, update; a skip changes
     /// nothing. The first step allocates a shard's states. report as for otr_engine_step,
     /// nonfinite_param is the shard's index. Lamb takes each shard for a layer, Muon one with rows for
     /// a matrix. Local. OTR_E_STATE: a shard was stepped with other formats or with a rule of other
-    /// states, or Lamb or Muon got a part of a layer or of a matrix. Since: 0.1
+    /// states, or Lamb or Muon got a part of a layer or of a matrix, or a shard has no gradients.
+    /// Since: 0.1
     pub fn otr_optimizer_step(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, report: *mut otr_step_report) -> i32;
+    /// The norm that a step over these shards would report: of their gradients times the factor, in
+    /// float64; Inf if an element is Inf or NaN. Nothing changes. To clip over several optimizers or
+    /// processes: add up squares, and give each optimizer the factor. Local. OTR_E_STATE: a shard has no
+    /// gradients. Since: 0.1
+    pub fn otr_optimizer_norm(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64, out_norm: *mut f64) -> i32;
     /// Gives shards that have none their states, zero, as the first step would: to load a checkpoint
     /// into them. Errors as of otr_optimizer_step; what a shard has stays. Local. Since: 0.1
     pub fn otr_optimizer_prepare(optimizer: *mut otr_optimizer, shards: *const *mut otr_shard, count: i64) -> i32;

@@ -128,6 +128,7 @@ static int32_t (*const is_otr_import_options_init)(otr_import_options *, size_t)
 static int32_t (*const is_otr_checkpoint_import)(const char *, const char *, const char *, const otr_import_options *) = otr_checkpoint_import;
 static int32_t (*const is_otr_shard_options_init)(otr_shard_options *, size_t) = otr_shard_options_init;
 static int32_t (*const is_otr_shard_wrap)(otr_context *, const otr_tensor *, const otr_tensor *, const otr_shard_options *, otr_shard **) = otr_shard_wrap;
+static int32_t (*const is_otr_shard_set_grads)(otr_shard *, const otr_tensor *) = otr_shard_set_grads;
 static int32_t (*const is_otr_shard_state)(otr_shard *, int32_t, otr_tensor *) = otr_shard_state;
 static int32_t (*const is_otr_shard_read)(otr_shard *, int32_t, const otr_tensor *) = otr_shard_read;
 static int32_t (*const is_otr_shard_write)(otr_shard *, int32_t, const otr_tensor *) = otr_shard_write;
@@ -138,6 +139,7 @@ static void (*const is_otr_shard_destroy)(otr_shard *) = otr_shard_destroy;
 static int32_t (*const is_otr_optimizer_create)(otr_context *, const char *, otr_optimizer **) = otr_optimizer_create;
 static int32_t (*const is_otr_optimizer_set_value)(otr_optimizer *, const char *, double) = otr_optimizer_set_value;
 static int32_t (*const is_otr_optimizer_step)(otr_optimizer *, otr_shard *const *, int64_t, otr_step_report *) = otr_optimizer_step;
+static int32_t (*const is_otr_optimizer_norm)(otr_optimizer *, otr_shard *const *, int64_t, double *) = otr_optimizer_norm;
 static int32_t (*const is_otr_optimizer_prepare)(otr_optimizer *, otr_shard *const *, int64_t) = otr_optimizer_prepare;
 static void (*const is_otr_optimizer_destroy)(otr_optimizer *) = otr_optimizer_destroy;
 
@@ -1004,6 +1006,10 @@ void layout_print(FILE *out) {
   KIND(const otr_shard_options *);
   KIND(otr_shard **);
   END(int32_t);
+  BEGIN(otr_shard_set_grads);
+  KIND(otr_shard *);
+  KIND(const otr_tensor *);
+  END(int32_t);
   BEGIN(otr_shard_state);
   KIND(otr_shard *);
   KIND(int32_t);
@@ -1049,6 +1055,12 @@ void layout_print(FILE *out) {
   KIND(otr_shard *const *);
   KIND(int64_t);
   KIND(otr_step_report *);
+  END(int32_t);
+  BEGIN(otr_optimizer_norm);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
+  KIND(double *);
   END(int32_t);
   BEGIN(otr_optimizer_prepare);
   KIND(otr_optimizer *);

@@ -43,6 +43,18 @@ void wrap(Rank& rank, Bytes& bytes) {
   }
 }
 
+void set_grads(Rank& rank, Bytes& bytes) {
+  ShardPlace& place = rank.shards.pick(bytes);
+  const Shape shape = {place.handle == nullptr ? 3 : place.weights.tensor.shape[0]};
+  Sample grads = bytes.one_in(8) ? draw_doubtful(bytes, nullptr, shape, Use::source)
+                                 : make_sample(bytes, nullptr, shape, kDtypes[bytes.below(3)]);
+  const bool none = bytes.one_in(8);
+  if (CALL(rank, otr_shard_set_grads, place.handle, none ? nullptr : &grads.tensor) == OTR_OK &&
+      !none) {
+    place.grads = grads;
+  }
+}
+
 void state(Rank& rank, Bytes& bytes) {
   otr_shard* shard = rank.shards.pick(bytes).handle;
   const auto value = static_cast<int32_t>(bytes.below(6));
@@ -81,7 +93,8 @@ void create(Rank& rank, Bytes& bytes) {
 }
 
 void set_value(Rank& rank, Bytes& bytes) {
-  constexpr const char* kNames[] = {"lr", "eps", "beta1", "weight_decay", "none", nullptr};
+  constexpr const char* kNames[] = {"lr",   "eps",  "beta1", "weight_decay", "gradient_factor",
+                                    "none", nullptr};
   constexpr double kValues[] = {0, 0.5, -1, 1, 1e300};
   otr_optimizer* optimizer = rank.optimizers.pick(bytes).handle;
   const char* name = bytes.pick(kNames);
@@ -102,6 +115,10 @@ void step(Rank& rank, Bytes& bytes) {
   if (bytes.one_in(4)) {
     CALL(rank, otr_optimizer_prepare, rank.optimizers.pick(bytes).handle, shards.data(), count);
   }
+  if (bytes.one_in(4)) {
+    Out<double> norm(bytes);
+    CALL(rank, otr_optimizer_norm, rank.optimizers.pick(bytes).handle, shards.data(), count, norm);
+  }
   CALL(rank, otr_optimizer_step, rank.optimizers.pick(bytes).handle, shards.data(), count,
        bytes.one_in(8) ? nullptr : &report);
 }
@@ -110,6 +127,7 @@ void destroy_shard(Rank& rank, Bytes& bytes) { rank.drop(rank.shards.pick(bytes)
 void destroy_optimizer(Rank& rank, Bytes& bytes) { rank.drop(rank.optimizers.pick(bytes)); }
 
 constexpr Call kCalls[] = {{"shard wrap", Scope::local, 6, wrap},
+                           {"shard set grads", Scope::local, 2, set_grads},
                            {"shard state", Scope::local, 2, state},
                            {"shard copy", Scope::local, 3, copy},
                            {"optimizer create", Scope::local, 4, create},

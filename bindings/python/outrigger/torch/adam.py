@@ -11,8 +11,7 @@ from torch.optim.optimizer import ParamsT
 
 from .. import Context, Optimizer, Shard, lowlevel
 from .parameters import hyperparameters, rule_of
-
-_MOMENTS = {"exp_avg": lowlevel.VALUE_EXP_AVG, "exp_avg_sq": lowlevel.VALUE_EXP_AVG_SQ}
+from .shards import MOMENTS, loss_of, moment_view
 
 
 class _Leaf:
@@ -22,8 +21,7 @@ class _Leaf:
         self.grad, self.address = torch.empty(parameter.numel(), dtype=dtype), parameter.data_ptr()
         self.shard = Shard(context, parameter.detach().view(-1), self.grad)
         optimizer.prepare([self.shard])
-        self.views = {name: torch.from_dlpack(lowlevel.shard_state(self.shard.handle, value)).view(parameter.shape)
-                      for name, value in _MOMENTS.items()}
+        self.views = {name: moment_view(self.shard, name).view(parameter.shape) for name in MOMENTS}
 
 
 class CPUAdam(torch.optim.Optimizer):
@@ -52,7 +50,7 @@ class CPUAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = _loss_of(closure)
+        loss = loss_of(closure)
         for index, group in enumerate(self.param_groups):
             by_dtype: dict[torch.dtype, list[torch.Tensor]] = {}
             for parameter in group["params"]:
@@ -66,7 +64,7 @@ class CPUAdam(torch.optim.Optimizer):
     def step_subgroup(self, subgroup_id: int, closure: Callable[[], Any] | None = None) -> Any:
         """DeepSpeed's: an update whose states are state[subgroup_id], of whatever parameter has a gradient now. The
         parameter may be another tensor each time, of the same count."""
-        loss = _loss_of(closure)
+        loss = loss_of(closure)
         for index, group in enumerate(self.param_groups):
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -77,7 +75,7 @@ class CPUAdam(torch.optim.Optimizer):
     def rollback_subgroup(self, sub_group_id: int, closure: Callable[[], Any] | None = None) -> Any:
         """Takes the last step_subgroup back, with the gradient and hyperparameters that it had, by Adam's inverse: weight and
         moments come back up to float32's rounding. RuntimeError: there is no such step."""
-        loss = _loss_of(closure)
+        loss = loss_of(closure)
         state = self.state.get(sub_group_id)  # type: ignore[call-overload]
         if not state or state["step"] < 1:
             raise RuntimeError(f"rollback_subgroup({sub_group_id}): this subgroup has had no step that could be taken back")
@@ -90,7 +88,7 @@ class CPUAdam(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Of a CPUAdam, DeepSpeed's or PyTorch's Adam. ValueError: a parameter's states are not those of Adam."""
         for identity, state in state_dict["state"].items():
-            if state and not {"step", *_MOMENTS} <= set(state):
+            if state and not {"step", *MOMENTS} <= set(state):
                 raise ValueError(f"the states of parameter {identity} are {', '.join(map(repr, state))}; CPUAdam needs 'step', 'exp_avg' and "
                                  "'exp_avg_sq'")
         super().load_state_dict(state_dict)
@@ -101,7 +99,7 @@ class CPUAdam(torch.optim.Optimizer):
             state = state_dict["state"].get(identity)
             if state:
                 self.state[parameter] = {**state, "step": int(state["step"]), **{
-                    name: state[name].detach().to("cpu", self._dtype_of_moments(parameter), copy=True) for name in _MOMENTS}}
+                    name: state[name].detach().to("cpu", self._dtype_of_moments(parameter), copy=True) for name in MOMENTS}}
 
     def _dtype_of_moments(self, parameter: torch.Tensor) -> torch.dtype:
         return torch.float32 if self.fp32_optimizer_states or parameter.dtype == torch.float32 else torch.bfloat16
@@ -149,7 +147,7 @@ class CPUAdam(torch.optim.Optimizer):
             if state[name] is not view:
                 if state[name].numel() != view.numel():
                     raise ValueError(f"{name} has {state[name].numel()} elements for a parameter of {view.numel()}")
-                leaf.shard.write(_MOMENTS[name], state[name].detach().to(torch.float32).reshape(-1))
+                leaf.shard.write(MOMENTS[name], state[name].detach().to(torch.float32).reshape(-1))
                 state[name] = view
         leaf.shard.step = int(state["step"])
         self._leaves[key] = leaf
@@ -176,10 +174,3 @@ class CPUAdam(torch.optim.Optimizer):
         state["exp_avg_sq"].copy_(((second - (1 - beta2) * grad * grad) / beta2).clamp_(min=0))
         state["step"] = steps - 1
         torch.autograd.graph.increment_version(parameter)
-
-
-def _loss_of(closure: Callable[[], Any] | None) -> Any:
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()
