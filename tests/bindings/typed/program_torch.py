@@ -19,11 +19,16 @@ def main(model: torch.nn.Module, x: torch.Tensor) -> None:
     assert_type(utils.safe_get_full_fp32_param(x), torch.Tensor | None)
     with zero.GatheredParameters(model.parameters(), modifier_rank=0):
         pass
+    offloaded = outrigger.torch.OffloadedAdamW(model.parameters(), lr=1e-3, max_norm=1.0, states={"exp_avg": {"format": "bfloat16"}})
+    offloaded.step()
+    assert_type(offloaded.grad_norm, float | None)
+    assert_type(offloaded.host_bytes(), dict[str, int])
     lr_schedules.WarmupLR(outrigger.torch.CPUAdam(model.parameters(), lr=1e-3), warmup_num_steps=10).step()
 
 
 def wrong(model: torch.nn.Module) -> None:
     outrigger.torch.initialize(model="gpt2")  # type: ignore[arg-type]
     outrigger.torch.initialize(model=model, configuration={})  # type: ignore[call-arg]
+    outrigger.torch.OffloadedAdamW(model.parameters(), max_norm="1")  # type: ignore[arg-type]
     outrigger.torch.CPUAdam(model.parameters(), lr="1e-3")  # type: ignore[arg-type]
     utils.safe_get_full_optimizer_state(model, "exp_avg")  # type: ignore[arg-type]

@@ -6,7 +6,8 @@ from .config import ConfigError, add_config_arguments
 from .distributed import init_distributed
 from .engine import Engine
 from .initialize import initialize
+from .offloaded_adamw import OffloadedAdamW
 from .optimizer import ZeroOptimizer
 
-__all__ = ["CPUAdam", "ConfigError", "Engine", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
+__all__ = ["CPUAdam", "ConfigError", "Engine", "OffloadedAdamW", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
            "lr_schedules", "utils", "zero", "zero_to_fp32"]
