@@ -7,6 +7,7 @@ import math
 import unittest
 import weakref
 
+import numpy as np
 import torch
 
 from outrigger.torch import OffloadedAdamW
@@ -88,9 +89,14 @@ class Values(unittest.TestCase):
             set_grads(others, step)
             plain.step()
         self.alike(ours, others)
-        gone = [weakref.ref(each.grad.untyped_storage()) for each in ours[:1]]
+        memory = np.ones((15, 31), np.float32)
+        ours[0].grad = torch.from_numpy(memory)
+        gone = weakref.ref(memory)
+        del memory
+        optimizer.step()
+        self.assertIsNotNone(gone())
         optimizer.zero_grad()
-        self.assertIsNone(gone[0]())
+        self.assertIsNone(gone())
 
     def test_any_dense_layout(self):
         weight = torch.randn(4, 3, 2, 2)
@@ -411,16 +417,33 @@ class Masters(unittest.TestCase):
         self.assertTrue(torch.equal(optimizer.state[params[0]]["master"][rest], whole.state[unbroken[0]]["master"][rest]))
         self.assertLess(float((optimizer.state[params[0]]["master"][3] - 2.5).abs().max()), 0.3)
 
+    def test_a_parameter_at_another_place_goes_on(self):
+        for kind in ("split", "float32", "in place", "float16", "float32 alone", "blocks"):
+            params, optimizer = self.make(kind)
+            unbroken, whole = self.make(kind)
+            go(whole, unbroken, range(5))
+            go(optimizer, params, range(3))
+            for each in params:
+                each.data = each.data.clone()
+            go(optimizer, params, range(3, 5))
+            for one, other in zip(unbroken, params):
+                self.assertTrue(torch.equal(one, other), kind)
+            if kind == "split":
+                masters = [each.state_dict()["state"][0]["master"] for each in (whole, optimizer)]
+                self.assertTrue(torch.equal(*masters))
+
     def test_states_that_are_changed(self):
         for kind in ("split", "in place"):
             params, optimizer = self.make(kind)
             go(optimizer, params, range(3))
             state = optimizer.state[params[4]]
             state["exp_avg"].zero_()
-            state["exp_avg_sq"] = torch.full((2, 3, 4), 4.0)
+            state["exp_avg_sq"] = assigned = torch.full((2, 3, 4), 4.0)
             state["step"] = 50
             go(optimizer, params, range(3, 4))
             self.assertEqual(int(optimizer.state[params[4]]["step"]), 51)
+            self.assertTrue(torch.equal(assigned, torch.full((2, 3, 4), 4.0)), "it is copied")
+            self.assertIsNot(optimizer.state[params[4]]["exp_avg_sq"], assigned)
             torch.testing.assert_close(optimizer.state[params[4]]["exp_avg_sq"].float(),
                                        0.999 * 4 + 0.001 * params[4].grad.float().square(), rtol=0.01, atol=0)
             torch.testing.assert_close(optimizer.state[params[4]]["exp_avg"].float(), 0.1 * params[4].grad.float(), rtol=0.02, atol=1e-6)

@@ -5,7 +5,9 @@ copies are late.
 
     outrigger run -n 2 -- python test_offloaded_adamw_ranks.py
 """
+import contextlib
 import copy
+import functools
 import os
 import tempfile
 import unittest
@@ -35,6 +37,7 @@ class Net(torch.nn.Module):
         return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
 
 
+@functools.cache  # each one makes process groups
 def mesh():
     return init_device_mesh("cpu", (dist.get_world_size(),))
 
@@ -131,7 +134,7 @@ class Ranks(unittest.TestCase):
 
     def test_the_norm_is_over_all_ranks(self):
         for late in (False, True):
-            with self.late() if late else mock.patch.object(self, "id"):
+            with self.late() if late else contextlib.nullcontext():
                 ours, others = net(), net()
                 optimizer = OffloadedAdamW(ours.parameters(), lr=0.02, weight_decay=0.1, max_norm=0.2)
             plain = torch.optim.AdamW(others.parameters(), lr=0.02, weight_decay=0.1)
@@ -172,6 +175,19 @@ class Ranks(unittest.TestCase):
                     backward(model, 3 * window + micro, 1 / 3)
                 each.step()
         self.alike(ours, others)
+
+    def test_ddp(self):
+        """Its sum over the ranks comes after the hook that copies a gradient: what was copied is old."""
+        results = []
+        for late in (True, False):
+            torch.manual_seed(0)
+            model = Net()
+            with self.late() if late else contextlib.nullcontext():
+                kind = OffloadedAdamW if late else torch.optim.AdamW
+                optimizer = kind(model.parameters(), lr=0.02)
+            self.train(torch.nn.parallel.DistributedDataParallel(model), optimizer, range(3))
+            results.append(model)
+        self.alike(*results)
 
     def test_masters_of_16_bits(self):
         """Exact masters are those of a float32 model with the same gradients; random numbers differ from rank to rank."""
