@@ -160,8 +160,11 @@ std::string tag_or_latest(const Folder& parent, const std::string& tag) {
     const std::optional<std::string> name = find_checkpoint(parent, *latest);
     if (name && parent.open_folder(*name).has(kManifestName)) return *latest;
     if (latest == before) {  // else a save named another one meanwhile, and removed this one
-      fail(OTR_E_CORRUPT, "{}: there is no whole checkpoint '{}', which it names: {}",
-           parent.path_of(kLatestName), *latest, kLatestRule);
+      fail(
+          OTR_E_CORRUPT,
+          "{}: there is no whole checkpoint '{}', which it names: bring that back, or load another "
+          "one by its tag",
+          parent.path_of(kLatestName), *latest);
     }
     before = latest;
   }

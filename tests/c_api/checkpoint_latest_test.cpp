@@ -118,8 +118,8 @@ TEST(CheckpointLatest, ATagThatIsNotThereIsNoFreshFolder) {
   for (const char* tag : {"gone", "begun"}) {
     put_text(place / "latest", tag);
     EXPECT_FAILS(OTR_E_CORRUPT, otr_checkpoint_open(place.text(), nullptr, &opened), tag,
-                 "Remove it");
-    EXPECT_FAILS(OTR_E_CORRUPT, load(solo.engine, place), tag, "Remove it");
+                 "bring that back");
+    EXPECT_FAILS(OTR_E_CORRUPT, load(solo.engine, place), tag, "bring that back");
     EXPECT_OK(load(solo.engine, place, "a"));
   }
   EXPECT_OK(save(solo.engine, place, "b")) << "which names itself";

@@ -191,7 +191,7 @@ TEST(CheckpointDirectory, Latest) {
   for (const char* text : {"gone", "begun"}) {
     write_text(temporary / "latest", text);
     EXPECT_EQ(read_latest(parent), text);
-    expect_error(OTR_E_CORRUPT, {"/latest", text, "Remove it"},
+    expect_error(OTR_E_CORRUPT, {"/latest", text, "bring that back"},
                  [&] { (void)tag_or_latest(parent, ""); });
     EXPECT_EQ(tag_or_latest(parent, text), text);
   }

@@ -217,7 +217,7 @@ TEST(HostileFiles, LinksPipesAndFoldersAreRefused) {
   Made().write(other.path());
   ASSERT_EQ(symlink((other / "a").c_str(), (folder / "a").c_str()), 0);
   write_text(folder / "latest", "a\n");
-  expect_error(OTR_E_NOT_FOUND, {"/a", "no such checkpoint"}, [&] { open_all(folder); });
+  expect_error(OTR_E_CORRUPT, {"/latest", "no whole checkpoint 'a'"}, [&] { open_all(folder); });
 }
 
 // Whatever byte is changed or missing, the file is named.
@@ -256,7 +256,7 @@ TEST(HostileLatest, IsOneTagOrRefused) {
   std::filesystem::resize_file(folder / "latest", uintmax_t{1} << 40);
   expect_error(OTR_E_CORRUPT, {"/latest", "1099511627776 bytes"}, [&] { open_all(folder); });
   write_text(folder / "latest", "b\n");
-  expect_error(OTR_E_NOT_FOUND, {"/b"}, [&] { open_all(folder); });
+  expect_error(OTR_E_CORRUPT, {"/latest", "'b'"}, [&] { open_all(folder); });
   write_text(folder / "latest", "a");
   EXPECT_EQ(fault_of_open(folder.path()), "");
 }
