@@ -27,6 +27,7 @@ def arguments():
     for name in ("old", "new", "output"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--minutes", type=float, default=12, help="for all rows; no row begins further blocks after its share")
+    parser.add_argument("--rows", default="", help="only those whose names contain this")
     return parser.parse_args()
 
 
@@ -113,7 +114,8 @@ def main():
         peer_python=pathlib.Path(sys.executable), peer_missing="", mpi_missing="", output=options.output.absolute(),
         cores=sorted(os.sched_getaffinity(0)), deadline=time.monotonic() + 60 * options.minutes, seed=seed)
     builds = [("old", options.old.absolute()), ("new", options.new.absolute())]
-    order, rows, slower = random.Random(seed), list(cases(bench)), []
+    order, slower = random.Random(seed), []
+    rows = [each for each in cases(bench) if options.rows in each[0]]
     for case, side, times in rows:
         blocks = compare(bench, builds, side, times, time.monotonic() + 60 * options.minutes / len(rows), order)
         ratio = [block["ratio"] for block in blocks]
