@@ -229,9 +229,11 @@ too small. Local. Since: 0.1";
 NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
 ledger after commit, to the byte; peaks add what options say the host does, where gradients find
 their place free. With `start`, peaks are those from the declarations until before the first
-pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
-OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
-knows no start. Local. Since: 0.1";
+pass, for values in host memory to the byte; the ledger's peak later is the larger of the two.
+With on_device there are a device's entries, too, and no plugin is needed; those of an engine
+that is on the host have the device_type OTR_DEVICE_EXTENSION. OTR_E_CONFIG: the configuration is
+not legal on a device. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration,
+by formula, which knows no start. Local. Since: 0.1";
 %feature("docstring") otr_pass_begin "Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
 the host's backward runs. output_grads: count tensors of any shape and strides, float32,
 bfloat16, float16 or float64; a scalar loss is a tensor of ndim 0 that holds 1. count may be 0,
@@ -652,6 +654,8 @@ OTR_START_NONE";
 %feature("docstring") otr_estimate_options::initial_element_bytes "of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4";
 %feature("docstring") otr_estimate_options::hosts "of as many ranks each, over a hierarchical communicator, with separate_memory;
 default 1: one level";
+%feature("docstring") otr_estimate_options::on_device "1: as if the engine were on a device, whatever it is on; default 0: where it
+is";
 %feature("docstring") otr_step_report::outcome "OTR_STEP_";
 %feature("docstring") otr_step_report::reason "OTR_SKIP_";
 %feature("docstring") otr_step_report::nonfinite_rank "rank whose contribution was not finite; -1: none, or only the sum was

@@ -761,7 +761,8 @@ typedef struct otr_estimate_options {
   int32_t initial_element_bytes; /* of OTR_START_HELD and OTR_START_SHARED_OUT; 1 to 8, default 4 */
   int32_t hosts; /* of as many ranks each, over a hierarchical communicator, with separate_memory;
                     default 1: one level */
-  uint32_t reserved0;
+  int32_t on_device; /* 1: as if the engine were on a device, whatever it is on; default 0: where it
+                        is */
   uint64_t reserved[4];
 } otr_estimate_options;
 
@@ -772,9 +773,11 @@ OTR_API int32_t otr_estimate_options_init(otr_estimate_options *options, size_t 
  * NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
  * ledger after commit, to the byte; peaks add what options say the host does, where gradients find
  * their place free. With `start`, peaks are those from the declarations until before the first
- * pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
- * OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
- * knows no start. Local. Since: 0.1 */
+ * pass, for values in host memory to the byte; the ledger's peak later is the larger of the two.
+ * With on_device there are a device's entries, too, and no plugin is needed; those of an engine
+ * that is on the host have the device_type OTR_DEVICE_EXTENSION. OTR_E_CONFIG: the configuration is
+ * not legal on a device. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration,
+ * by formula, which knows no start. Local. Since: 0.1 */
 OTR_API int32_t otr_engine_estimate(const otr_engine *engine, const otr_estimate_options *options,
                                     otr_memory_entry *entries, size_t *inout_count) OTR_NOEXCEPT;
 

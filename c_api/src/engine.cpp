@@ -328,12 +328,21 @@ int32_t otr_engine_estimate(const otr_engine* engine, const otr_estimate_options
            "and above 1 with separate_memory 1: ranks of several hosts share no memory",
            o.hosts, o.world_size, o.separate_memory);
     }
+    if (o.on_device != 0 && o.on_device != 1) {
+      fail(OTR_E_ARGUMENT,
+           "on_device = {}; legal is 0 (where the engine is) or 1 (as if it were on a device)",
+           o.on_device);
+    }
     const auto lock = e.lock_model();
+    otr_device device = e.device();
+    if (o.on_device != 0 && device.device_type == OTR_DEVICE_CPU) {
+      device = {OTR_DEVICE_EXTENSION, 0};
+    }
     write_entries(
         e.estimate({o.world_size, o.rank, o.separate_memory == 0, o.layout == OTR_LAYOUT_DEEPSPEED,
                     o.acquired_elements, o.widened_elements, o.output_elements,
                     o.grads_at_once != 0, static_cast<engine::Estimate::Start>(o.start),
-                    o.initial_element_bytes, hosts}),
-        e.device(), entries, inout_count);
+                    o.initial_element_bytes, hosts, o.on_device != 0}),
+        device, entries, inout_count);
   });
 }

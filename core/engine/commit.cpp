@@ -159,6 +159,7 @@ StartPeaks expected_start(const Declared& declared, const Committed& committed) 
     start.in_commit = start.in_commit || initial.values;
     start.held.push_back(initial.held.bytes(memory::Space::host) + initial.values.bytes());
   }
+  start.from_rank0 = start.in_commit && declared.config.initial != config::Initial::compare;
   return peaks_of_start(committed.model, committed.layout, committed.plan,
                         committed.control.slice(), start);
 }

@@ -62,9 +62,7 @@ void Declared::set_device(const otr_device& wanted) {
   }
   const bool host = wanted.device_type == OTR_DEVICE_CPU;
   std::shared_ptr<device::Device> opened = host ? nullptr : context->devices().open(wanted);
-  // Which precisions need offload depends on where the parameters are.
-  config = config::parse_engine(config_json, world,
-                                host ? config::EngineKind::cpu : config::EngineKind::device);
+  config = config_on(host ? config::EngineKind::cpu : config::EngineKind::device);
   groups = {config.optimizer};
   device = std::move(opened);
 }

@@ -47,7 +47,8 @@ struct Estimate {
   enum class Start : uint8_t { none, given, held, share };
   Start start = Start::none;
   int64_t initial_element_bytes = 4;
-  int32_t hosts = 1;  // comm::Communicator::hosts
+  int32_t hosts = 1;       // comm::Communicator::hosts
+  bool on_device = false;  // as if the engine were on one
 };
 
 struct Declared {
@@ -64,6 +65,10 @@ struct Declared {
                                    int64_t applied) const;
   [[nodiscard]] double lr_of(int64_t root, int64_t applied) const;
   [[nodiscard]] MemoryEntries estimate(const Estimate& wanted) const;
+  // Which precisions need offload depends on where the parameters are.
+  [[nodiscard]] config::EngineConfig config_on(config::EngineKind kind) const {
+    return config::parse_engine(config_json, world, kind);
+  }
 
   // Where the host's tensors are.
   [[nodiscard]] otr_device device_id() const { return device ? device->id() : tensor::kHost; }

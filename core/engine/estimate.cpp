@@ -25,6 +25,7 @@ void add(MemoryEntries& all, memory::Space space, Purpose purpose, int64_t resid
 Start start_of(const layout::Model& model, const config::EngineConfig& config, const Estimate& e) {
   Start start;
   start.in_commit = e.start == Estimate::Start::given;
+  start.from_rank0 = start.in_commit && config.initial != config::Initial::compare;
   const bool has_copies = e.rank == 0 || config.initial == config::Initial::compare;
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
@@ -66,6 +67,7 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     const StartPeaks peaks =
         peaks_of_start(model, layout, plan, shape.slice, start_of(model, config, e));
     entries.host.at(static_cast<size_t>(Purpose::initial)).peak = peaks.initial;
+    entries.host.at(static_cast<size_t>(Purpose::acquired)).peak = peaks.acquired;
     entries.host.back().peak = peaks.total;
     return entries;
   }
@@ -120,20 +122,26 @@ MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineC
   return entries;
 }
 
+MemoryEntries estimate_of(const layout::Model& model, const config::EngineConfig& config,
+                          const Estimate& wanted, bool on_device) {
+  if (!wanted.deepspeed) return ours(model, config, wanted, on_device);
+  int64_t elements = 0, second = 0;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    const layout::Parameter& p = model.at(id);
+    if (p.root != id || !p.trainable) continue;
+    elements += p.count;
+    if (!p.matrix) second += p.count;
+  }
+  return deepspeeds(elements, second, config, wanted.world, on_device);
+}
+
 }  // namespace
 
 MemoryEntries Declared::estimate(const Estimate& wanted) const {
-  if (wanted.deepspeed) {
-    int64_t elements = 0, second = 0;
-    for (int64_t id = 0; id < model.size(); ++id) {
-      const layout::Parameter& p = model.at(id);
-      if (p.root != id || !p.trainable) continue;
-      elements += p.count;
-      if (!p.matrix) second += p.count;
-    }
-    return deepspeeds(elements, second, config, wanted.world, device != nullptr);
+  if (wanted.on_device && !device) {
+    return estimate_of(model, config_on(config::EngineKind::device), wanted, true);
   }
-  return ours(model, config, wanted, device != nullptr);
+  return estimate_of(model, config, wanted, device != nullptr);
 }
 
 }  // namespace outrigger::engine

@@ -79,6 +79,8 @@ struct Plan {
 
   [[nodiscard]] int64_t bytes_of(memory::Purpose purpose, Space space) const;
   [[nodiscard]] int64_t host_bytes() const;  // of all purposes
+  [[nodiscard]] kernels::Format compute() const { return compute_; }
+  [[nodiscard]] kernels::Format master_format() const { return master_format_; }
   // So much of `untouched` a root's weight is; piece: this rank's of a trainable one, or null.
   [[nodiscard]] int64_t touched_by(const layout::Model& model, int64_t root,
                                    const layout::Piece* piece) const;

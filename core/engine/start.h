@@ -23,10 +23,12 @@ struct Start {
   // Taken by commit, from the engine's own copies, in which rank 0's values come where ranks gave
   // others; else by otr_engine_set_initial.
   bool in_commit = false;
+  bool from_rank0 = false;  // every rank is sent the whole of each value, not only what it keeps
 };
 
 struct StartPeaks {
-  int64_t initial = 0;  // of the purpose "initial values"
+  int64_t initial = 0;   // of the purpose "initial values"
+  int64_t acquired = 0;  // of "acquired copies": values rounded on their way to a device
   int64_t total = 0;
   int64_t at_commit = 0;  // of this, when commit has made its blocks and nothing is taken yet
 };

@@ -197,7 +197,7 @@ struct otr_estimate_options
     start::Int32
     initial_element_bytes::Int32
     hosts::Int32
-    reserved0::UInt32
+    on_device::Int32
     reserved::NTuple{4, UInt64}
 end
 

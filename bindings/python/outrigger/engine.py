@@ -205,7 +205,7 @@ class Engine(Handle[lowlevel.Engine]):
     def estimate(self, **options: Unpack[lowlevel._EstimateOptions]) -> list[tuple[str, int, int]]:
         """What one rank would hold for the parameters declared so far, as in memory. Options: world_size, rank,
         layout, separate_memory, grads_at_once, acquired_elements, widened_elements, output_elements; start (lowlevel.START_…:
-        peaks of the start) with initial_element_bytes."""
+        peaks of the start) with initial_element_bytes; on_device=1: as if on a device, whose entries follow the host's."""
         return lowlevel.engine_estimate(self.handle, options_of(lowlevel.EstimateOptions, options))
 
     # ---- Backward and step ----

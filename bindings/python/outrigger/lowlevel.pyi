@@ -207,6 +207,7 @@ class EstimateOptions(_Proxy):
     start: int
     initial_element_bytes: int
     hosts: int
+    on_device: int
     def __init__(self) -> None: ...
 
 class _EstimateOptions(TypedDict, total=False):
@@ -221,6 +222,7 @@ class _EstimateOptions(TypedDict, total=False):
     start: int
     initial_element_bytes: int
     hosts: int
+    on_device: int
 
 @final
 class StepReport(_Handle):

@@ -447,7 +447,9 @@ pub struct otr_estimate_options {
     /// of as many ranks each, over a hierarchical communicator, with separate_memory;
     /// default 1: one level
     pub hosts: i32,
-    pub reserved0: u32,
+    /// 1: as if the engine were on a device, whatever it is on; default 0: where it
+    /// is
+    pub on_device: i32,
     pub reserved: [u64; 4],
 }
 
@@ -981,9 +983,11 @@ extern "C" {
     /// NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
     /// ledger after commit, to the byte; peaks add what options say the host does, where gradients find
     /// their place free. With `start`, peaks are those from the declarations until before the first
-    /// pass, on a CPU engine to the byte; the ledger's peak later is the larger of the two.
-    /// OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration, by formula, which
-    /// knows no start. Local. Since: 0.1
+    /// pass, for values in host memory to the byte; the ledger's peak later is the larger of the two.
+    /// With on_device there are a device's entries, too, and no plugin is needed; those of an engine
+    /// that is on the host have the device_type OTR_DEVICE_EXTENSION. OTR_E_CONFIG: the configuration is
+    /// not legal on a device. OTR_LAYOUT_DEEPSPEED: DeepSpeed 0.19.8's layout of the same configuration,
+    /// by formula, which knows no start. Local. Since: 0.1
     pub fn otr_engine_estimate(engine: *const otr_engine, options: *const otr_estimate_options, entries: *mut otr_memory_entry, inout_count: *mut usize) -> i32;
     /// Begins a pass and multiplies the outputs' gradients by loss scale / accumulation steps, before
     /// the host's backward runs. output_grads: count tensors of any shape and strides, float32,

@@ -302,7 +302,7 @@ void layout_print(FILE *out) {
   OFFSET(otr_estimate_options, start);
   OFFSET(otr_estimate_options, initial_element_bytes);
   OFFSET(otr_estimate_options, hosts);
-  OFFSET(otr_estimate_options, reserved0);
+  OFFSET(otr_estimate_options, on_device);
   OFFSET(otr_estimate_options, reserved);
   SIZE(otr_step_report);
   OFFSET(otr_step_report, struct_size);

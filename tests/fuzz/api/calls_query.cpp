@@ -104,6 +104,7 @@ void estimate(Rank& rank, Bytes& bytes) {
   if (bytes.one_in(4)) options.widened_elements = bytes.pick(kElements);
   if (bytes.one_in(4)) options.output_elements = bytes.pick(kElements);
   if (bytes.one_in(2)) options.start = static_cast<int32_t>(bytes.below(6)) - 1;
+  options.on_device = static_cast<int32_t>(bytes.below(8) % 3);
   if (bytes.one_in(4)) options.initial_element_bytes = static_cast<int32_t>(bytes.below(10));
   size_t count = 64;
   std::vector<otr_memory_entry> entries(count);
