@@ -5,15 +5,18 @@
 
 #include "command.h"
 #include "fault.h"
+#include "machine.h"
 #include "text.h"
 
 namespace outrigger::tools {
 
 Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
-             const Placement& placement, const Start& start)
-    : placement_(placement), start_(start) {
-  const Json effective = Json::parse(effective_config(config, placement.world));
-  stage_ = effective["zero_optimization"]["stage"]["value"].get<int64_t>();
+             const Setting& setting)
+    : setting_(setting) {
+  const int world = setting.placement.world;
+  const Json zero = Json::parse(effective_config(config, world))["zero_optimization"];
+  stage_ = zero["stage"]["value"].get<int64_t>();
+  offloads_ = zero["offload_optimizer"]["device"]["value"] != "none";
 
   otr_context* context = nullptr;
   check(otr_context_create(nullptr, &context));
@@ -22,7 +25,7 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
   check(otr_comm_create_self(context, &comm));
   comm_.reset(comm);
   otr_engine* engine = nullptr;
-  check(otr_engine_create(comm, config_of_one_rank(config, placement.world).c_str(), &engine));
+  check(otr_engine_create(comm, config_of_one_rank(config, world).c_str(), &engine));
   engine_.reset(engine);
   for (const NamedShape& parameter : shapes) {
     std::vector<int64_t> shape = parameter.shape;
@@ -32,26 +35,32 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
                           &tensor));
     check(otr_engine_add_parameter(engine, parameter.name.c_str(), &tensor, nullptr, &id));
   }
+  size_t count = 0;
+  const otr_estimate_options judged = options();  // on a device, which engine_ is not
+  check(otr_engine_estimate(engine, &judged, nullptr, &count));
 }
 
 otr_estimate_options Model::options() const {
   otr_estimate_options options;
   check(otr_estimate_options_init(&options, sizeof options));
-  options.world_size = placement_.world;
-  options.separate_memory = placement_.hosts > 1 ? 1 : 0;  // over a communicator of the caller's
+  options.world_size = setting_.placement.world;
+  options.separate_memory = setting_.placement.hosts > 1 ? 1 : 0;  // over the caller's communicator
+  options.on_device = setting_.on_device ? 1 : 0;
   return options;
 }
 
-std::vector<otr_memory_entry> Model::estimate(otr_estimate_options options) const {
+Entries Model::estimate(otr_estimate_options options) const {
   size_t count = 0;
   check(otr_engine_estimate(engine_.get(), &options, nullptr, &count));
   std::vector<otr_memory_entry> entries(count);
   entries[0].struct_size = sizeof entries[0];
   check(otr_engine_estimate(engine_.get(), &options, entries.data(), &count));
-  return entries;
+  const auto there =
+      entries.begin() + static_cast<ptrdiff_t>(setting_.on_device ? count / 2 : count);
+  return {{entries.begin(), there}, {there, entries.end()}};
 }
 
-std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
+Entries Model::estimate(int32_t layout) const {
   otr_estimate_options wanted = options();
   wanted.layout = layout;
   return estimate(wanted);
@@ -60,7 +69,7 @@ std::vector<otr_memory_entry> Model::estimate(int32_t layout) const {
 namespace {
 
 // The first rank of a host, and others with so much each.
-int64_t host_of(int64_t first, int64_t other, int ranks) {
+int64_t bytes_of_host(int64_t first, int64_t other, int ranks) {
   int64_t bytes = 0;
   if (__builtin_mul_overflow(other, int64_t{ranks} - 1, &bytes) ||
       __builtin_add_overflow(bytes, first, &bytes)) {
@@ -72,89 +81,31 @@ int64_t host_of(int64_t first, int64_t other, int ranks) {
   return bytes;
 }
 
+int64_t peak_of(const std::vector<otr_memory_entry>& entries) {
+  return entries.empty() ? 0 : entries.back().peak_bytes;
+}
+
 }  // namespace
 
 Model::Peaks Model::start_peaks(int32_t way) const {
   otr_estimate_options wanted = options();
   wanted.start = way;
-  wanted.initial_element_bytes = start_.element_bytes;
-  const int64_t first = estimate(wanted).back().peak_bytes;
-  if (way == OTR_START_GIVEN && placement_.world > 1) wanted.rank = 1;  // which holds no values
-  return {first, host_of(first, estimate(wanted).back().peak_bytes, placement_.ranks_per_host)};
+  wanted.initial_element_bytes = setting_.start.element_bytes;
+  const Entries first = estimate(wanted);
+  const Placement& placement = setting_.placement;
+  if (way == OTR_START_GIVEN && placement.world > 1) wanted.rank = 1;  // which holds no values
+  return {
+      peak_of(first.host),
+      bytes_of_host(peak_of(first.host), peak_of(estimate(wanted).host), placement.ranks_per_host),
+      peak_of(first.device)};
 }
 
-int64_t Model::host_bytes() const {
-  const int64_t of_rank = estimate(OTR_LAYOUT_OUTRIGGER).back().peak_bytes;
-  return std::max(host_of(of_rank, of_rank, placement_.ranks_per_host),
-                  start_peaks(start_.way).host);
-}
-
-namespace {
-
-// Patches: the first that is legal beside the rest of the configuration.
-struct Way {
-  std::string name;
-  std::vector<Json> patches;
-};
-
-// Rounding to nearest loses small updates of the weights, and a second moment that is so rounded
-// never shrinks; where the configuration chooses the rounding itself, that stays.
-Json stochastic(const Json& config, const std::vector<const char*>& states) {
-  Json patch = Json::object();
-  for (const char* state : states) {
-    const Json::json_pointer place(format_text("/outrigger/states/{}/rounding", state));
-    if (!config.contains(place) || config[place].is_null()) patch[place] = "stochastic";
-  }
-  return patch;
-}
-
-std::vector<Way> ways(const Json& config, int64_t stage) {
-  std::vector<Way> all;
-  for (int64_t s = stage + 1; s <= 3; ++s) {
-    all.push_back({format_text("stage {}", s), {{{"zero_optimization", {{"stage", s}}}}}});
-  }
-  const Json low = {
-      {"enabled", true}, {"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}};
-  for (int64_t s = std::max<int64_t>(1, stage); s <= 3; ++s) {
-    const Json zero = {{"stage", s}};
-    all.push_back(
-        {format_text("stage {}, bf16", s),
-         {{{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", {{"enabled", true}}}}}});
-    Way smallest{format_text("stage {}, bf16 with bf16 master and states", s), {}};
-    // Some update rules keep no second moment.
-    for (const std::vector<const char*>& states :
-         {std::vector{"master", "exp_avg_sq"}, {"master"}}) {
-      Json patch = {{"zero_optimization", zero}, {"fp16", nullptr}, {"bf16", low}};
-      patch.update(stochastic(config, states));
-      smallest.patches.push_back(std::move(patch));
-    }
-    all.push_back(std::move(smallest));
-  }
-  return all;
-}
-
-}  // namespace
-
-std::vector<Change> changes_that_fit(const Json& config, const std::vector<NamedShape>& shapes,
-                                     const Placement& placement, const Start& start,
-                                     const Model& given, int64_t available) {
-  std::vector<Change> fitting;
-  const int64_t needed = given.host_bytes();
-  for (const Way& way : ways(config, given.stage())) {
-    for (const Json& patch : way.patches) {
-      Json changed = config;
-      changed.merge_patch(patch);
-      try {
-        const int64_t bytes = Model(changed.dump(), shapes, placement, start).host_bytes();
-        if (bytes <= available && bytes < needed) {
-          fitting.push_back({way.name, patch, std::move(changed), bytes});
-        }
-        break;
-      } catch (const Fault&) {  // not legal beside the rest of the configuration
-      }
-    }
-  }
-  return fitting;
+Bytes Model::needed() const {
+  const Entries training = estimate(OTR_LAYOUT_OUTRIGGER);
+  const Peaks start = start_peaks(setting_.start.way);
+  const int64_t of_rank = peak_of(training.host);
+  return {std::max(bytes_of_host(of_rank, of_rank, setting_.placement.ranks_per_host), start.host),
+          std::max(peak_of(training.device), start.device)};
 }
 
 }  // namespace outrigger::tools

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "machine.h"
 #include "outrigger.h"
 #include "shapes.h"
 
@@ -23,52 +22,55 @@ struct Start {
   int32_t element_bytes = 4;
 };
 
+struct Setting {
+  Placement placement;
+  Start start;
+  bool on_device = false;  // each rank has one, with parameters and gradients
+};
+
+// Of one host and one device, which is 0 where there is none: what is needed, or what there is.
+struct Bytes {
+  int64_t host = 0, device = 0;
+  [[nodiscard]] bool fit_in(const Bytes& room) const {
+    return host <= room.host && device <= room.device;
+  }
+};
+
+// Of one rank: purposes, and the total last.
+struct Entries {
+  std::vector<otr_memory_entry> host, device;
+};
+
 // An engine that only declares.
 class Model {
  public:
-  // Throws Fault where the configuration is not legal for so many ranks.
-  Model(const std::string& config, const std::vector<NamedShape>& shapes,
-        const Placement& placement, const Start& start);
+  // Throws Fault where the configuration is not legal for so many ranks, or on a device.
+  Model(const std::string& config, const std::vector<NamedShape>& shapes, const Setting& setting);
 
-  // Of one rank: purposes, and the total last.
-  [[nodiscard]] std::vector<otr_memory_entry> estimate(int32_t layout) const;
+  [[nodiscard]] Entries estimate(int32_t layout) const;
   // At the peak, in our layout: of training, or of a start if that is more.
-  [[nodiscard]] int64_t host_bytes() const;
-  // Of a start alone, on the first rank and on its host.
+  [[nodiscard]] Bytes needed() const;
+  // Of a start alone: on the first rank, on its host, and on its device.
   struct Peaks {
-    int64_t rank, host;
+    int64_t rank, host, device;
   };
   [[nodiscard]] Peaks start_peaks(int32_t way) const;
   [[nodiscard]] int64_t stage() const { return stage_; }
+  [[nodiscard]] bool offloads() const { return offloads_; }
 
  private:
   template <typename Handle>
   using Owned = std::unique_ptr<Handle, void (*)(Handle*)>;
 
-  [[nodiscard]] std::vector<otr_memory_entry> estimate(otr_estimate_options options) const;
+  [[nodiscard]] Entries estimate(otr_estimate_options options) const;
   [[nodiscard]] otr_estimate_options options() const;
 
-  Placement placement_;
-  Start start_;
+  Setting setting_;
   int64_t stage_ = 0;
+  bool offloads_ = false;
   Owned<otr_context> context_{nullptr, otr_context_destroy};
   Owned<otr_comm> comm_{nullptr, otr_comm_destroy};
   Owned<otr_engine> engine_{nullptr, otr_engine_destroy};
 };
-
-// A change of the configuration, as a JSON merge patch.
-struct Change {
-  std::string name;
-  Json patch;
-  Json config;         // the whole, changed
-  int64_t host_bytes;  // that a host then needs
-};
-
-// Higher stages, then bfloat16, then bfloat16 master and states: those that fit into `available`
-// bytes of a host, in this order. config: a JSON object.
-[[nodiscard]] std::vector<Change> changes_that_fit(const Json& config,
-                                                   const std::vector<NamedShape>& shapes,
-                                                   const Placement& placement, const Start& start,
-                                                   const Model& given, int64_t available);
 
 }  // namespace outrigger::tools
