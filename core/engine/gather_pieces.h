@@ -37,15 +37,16 @@ class Bounce {
 
   // bytes: kBytes, or 0 where nothing is gathered, or on the host.
   Bounce(device::Device& device, memory::Ledger& ledger, config::Pin pin, int64_t bytes);
-  // Of what is neither planned nor often.
-  Bounce(device::Device& device, memory::Ledger& ledger)
-      : Bounce(device, ledger, config::Pin::off, device.is_host() ? 0 : kBytes) {}
+  // For what is neither planned nor often: one place, which comes and goes.
+  explicit Bounce(device::Device& device)
+      : device_(device), unplanned_(device.is_host() ? 0 : kAtATime) {}
   Bounce(const Bounce&) = delete;
   Bounce& operator=(const Bounce&) = delete;
   ~Bounce();
 
   // Null: pieces go directly.
-  [[nodiscard]] std::byte* place(size_t operation) const {
+  [[nodiscard]] std::byte* place(size_t operation) {
+    if (!unplanned_.empty()) return unplanned_.data();
     return memory_ ? memory_.data() + operation % kPlaces * kAtATime : nullptr;
   }
   void await(size_t operation) { device_.synchronize(std::exchange(gone(operation), {})); }
@@ -53,8 +54,11 @@ class Bounce {
   void leaves(size_t operation, device::Event until) { gone(operation) = std::move(until); }
 
  private:
-  [[nodiscard]] device::Event& gone(size_t operation) { return gone_.at(operation % kPlaces); }
+  [[nodiscard]] device::Event& gone(size_t operation) {
+    return gone_.at(unplanned_.empty() ? operation % kPlaces : 0);
+  }
   device::Device& device_;
+  std::vector<std::byte> unplanned_;
   memory::Block memory_;
   memory::Pinned pinned_;
   std::array<device::Event, kPlaces> gone_;

@@ -18,7 +18,6 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
-      ledger_(&ledger),
       replicas_(std::move(replicas)),
       format_(config.compute),
       home_(plan.home),
@@ -119,7 +118,7 @@ void Published::publish(const layout::Model& model, std::span<const int64_t> roo
 
 void Published::gather_parts(std::span<const Whole> wholes) const {
   size_t done = 0;
-  Bounce bounce(*front_, *ledger_);
+  Bounce bounce(*front_);
   gather_pieces(
       *replicas_, *front_, bounce, wholes, kernels::size_of(format_),
       [this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); },

@@ -74,7 +74,6 @@ class Published {
   std::optional<layout::Layout> coarser_;  // than that of the states, where it is another one
   const int32_t slice_;                    // of layout()
   device::Device* front_;
-  memory::Ledger* ledger_;
   std::unique_ptr<comm::Group> replicas_;
   kernels::Format format_;
   Home home_;

@@ -48,7 +48,7 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
       whole = Block(declared_.ledger, Purpose::acquired, bytes, location.device);
       size_t done = 0;
       device::Device& device = *location.device;
-      Bounce bounce(device, declared_.ledger);
+      Bounce bounce(device);
       const Whole wanted{committed_.layout.owners(declared_.model, root.root), whole.data()};
       gather_pieces(
           committed_.control, device, bounce, std::span(&wanted, 1),
