@@ -6,6 +6,8 @@
  * bench_offload_step RANK WORLD JOB CONFIG_FILE MATRICES SIDE BACKWARD_SECONDS BYTES_PER_SECOND
  * With BYTES_PER_SECOND 0 and BACKWARD_SECONDS 0 it tells what the host's update takes by itself.
  */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
