@@ -64,9 +64,7 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     if (entry.ahead == 0) continue;
     exchange_->wait(entry.ahead);
-    entry.ahead = 0;
-    entry.whole = true;
-    entry.ready = device_->record(device_->upload_stream());
+    note_fetched(entry);
   }
   const std::vector<int64_t> roots = missing(ids, count);
   for (std::span<const int64_t> left(roots); !left.empty();) {
@@ -93,6 +91,12 @@ std::span<const int64_t> Gather::take_together(std::span<const int64_t>& left) c
   const auto together = left.first(n);
   left = left.subspan(n);
   return together;
+}
+
+void Gather::note_fetched(Entry& entry) {
+  entry.ahead = 0;
+  entry.whole = true;
+  entry.ready = device_->record(device_->upload_stream());
 }
 
 void Gather::make_room(int64_t root) {
@@ -224,10 +228,7 @@ void Gather::settle() {
   if (!exchange_) return;
   exchange_->wait_all();
   for (Entry& entry : entries_) {
-    if (entry.ahead == 0) continue;
-    entry.ahead = 0;
-    entry.whole = true;
-    entry.ready = device_->record(device_->upload_stream());
+    if (entry.ahead != 0) note_fetched(entry);
   }
 }
 

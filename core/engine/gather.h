@@ -68,6 +68,8 @@ class Gather {
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   void make_room(int64_t root);
+  // What was fetched ahead has come.
+  void note_fetched(Entry& entry);
   [[nodiscard]] std::vector<Whole> wholes_of(std::span<const int64_t> roots) const;
   [[nodiscard]] std::string label_of(std::span<const int64_t> roots) const;
   void gather(std::span<const int64_t> roots, size_t& done);

@@ -28,10 +28,8 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   }
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
-      const auto lock = [&](std::span<std::byte> memory) {
-        return memory::lock_pages(*devices.front, ledger, memory, config.pin);
-      };
-      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host, lock,
+      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host,
+                                  memory::page_lock(*devices.front, ledger, config.pin),
                                   static_cast<size_t>(plan.publish_staging), 0);
       comm_ = staged_.get();
     }

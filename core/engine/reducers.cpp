@@ -10,11 +10,9 @@ namespace outrigger::engine {
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
   if (!context.devices.back->is_host()) {
-    const auto lock = [&](std::span<std::byte> memory) {
-      return memory::lock_pages(*context.devices.back, *context.ledger, memory,
-                                context.config->pin);
-    };
-    comm = comm::make_staged(std::move(comm), *context.devices.back, *context.host, lock,
+    device::Device& device = *context.devices.back;
+    comm = comm::make_staged(std::move(comm), device, *context.host,
+                             memory::page_lock(device, *context.ledger, context.config->pin),
                              static_cast<size_t>(context.plan->gradient_staging),
                              static_cast<size_t>(context.plan->received_on_device));
   }

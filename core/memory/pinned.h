@@ -41,10 +41,11 @@ class Pinned {
   Ledger::Locked locked_;
 };
 
-// The same, as something that others keep.
-[[nodiscard]] inline std::shared_ptr<void> lock_pages(device::Device& device, Ledger& ledger,
-                                                      std::span<std::byte> memory, Pin pin) {
-  return std::make_shared<Pinned>(device, ledger, memory, pin);
+// A function that does so, for those who keep its result and know nothing of ledgers.
+[[nodiscard]] inline auto page_lock(device::Device& device, Ledger& ledger, Pin pin) {
+  return [&device, &ledger, pin](std::span<std::byte> memory) -> std::shared_ptr<void> {
+    return std::make_shared<Pinned>(device, ledger, memory, pin);
+  };
 }
 
 }  // namespace outrigger::memory

@@ -39,15 +39,6 @@ typedef struct bench {
   double before[COUNTS];
 } bench;
 
-static int read_file(const char* path, char* buffer, size_t size) {
-  FILE* file = fopen(path, "rb");
-  if (file == NULL) return bench_fail("%s cannot be read", path);
-  size_t length = fread(buffer, 1, size - 1, file);
-  buffer[length] = '\0';
-  fclose(file);
-  return length < size - 1 ? 0 : bench_fail("%s is too long", path);
-}
-
 static int set(bench* b, const char* name, double value) {
   TRY(otr_device_set_value(b->context, DEVICE, b->rank, name, value));
   return 0;
@@ -74,7 +65,7 @@ static int setup(void* self, char* facts) {
   char config[4096];
   otr_context_options context_options;
   otr_comm_options comm_options;
-  if (read_file(b->config_file, config, sizeof config) != 0) return -1;
+  if (bench_read_file(b->config_file, config, sizeof config) != 0) return -1;
   TRY(otr_context_options_init(&context_options, sizeof context_options));
   context_options.workers = b->world == 1 ? 2 : 1; /* two cores in all */
   TRY(otr_context_create(&context_options, &b->context));

@@ -31,6 +31,15 @@ void* bench_allocate(size_t bytes) {
   return memset(block, 0, bytes);
 }
 
+int bench_read_file(const char* path, char* buffer, size_t size) {
+  FILE* file = fopen(path, "rb");
+  if (file == NULL) return bench_fail("%s cannot be read", path);
+  size_t length = fread(buffer, 1, size - 1, file);
+  buffer[length] = '\0';
+  fclose(file);
+  return length < size - 1 ? 0 : bench_fail("%s is too long", path);
+}
+
 int bench_write_samples(const char* folder, const char* name, const float* values, size_t count) {
   char path[4096];
   snprintf(path, sizeof path, "%s/%s", folder, name);

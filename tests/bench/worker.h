@@ -41,6 +41,9 @@ int64_t bench_now(void);
 /* Memory as a framework gets it from malloc, page-aligned, every page written. NULL: none left. */
 void* bench_allocate(size_t bytes);
 
+/* The file's text, with its end; buffer has room for size bytes. */
+int bench_read_file(const char* path, char* buffer, size_t size);
+
 /* Appends float32 values to the file FOLDER/NAME (truncated first). */
 int bench_write_samples(const char* folder, const char* name, const float* values, size_t count);
 

@@ -57,13 +57,8 @@ TEST(DeviceLife, AStepWaitsForTheStreamsOfReleaseAndOfLateAcquires) {
         DeviceSolo solo(on_stage(1, extra));
         const int64_t id = solo.engine.add("w", {4}, Values(4, 1));
         solo.engine.commit();
-        otr_plugin_device* device = nullptr;
-        ASSERT_EQ(table.open(0, &device), OTR_OK);
-        uint64_t stream = 0;
-        ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
-        otr_call_info info;
-        ASSERT_OK(otr_call_info_init(&info, sizeof info));
-        info.stream = stream;
+        const HostStream own;
+        const auto& [device, stream, info] = own;
         solo.pass({{id, {1, 1, 1, 1}}});
         otr_tensor weight;
         if (late) {
@@ -86,8 +81,6 @@ TEST(DeviceLife, AStepWaitsForTheStreamsOfReleaseAndOfLateAcquires) {
         ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
         EXPECT_EQ(seen.values(), Values(4, 1)) << "the weights that were acquired";
         EXPECT_EQ(solo.engine.read(id), Values(4, 0.75));
-        table.stream_destroy(device, stream);
-        table.close(device);
       }
     }
   }

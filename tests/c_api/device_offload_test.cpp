@@ -113,13 +113,8 @@ TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
     constexpr int64_t kCount = 1000;
     const int64_t id = solo.engine.add("w", {kCount}, Values(kCount, 1));
     solo.engine.commit();
-    otr_plugin_device* device = nullptr;
-    ASSERT_EQ(table.open(0, &device), OTR_OK);
-    uint64_t stream = 0;
-    ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
-    otr_call_info info;
-    ASSERT_OK(otr_call_info_init(&info, sizeof info));
-    info.stream = stream;
+    const HostStream own;
+    const auto& [device, stream, info] = own;
     Values previous(kCount, 1);
     for (int step = 0; step < 3; ++step) {
       solo.pass({{id, Values(kCount, 1)}}, stream);
@@ -141,8 +136,6 @@ TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
       previous = seen.values();
       ASSERT_OK(otr_engine_release(solo.engine.get(), &id, 1, &info));
     }
-    table.stream_destroy(device, stream);
-    table.close(device);
   }
 }
 

@@ -58,6 +58,17 @@ int64_t locked_kib() {
   return -1;
 }
 
+HostStream::HostStream() {
+  EXPECT_EQ(simulated_table().open(0, &device), OTR_OK);
+  EXPECT_EQ(simulated_table().stream_create(device, &stream), OTR_OK);
+  EXPECT_OK(otr_call_info_init(&info, sizeof info));
+  info.stream = stream;
+}
+HostStream::~HostStream() {
+  simulated_table().stream_destroy(device, stream);
+  simulated_table().close(device);
+}
+
 Locked::Locked(void* data, size_t bytes) : data_(data) {
   EXPECT_EQ(simulated_table().open(0, &device_), OTR_OK);
   EXPECT_EQ(simulated_table().pin(device_, data, bytes), OTR_OK) << simulated_table().last_error();

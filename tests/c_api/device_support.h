@@ -36,6 +36,17 @@ class DeviceTensor {
   otr_tensor tensor_;
 };
 
+// A stream of the host's own on simulated device 0, and what names it in a call.
+struct HostStream {
+  HostStream();
+  ~HostStream();
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+  otr_plugin_device* device = nullptr;
+  uint64_t stream = 0;
+  otr_call_info info;
+};
+
 // Host memory whose pages simulated device 0 has locked: its copies run beside the host.
 class Locked {
  public:

@@ -206,19 +206,14 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
       EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, 0));
       const int64_t id = const_cast<Engine&>(engine).add("w", {4}, Values(4, 1));
       EXPECT_OK(otr_engine_commit(engine.get()));
-      otr_plugin_device* device = nullptr;
-      ASSERT_EQ(table.open(0, &device), OTR_OK);
-      uint64_t stream = 0;
-      ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
+      const HostStream own;
+      const auto& [device, stream, info] = own;
       EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 0, "copy_latency", 0.03));
       DeviceTensor grad(context.get(), simulated(), Tensor::filled({4}, 0));
       const Values expected{1, 2, 3, 4};
       const Tensor first({4}, expected), second = Tensor::filled({4}, 100);
       const Locked locked_first(first.get().data, 16);
       const Locked locked_second(second.get().data, 16);
-      otr_call_info info;
-      ASSERT_OK(otr_call_info_init(&info, sizeof info));
-      info.stream = stream;
       for (const bool by_slot : {false, true}) {
         otr_pass* pass = nullptr;
         ASSERT_OK(otr_pass_begin(engine.get(), nullptr, 0, &info, &pass));
@@ -244,8 +239,6 @@ TEST(DeviceStreams, GradientsAreReadInTheStreamsOrder) {
       }
       EXPECT_OK(otr_device_set_value(context.get(), kSimulated, 0, "copy_latency", 0));
       ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
-      table.stream_destroy(device, stream);
-      table.close(device);
     }
   }
 }
@@ -276,13 +269,8 @@ TEST(DeviceStreams, AStepWaitsForWhoeverReadsTheWeights) {
     DeviceSolo solo(on_stage(1, extra));
     const int64_t id = solo.engine.add("w", {4}, Values(4, 1));
     solo.engine.commit();
-    otr_plugin_device* device = nullptr;
-    ASSERT_EQ(table.open(0, &device), OTR_OK);
-    uint64_t stream = 0;
-    ASSERT_EQ(table.stream_create(device, &stream), OTR_OK);
-    otr_call_info info;
-    ASSERT_OK(otr_call_info_init(&info, sizeof info));
-    info.stream = stream;
+    const HostStream own;
+    const auto& [device, stream, info] = own;
     otr_tensor weight;
     ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, &info, &weight));
     solo.pass({{id, {1, 1, 1, 1}}}, stream);
@@ -297,8 +285,6 @@ TEST(DeviceStreams, AStepWaitsForWhoeverReadsTheWeights) {
     ASSERT_EQ(table.stream_synchronize(device, stream), OTR_OK);
     EXPECT_EQ(seen.values(), Values(4, 1));
     EXPECT_EQ(solo.engine.read(id), Values(4, 0.75));
-    table.stream_destroy(device, stream);
-    table.close(device);
   }
 }
 
