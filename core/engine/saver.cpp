@@ -80,12 +80,24 @@ void Saver::save(SaveJob& job, Snapshot& snapshot) {
       });
     });
   } catch (const Error& error) {
-    failure = error;
+    failure = caused(error);
   } catch (const std::exception& error) {
     failure = Error(OTR_E_INTERNAL, error.what());
   }
   job.release();
   end(failure ? State::failed : State::done, failure);
+}
+
+// Rank 0 takes the folder with it when it leaves, and what another rank then fails with is not the
+// cause. No rank comes to a barrier it has left.
+Error Saver::caused(const Error& failure) const {
+  if (cancelled_ || failure.status() != OTR_E_NOT_FOUND) return failure;
+  try {
+    group_->barrier("otr_engine_save");
+  } catch (const Error& left) {
+    return Error(left.status(), format_text("{}; here: {}", left.what(), failure.what()));
+  }
+  return failure;
 }
 
 void Saver::end(State state, const std::optional<Error>& failure) {

@@ -60,6 +60,7 @@ class Saver {
  private:
   void save(SaveJob& job, Snapshot& snapshot);
   void secure() noexcept;
+  [[nodiscard]] Error caused(const Error& failure) const;
   void end(State state, const std::optional<Error>& failure);
   [[nodiscard]] std::optional<Error> untold() const;
 

@@ -288,10 +288,11 @@ TEST(CheckpointFault, AnAsynchronousFailureIsToldOnceOnAllRanks) {
 // Holds what rank 1 writes until it is opened.
 class Gate {
  public:
-  FaultyFiles::Plan plan() {
-    return [this](int64_t, Operation called) {
+  // Its n-th call of this kind and those that follow.
+  FaultyFiles::Plan plan(Operation held = Operation::sync, int n = 1) {
+    return [this, held, n](int64_t, Operation called) {
       std::unique_lock lock(mutex_);
-      if (called == Operation::sync) opened_.wait(lock, [&] { return open_; });
+      if (called == held && ++calls_ >= n) opened_.wait(lock, [&] { return open_; });
       return 0;
     };
   }
@@ -304,6 +305,7 @@ class Gate {
  private:
   std::mutex mutex_;
   std::condition_variable opened_;
+  int calls_ = 0;
   bool open_ = false;
 };
 
@@ -340,29 +342,32 @@ TEST(CheckpointFault, ASaveWhileOneIsUnderWayWaitsOrIsRefused) {
   });
 }
 
-// Rank 0 waits for rank 1's file, which never comes.
+// Rank 0 waits for rank 1's file, which never comes: it was not even begun, or not ended.
 TEST(CheckpointFault, DestroyGivesASaveUp) {
-  TemporaryFolder folder;
-  Gate gate;
-  std::atomic<bool> gone{false};
-  FaultyFiles gated(gate.plan());
-  on_ranks([&](int32_t rank, Trained& t) {
-    Files& files = rank == 1 ? static_cast<Files&>(gated) : quick_files();
-    EXPECT_EQ(t.save(folder, "old", quick_files()), "");
-    EXPECT_EQ(t.save(folder, "x", files, with(false, true)), "");
-    if (rank == 0) {
-      t.destroy();
-      gone = true;
-    } else {
-      while (!gone) std::this_thread::yield();
-      gate.open();
-      const std::string text = t.wait_save();
-      EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
-    }
-    return "";
-  });
-  EXPECT_EQ(whole_tag(folder), "old");
-  EXPECT_EQ(folder.open().names(), (std::vector<std::string>{".lock", "latest", "old"}));
+  constexpr int kOfItself = 3;  // after the two folders'
+  for (const auto& [held, n] : {std::pair(Operation::open, kOfItself), {Operation::sync, 1}}) {
+    TemporaryFolder folder;
+    Gate gate;
+    std::atomic<bool> gone{false};
+    FaultyFiles gated(gate.plan(held, n));
+    on_ranks([&](int32_t rank, Trained& t) {
+      EXPECT_EQ(t.save(folder, "old", quick_files()), "");
+      Files& files = rank == 1 ? static_cast<Files&>(gated) : quick_files();
+      EXPECT_EQ(t.save(folder, "x", files, with(false, true)), "");
+      if (rank == 0) {
+        t.destroy();
+        gone = true;
+      } else {
+        while (!gone) std::this_thread::yield();
+        gate.open();
+        const std::string text = t.wait_save();
+        EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
+      }
+      return "";
+    });
+    EXPECT_EQ(whole_tag(folder), "old");
+    EXPECT_EQ(folder.open().names(), (std::vector<std::string>{".lock", "latest", "old"}));
+  }
 }
 
 // In a process of its own, whose threads are the ranks: one of them ends it at its n-th call.
