@@ -92,7 +92,9 @@ struct alignas(kLine) Slot {
 struct alignas(kLine) ChannelBlock {
   uint64_t id;  // 0: the job's first channel
   Bell bell;
-  std::atomic<uint32_t> failed_by;  // as the job's, of failures that end this channel alone
+  // As the job's, of failures that end this channel alone. Read at each operation, so not beside
+  // what each arrival writes.
+  alignas(kLine) std::atomic<uint32_t> failed_by;
 
   [[nodiscard]] Slot& slot(int32_t rank) { return reinterpret_cast<Slot*>(this + 1)[rank]; }
   // Beside the slots, which waiting ranks read all the time.
@@ -122,7 +124,7 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(sizeof(FailureRecord) == 5 * kLine && sizeof(MemberRecord) == 768);
 static_assert(sizeof(JobBlock) == 128 && offsetof(JobBlock, failed_by) == 16);
 static_assert(sizeof(Slot) == 384 && offsetof(Slot, ring) == 128);
-static_assert(sizeof(ChannelBlock) == 128 && offsetof(ChannelBlock, bell) == 8 &&
-              offsetof(ChannelBlock, failed_by) == 16);
+static_assert(sizeof(ChannelBlock) == 2 * kLine && offsetof(ChannelBlock, bell) == 8 &&
+              offsetof(ChannelBlock, failed_by) == kLine);
 
 }  // namespace outrigger::comm
