@@ -89,9 +89,8 @@ size_t page_size() {
 void require_free_memory(size_t bytes) {
   constexpr size_t kLeaveFree = 64 << 20;  // for everybody else, so that the kernel need not kill
   const FreeMemory free = topology::free_memory();
-  if (free.bytes >= kLeaveFree && bytes <= free.bytes - kLeaveFree) return;
-  fail(OTR_E_OUT_OF_MEMORY, "{} are needed, {} are free ({})", memory_text(bytes),
-       memory_text(free.bytes), free.source);
+  if (free.bytes() >= kLeaveFree && bytes <= free.bytes() - kLeaveFree) return;
+  fail(OTR_E_OUT_OF_MEMORY, "{} are needed; free: {}", memory_text(bytes), free.text());
 }
 
 Region::Region(UniqueFd fd, size_t bytes)
@@ -160,9 +159,8 @@ void Region::populate(size_t offset, size_t bytes) {
     if (error == EINVAL || error == ENOSYS) {
       populate_by_hand(fd_.get(), data(), at, n);
     } else if (error != 0) {  // EFAULT is what would have been a SIGBUS
-      const FreeMemory free = topology::free_memory();
-      fail(OTR_E_OUT_OF_MEMORY, "cannot touch {} of memory: {}; {} are free ({})", memory_text(n),
-           errno_text(error), memory_text(free.bytes), free.source);
+      fail(OTR_E_OUT_OF_MEMORY, "cannot touch {} of memory: {}; free: {}", memory_text(n),
+           errno_text(error), topology::free_memory().text());
     }
     at += n;
   }

@@ -178,7 +178,7 @@ void require_memory(Declared& declared, const Committed& committed) {
   comm::Communicator& group = committed.control;
   const bool one_host = group.is_one_host();
   Need worst{start.total - start.at_commit, declared.ledger.untouched(), initial,
-             static_cast<int64_t>(std::min(free.bytes, most))};
+             static_cast<int64_t>(std::min(free.bytes(), most))};
   const auto merge = [&](Need& into, const Need& from) {
     const auto missing = [](const Need& n) { return n.most() - n.free; };
     if (one_host) {
@@ -200,11 +200,11 @@ void require_memory(Declared& declared, const Committed& committed) {
                          topology::memory_text(static_cast<uint64_t>(entries.at(i).resident)));
   }
   fail(OTR_E_OUT_OF_MEMORY,
-       "{} will touch {} more, and {} are free ({} on this rank). This rank's plan: {}. Use "
+       "{} will touch {} more, and {} are free (this rank sees {}). This rank's plan: {}. Use "
        "lower-precision states, a higher ZeRO stage, more hosts or a smaller model",
        one_host ? format_text("the {} ranks of this host", group.size()) : "a rank",
        topology::memory_text(static_cast<uint64_t>(needed)),
-       topology::memory_text(static_cast<uint64_t>(worst.free)), free.source, parts);
+       topology::memory_text(static_cast<uint64_t>(worst.free)), free.text(), parts);
 }
 
 void refuse_differing(const layout::Model& model, int64_t id, int32_t rank) {

@@ -112,11 +112,11 @@ Json memory(const std::string& root) {
   put(out, "cgroup_limit_bytes", limit.bytes);
   if (limit.bytes.value) out["cgroup_limit_source"] = limit.source;
   const FreeMemory free = free_memory(root);
-  const bool known = free.bytes != std::numeric_limits<uint64_t>::max();
+  const bool known = free.bytes() != std::numeric_limits<uint64_t>::max();
   put(out, "usable_bytes",
-      known ? Reading<uint64_t>{free.bytes, {}}
+      known ? Reading<uint64_t>{free.bytes(), {}}
             : Reading<uint64_t>{{}, format_text("{} does not tell MemAvailable", meminfo)});
-  if (known) out["usable_source"] = free.source;
+  if (known) out["usable_source"] = free.source();
   return out;
 }
 

@@ -19,7 +19,7 @@ std::string limit_file(const Group& group) {
 
 // One control group's limit less its use, with the page cache that the kernel could drop added
 // back.
-void consider_group(const Group& group, FreeMemory& least) {
+void consider_group(const Group& group, FreeMemory& free) {
   const auto limit = number_in(limit_file(group)).value;
   const auto use =
       number_in(group.folder + (group.unified ? "/memory.current" : "/memory.usage_in_bytes"))
@@ -29,16 +29,27 @@ void consider_group(const Group& group, FreeMemory& least) {
       number_after(group.folder + "/memory.stat", "inactive_file").value.value_or(0);
   const uint64_t held = *use - std::min(cache, *use);
   const uint64_t left = *limit > held ? *limit - held : 0;
-  if (left < least.bytes) least = {left, format_text("the limit in {}", limit_file(group))};
+  if (*limit < kNoLimit)
+    free.terms.push_back({left, format_text("the limit in {}", limit_file(group))});
 }
 
 }  // namespace
 
 FreeMemory free_memory(const std::string& root) {
   const auto available = kib_after(root + "/proc/meminfo", "MemAvailable:").value;
-  FreeMemory least{available.value_or(kUnknown), "MemAvailable of /proc/meminfo"};
-  for (const Group& group : groups_of("memory", root)) consider_group(group, least);
-  return least;
+  FreeMemory free{{{available.value_or(kUnknown), "MemAvailable of /proc/meminfo"}}};
+  for (const Group& group : groups_of("memory", root)) consider_group(group, free);
+  std::ranges::stable_sort(free.terms, {}, &FreeMemory::Term::bytes);
+  return free;
+}
+
+std::string FreeMemory::text() const {
+  std::string all;
+  for (const Term& term : terms) {
+    if (term.bytes == kUnknown) continue;
+    all += format_text("{}{} by {}", all.empty() ? "" : ", ", memory_text(term.bytes), term.source);
+  }
+  return all;
 }
 
 MemoryLimit memory_limit(const std::string& root) {

@@ -5,18 +5,25 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/topology/reading.h"
 
 namespace outrigger::topology {
 
 struct FreeMemory {
-  uint64_t bytes;
-  std::string
-      source;  // "MemAvailable of /proc/meminfo", "the limit in /sys/fs/cgroup/…/memory.max"
+  struct Term {
+    uint64_t bytes;
+    std::string source;  // "MemAvailable of /proc/meminfo", "the limit in /sys/fs/cgroup/…"
+  };
+  std::vector<Term> terms;  // the tightest first; at least one
+  [[nodiscard]] uint64_t bytes() const { return terms.front().bytes; }
+  [[nodiscard]] const std::string& source() const { return terms.front().source; }
+  // Each term with what it leaves: "1.5 GiB by the limit in …, 21.3 GiB by MemAvailable of …".
+  [[nodiscard]] std::string text() const;
 };
 
-// The tightest of the host's available memory and the limits of this process's control groups.
+// The host's available memory, and what the limits of this process's control groups leave.
 // root: see groups_of.
 [[nodiscard]] FreeMemory free_memory(const std::string& root = {});
 

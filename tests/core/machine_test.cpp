@@ -127,6 +127,26 @@ TEST(Machine, TakesTheTightestLimitOfVersion2) {
             "the limit in " + tree.root() + "/sys/fs/cgroup/a/memory.max");
 }
 
+// A message names every limit, the tightest first, and none that is not set.
+TEST(FreeMemory, NamesEachTerm) {
+  Tree tree;
+  add_memory(tree)
+      .add("/proc/self/cgroup", "0::/a/b/c")
+      .add("/sys/fs/cgroup/a/b/c/memory.max", "17179869184")
+      .add("/sys/fs/cgroup/a/b/c/memory.current", "0")
+      .add("/sys/fs/cgroup/a/b/memory.max", "max")
+      .add("/sys/fs/cgroup/a/b/memory.current", "5")
+      .add("/sys/fs/cgroup/a/memory.max", "1610612736")
+      .add("/sys/fs/cgroup/a/memory.current", "536870912");
+  const FreeMemory free = free_memory(tree.root());
+  EXPECT_EQ(free.bytes(), uint64_t{1} << 30);
+  EXPECT_EQ(free.text(), "1024.0 MiB by the limit in " + tree.root() +
+                             "/sys/fs/cgroup/a/memory.max, 8192.0 MiB by MemAvailable of "
+                             "/proc/meminfo, 16.0 GiB by the limit in " +
+                             tree.root() + "/sys/fs/cgroup/a/b/c/memory.max");
+  EXPECT_EQ(free_memory(Tree().root()).text(), "");
+}
+
 TEST(Machine, ReadsTheLimitsOfVersion1) {
   Tree tree;
   add_memory(tree)
