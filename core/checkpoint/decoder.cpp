@@ -30,7 +30,7 @@ void Decoder::decode(int64_t root, Kept kept, int64_t first, std::span<float> ou
   const auto count = static_cast<int64_t>(out.size());
   const auto bytes = static_cast<size_t>(kernels::bytes_of(count, format));
   for (size_t i = 0; i < planes_of(format).size(); ++i) {
-    source_.read(root, kept, i, first, count, planes_.at(i));
+    source_.read(cursors_, root, kept, i, first, count, planes_.at(i));
   }
   data_.resize(bytes);
   upper_.resize(format == Format::split ? bytes : 0);
@@ -43,7 +43,7 @@ void Decoder::decode(int64_t root, Kept kept, int64_t first, std::span<float> ou
 // rounding the whole gives.
 void Decoder::decode_upper(int64_t root, int64_t first, std::span<float> out) {
   const auto count = static_cast<int64_t>(out.size());
-  source_.read(root, Kept::master, 0, first, count, planes_[0]);
+  source_.read(cursors_, root, Kept::master, 0, first, count, planes_[0]);
   kernels::convert(out.data(), Format::float32, planes_[0].data(), Format::bfloat16, count);
 }
 

@@ -45,6 +45,7 @@ class Decoder {
 
   Source& source_;
   const Manifest& manifest_;
+  Source::Cursors cursors_;
   std::array<std::vector<std::byte>, 2> planes_;
   std::vector<std::byte> data_, upper_;
   std::vector<float> edge_;  // of which a part was asked for

@@ -45,6 +45,7 @@ std::shared_ptr<const Reader> Source::reader_of(int64_t rank) {
     fail(OTR_E_NOT_FOUND, "{}: it was saved by ranks 0 to {}, not by {}", folder_.path(),
          ranks_.size() - 1, rank);
   }
+  const std::lock_guard lock(mutex_);
   if (const auto found = readers_.find(rank); found != readers_.end()) return found->second;
   auto reader = open(rank);
   const auto is = [&](const char* key, const std::string& value) {
@@ -113,8 +114,8 @@ void Source::move_to(Cursor& cursor, const IndexRow& row) {
   cursor.row = &row;
 }
 
-void Source::read(int64_t parameter, Kept kept, size_t plane, int64_t first, int64_t count,
-                  std::vector<std::byte>& out) {
+void Source::read(Cursors& cursors, int64_t parameter, Kept kept, size_t plane, int64_t first,
+                  int64_t count, std::vector<std::byte>& out) {
   const std::vector<const IndexRow*>& runs =
       runs_.at({parameter, static_cast<int64_t>(kept), static_cast<int64_t>(plane)});
   const Plane& p = planes_of(*manifest_->formats.at(static_cast<size_t>(kept)))[plane];
@@ -124,7 +125,7 @@ void Source::read(int64_t parameter, Kept kept, size_t plane, int64_t first, int
   for (--run; run != runs.end() && (*run)->first < end; ++run) {
     const IndexRow& row = **run;
     const int64_t from = std::max(first, row.first), to = std::min(end, row.first + row.count);
-    Cursor& cursor = cursors_.at(plane);
+    Cursor& cursor = cursors.at(plane);
     move_to(cursor, row);
     const auto place = static_cast<size_t>(p.bytes(from - first));
     cursor.tensor->read(p.bytes(from - row.first),
@@ -132,9 +133,9 @@ void Source::read(int64_t parameter, Kept kept, size_t plane, int64_t first, int
   }
 }
 
-void Source::verify_state(const IndexRow& row, std::vector<std::byte>& bytes) {
+void Source::verify_state(const IndexRow& row, Cursors& cursors, std::vector<std::byte>& bytes) {
   constexpr int64_t kAtATime = 16 * kBlock;
-  Cursor& cursor = cursors_.at(static_cast<size_t>(row.plane));
+  Cursor& cursor = cursors.at(static_cast<size_t>(row.plane));
   move_to(cursor, row);
   const int64_t all = plane_of(row.kept, row.plane).bytes(row.count);
   for (int64_t at = 0; at < all; at += kAtATime) {
@@ -150,12 +151,13 @@ void Source::verify() {
     const auto number = static_cast<int64_t>(rank);
     opens[rank] = damage.look(rank_file(number), [&] { static_cast<void>(reader_of(number)); });
   }
+  Cursors cursors;
   std::vector<std::byte> bytes;
   for (const auto& [key, runs] : runs_) {
     for (const IndexRow* row : runs) {
       if (!opens[static_cast<size_t>(row->rank)]) continue;
       damage.look(tensor_in(rank_file(row->rank), name_of(*row)),
-                  [&] { verify_state(*row, bytes); });
+                  [&] { verify_state(*row, cursors, bytes); });
     }
   }
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {

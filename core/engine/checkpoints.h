@@ -5,6 +5,7 @@
 // parameters that it is to take (selection.h, match.cpp).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -100,10 +101,16 @@ class Checkpoints {
                                            const checkpoint::Source& source,
                                            const std::map<int64_t, int64_t>& matched,
                                            const LoadOptions& options) const;
-  // What is wanted, in parts: their planes as they were kept.
+  // Runs of what is wanted that are read in one go.
+  struct WantedRun;
+  using Batch = std::vector<WantedRun>;
+  using Planes = std::array<std::vector<std::byte>, 2>;
+  [[nodiscard]] static std::vector<Batch> batches_of(const std::vector<Wanted>& all);
+  // body(wanted, part, format, planes) for each run, in order, on this thread: its planes as they
+  // were kept, read ahead by other threads.
   template <typename Body>
-  static void each_run(const std::vector<Wanted>& all, const checkpoint::Manifest& manifest,
-                       checkpoint::Source& source, const Body& body);
+  void each_run(const std::vector<Batch>& batches, const checkpoint::Manifest& manifest,
+                checkpoint::Source& source, const Body& body) const;
 
   Declared& declared_;
   Committed& committed_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/lanes.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
 #include "core/checkpoint/source.h"
@@ -34,6 +35,11 @@ struct Checkpoints::Wanted {
   layout::Piece part;  // of a trainable root's piece, or of a frozen root
   int64_t saved;       // the parameter's number in the checkpoint
   Kept here, there;    // as what it is kept here, and was kept there
+};
+
+struct Checkpoints::WantedRun {
+  const Wanted* wanted;
+  layout::Piece part;
 };
 
 Together Checkpoints::together(const char* call) {
@@ -90,21 +96,60 @@ std::vector<Checkpoints::Wanted> Checkpoints::wanted(const Manifest& manifest,
   return all;
 }
 
-template <typename Body>
-void Checkpoints::each_run(const std::vector<Wanted>& all, const Manifest& manifest,
-                           checkpoint::Source& source, const Body& body) {
-  std::array<std::vector<std::byte>, 2> planes;
+// Several at a time, as a disk's bandwidth wants it; small ones together.
+std::vector<Checkpoints::Batch> Checkpoints::batches_of(const std::vector<Wanted>& all) {
+  std::vector<Batch> batches;
+  int64_t room = 0;
   for (const Wanted& w : all) {
-    const Format format = *manifest.formats.at(static_cast<size_t>(w.there));
     for (int64_t done = 0; done < w.part.count; done += kRunAtATime) {
-      const layout::Piece part =
-          layout::part_of(w.part, done, std::min(kRunAtATime, w.part.count - done));
-      for (size_t i = 0; i < checkpoint::planes_of(format).size(); ++i) {
-        source.read(w.saved, w.there, i, part.first, part.count, planes.at(i));
+      const int64_t count = std::min(kRunAtATime, w.part.count - done);
+      if (room < count) {
+        batches.emplace_back();
+        room = kRunAtATime;
       }
-      body(w, part, format, planes);
+      batches.back().push_back({&w, layout::part_of(w.part, done, count)});
+      room -= count;
     }
   }
+  return batches;
+}
+
+template <typename Body>
+void Checkpoints::each_run(const std::vector<Batch>& batches, const Manifest& manifest,
+                           checkpoint::Source& source, const Body& body) const {
+  constexpr size_t kLanes = 4;
+  struct Lane {
+    checkpoint::Source::Cursors cursors;
+    std::vector<Planes> planes;  // of the batch's runs
+  };
+  std::array<Lane, kLanes> lanes;
+  const memory::Charge charge(declared_.ledger, memory::Purpose::acquired,
+                              static_cast<int64_t>(std::min(kLanes, batches.size())) * kRunAtATime *
+                                  static_cast<int64_t>(sizeof(float)));
+  const auto format_of = [&](const Wanted& w) {
+    return *manifest.formats.at(static_cast<size_t>(w.there));
+  };
+  const auto read = [&](int64_t l, int64_t i) {
+    Lane& lane = lanes.at(static_cast<size_t>(l));
+    const Batch& batch = batches[static_cast<size_t>(i)];
+    if (batch.size() > 1) lane.planes.clear();  // whose parts would each keep their largest size
+    lane.planes.resize(batch.size());
+    for (size_t k = 0; k < batch.size(); ++k) {
+      const auto& [w, part] = batch[k];
+      for (size_t plane = 0; plane < checkpoint::planes_of(format_of(*w)).size(); ++plane) {
+        source.read(lane.cursors, w->saved, w->there, plane, part.first, part.count,
+                    lane.planes[k].at(plane));
+      }
+    }
+  };
+  const auto give = [&](int64_t l, int64_t i) {
+    const Batch& batch = batches[static_cast<size_t>(i)];
+    for (size_t k = 0; k < batch.size(); ++k) {
+      const auto& [w, part] = batch[k];
+      body(*w, part, format_of(*w), lanes.at(static_cast<size_t>(l)).planes[k]);
+    }
+  };
+  in_lanes(kLanes, static_cast<int64_t>(batches.size()), "a load", read, give);
 }
 
 void Checkpoints::load(const std::string& directory, const std::string& tag,
@@ -127,6 +172,7 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
   std::optional<checkpoint::Source> source;
   std::optional<Resumed> resumed;
   std::vector<Wanted> all;
+  std::vector<Batch> batches;
   // All that can be refused comes before anything is changed, so every byte is read twice: what was
   // right once comes from the system's cache.
   ranks.run([&] {
@@ -137,16 +183,17 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
     source.emplace(checkpoint::open_checkpoint(parent, found), manifest);
     const std::map<int64_t, int64_t> matched = match(manifest, selection, options.strict);
     all = wanted(manifest, *source, matched, options);
+    batches = batches_of(all);
     if (!options.weights_only) {
       resumed = read_saved_progress(manifest.progress, declared_, names_there(manifest, matched),
                                     run_, committed_.groups());
     }
-    each_run(all, manifest, *source, [&](const auto&...) { ranks.tick(); });
+    each_run(batches, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });
   health_.collective(kLoadCall, Again::never, [&] {
     committed_.gather.settle();  // what is prefetched is about to change
-    each_run(all, manifest, *source,
-             [&](const Wanted& w, const layout::Piece& part, Format format, const auto& planes) {
+    each_run(batches, manifest, *source,
+             [&](const Wanted& w, const layout::Piece& part, Format format, const Planes& planes) {
                values_.restore(part, w.here, format, planes);
              });
     values_.end_restore();

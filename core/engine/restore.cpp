@@ -18,13 +18,19 @@ namespace {
 constexpr std::array<int32_t, checkpoint::kKept> kValues{OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG,
                                                          OTR_VALUE_EXP_AVG_SQ, OTR_VALUE_PUBLISHED};
 
-// A run in memory, as a rank keeps it.
+// A run in memory, as a rank keeps it. The planes outlive it.
 struct Stored {
-  std::vector<std::byte> data, upper;
-  Stored(Format format, std::span<const std::vector<std::byte>> planes, int64_t count)
-      : data(static_cast<size_t>(kernels::bytes_of(count, format))),
-        upper(format == Format::split ? data.size() : 0) {
-    checkpoint::fill_run(format, planes, count, data.data(), upper.data());
+  std::vector<std::byte> composed, upper;
+  std::span<const std::byte> data;
+  Stored(Format format, std::span<const std::vector<std::byte>> planes, int64_t count) {
+    if (checkpoint::planes_of(format).size() == 1) {
+      data = planes[0];
+      return;
+    }
+    composed.resize(static_cast<size_t>(kernels::bytes_of(count, format)));
+    upper.resize(format == Format::split ? composed.size() : 0);
+    checkpoint::fill_run(format, planes, count, composed.data(), upper.data());
+    data = composed;
   }
   [[nodiscard]] std::vector<float> values(Format format, int64_t count) const {
     std::vector<float> floats(static_cast<size_t>(count));
