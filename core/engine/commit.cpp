@@ -82,10 +82,10 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
                 declared.ledger),
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),
-      gather(model, published, publishing.group ? *publishing.group : own,
+      gather(model, published, *states, publishing.group ? *publishing.group : own,
              plan.home == Home::slices ? prefetch_over(publishing.group ? *publishing.group : given)
                                        : nullptr,
-             plan, declared.config.pin, declared.ledger, *devices.front) {}
+             plan, declared.config.pin, declared.ledger, devices) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model.at(root);

@@ -23,20 +23,31 @@ constexpr size_t kTogether = size_t{1} << 17;
 
 }  // namespace
 
-Gather::Gather(const layout::Model& model, const Published& published, comm::Group& group,
-               std::unique_ptr<comm::Exchange> ahead, const Plan& plan, config::Pin pin,
-               memory::Ledger& ledger, device::Device& device)
+Gather::Gather(const layout::Model& model, const Published& published, StateStore& states,
+               comm::Group& group, std::unique_ptr<comm::Exchange> ahead, const Plan& plan,
+               config::Pin pin, memory::Ledger& ledger, const Devices& devices)
     : model_(&model),
       published_(&published),
       group_(&group),
       ledger_(&ledger),
-      device_(&device),
-      piece_at_([&published](const layout::Piece& piece) { return published.at(piece); }),
+      device_(devices.front),
+      pieces_{[&published](const layout::Piece& piece) { return published.at(piece); }},
       entries_(static_cast<size_t>(model.size())),
-      bounce_(device, ledger, pin, plan.gather_staging / 2),
-      bounce_ahead_(device, ledger, pin, plan.gather_staging / 2),
-      ahead_(device, bounce_ahead_, group.slice()),
-      exchange_(std::move(ahead)) {}
+      bounce_(*device_, ledger, pin, plan.gather_staging / 2),
+      bounce_ahead_(*device_, ledger, pin, plan.gather_staging / 2),
+      ahead_(*device_, bounce_ahead_, group.slice()),
+      exchange_(std::move(ahead)) {
+  const Format master = states.format(State::master), format = published.format();
+  // What is published is the master, rounded to nearest.
+  const bool same = plan.separate_master && (master == Format::float32 || master == format);
+  if (!devices.offloaded() || !published.is_cut_as_states() || !states.is_in_memory() || !same) {
+    return;
+  }
+  pieces_.on_host = [&states, master, format](const layout::Piece& part, std::byte* to) {
+    const Lease lease(states, part, kMaster, kNoStates);
+    kernels::convert(to, format, lease.states().master, master, part.count);
+  };
+}
 
 const std::byte* Gather::value_of(int64_t root) const {
   const std::byte* whole = published_->whole(root);
@@ -139,7 +150,7 @@ std::string Gather::label_of(std::span<const int64_t> roots) const {
 
 void Gather::gather(std::span<const int64_t> roots, size_t& done) {
   gather_pieces(*group_, *device_, bounce_, wholes_of(roots),
-                kernels::size_of(published_->format()), piece_at_, label_of(roots), done);
+                kernels::size_of(published_->format()), pieces_, label_of(roots), done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
@@ -219,7 +230,7 @@ void Gather::prefetch(const int64_t* ids, int64_t count) {
     const auto together = take_together(left);
     const auto ticket =
         ahead_.begin(*exchange_, wholes_of(together), kernels::size_of(published_->format()),
-                     piece_at_, label_of(together));
+                     pieces_, label_of(together));
     for (const int64_t root : together) entries_[static_cast<size_t>(root)].ahead = ticket;
   }
 }
@@ -230,6 +241,8 @@ void Gather::settle() {
   for (Entry& entry : entries_) {
     if (entry.ahead != 0) note_fetched(entry);
   }
+  // Parts of this rank's own are still copied from where they are about to change.
+  device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
 }
 
 void Gather::check() {

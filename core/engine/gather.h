@@ -13,6 +13,7 @@
 
 #include "core/engine/gather_pieces.h"
 #include "core/engine/published.h"
+#include "core/engine/state_store.h"
 #include "core/layout/model.h"
 #include "core/memory/releasable_block.h"
 #include "outrigger.h"
@@ -22,10 +23,10 @@ namespace outrigger::engine {
 class Gather {
  public:
   // group: of the ranks that have the published slices. ahead: the sequence of what is prefetched;
-  // null where nothing is gathered.
-  Gather(const layout::Model& model, const Published& published, comm::Group& group,
-         std::unique_ptr<comm::Exchange> ahead, const Plan& plan, config::Pin pin,
-         memory::Ledger& ledger, device::Device& device);
+  // null where nothing is gathered. states: in host memory, where it need not come from the device.
+  Gather(const layout::Model& model, const Published& published, StateStore& states,
+         comm::Group& group, std::unique_ptr<comm::Exchange> ahead, const Plan& plan,
+         config::Pin pin, memory::Ledger& ledger, const Devices& devices);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes, and are valid in the order
   // of the stream. An interrupted acquire is called again with the same ids; with others it throws
@@ -81,7 +82,7 @@ class Gather {
   comm::Group* group_;
   memory::Ledger* ledger_;
   device::Device* device_;
-  PieceAt piece_at_;            // among the published
+  Pieces pieces_;               // among the published
   std::vector<Entry> entries_;  // by root
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
   size_t done_ = 0;             // operations of it that are over

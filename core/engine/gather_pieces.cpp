@@ -15,69 +15,94 @@ struct Transfer {
   int32_t rank;
   std::byte* to;
   const std::byte* from;  // of this rank's
-  size_t bytes;
+  layout::Piece piece;
 };
 
 std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice,
-                                   size_t element_bytes, const PieceAt& piece_at) {
+                                   size_t element_bytes, const Pieces& mine) {
   std::vector<Transfer> transfers;
   for (const Whole& whole : wholes) {
     for (const auto& [owner, piece] : whole.owners) {
       transfers.push_back({owner, whole.data + static_cast<size_t>(piece.first) * element_bytes,
-                           owner == slice ? piece_at(piece) : nullptr,
-                           static_cast<size_t>(piece.count) * element_bytes});
+                           owner == slice ? mine.at(piece) : nullptr, piece});
     }
   }
   return transfers;
 }
 
+// What is gathered, and how.
+struct Job {
+  device::Device* device;
+  Bounce* bounce;
+  size_t element_bytes;
+  Pieces mine;
+};
+
 // What one operation gathers, its number in a sequence.
 class Batch {
  public:
   // Takes the next off the list.
-  Batch(std::span<Transfer>& left, device::Device& device, Bounce& bounce, size_t operation)
-      : device_(&device), bounce_(&bounce), operation_(operation) {
-    std::byte* const place = bounce.place(operation);
-    for (size_t bytes = 0; !left.empty() && bytes < Bounce::kAtATime;) {
+  Batch(std::span<Transfer>& left, const Job& job, size_t operation)
+      : job_(job), operation_(operation) {
+    std::byte* const place = job.bounce->place(operation);
+    const size_t most = job.bounce->at_a_time();
+    for (size_t bytes = 0; !left.empty() && bytes < most;) {
       Transfer& first = left.front();
-      transfers_.push_back(first);
-      const size_t n = transfers_.back().bytes = std::min(first.bytes, Bounce::kAtATime - bytes);
+      const size_t room = (most - bytes) / job.element_bytes;
+      const int64_t count = std::min(first.piece.count, static_cast<int64_t>(room));
+      Transfer& part = transfers_.emplace_back(first);
+      part.piece = layout::part_of(first.piece, 0, count);
+      const size_t n = static_cast<size_t>(count) * job.element_bytes;
       parts_.push_back({first.rank, {place == nullptr ? first.to : place + bytes, n}});
       bytes += n;
       first.to += n;
-      first.bytes -= n;
       if (first.from != nullptr) first.from += n;
-      if (first.bytes == 0) left = left.subspan(1);
+      first.piece = layout::part_of(first.piece, count, first.piece.count - count);
+      if (first.piece.count == 0) left = left.subspan(1);
     }
   }
 
   [[nodiscard]] const std::vector<comm::Part>& parts() const { return parts_; }
   // This rank's, to where the operation takes them from.
   void give() const {
-    bounce_->await(operation_);
-    const device::Stream stream = device_->download_stream();
-    device_->wait(stream, device_->record(device_->own_stream()));
+    device::Device& device = *job_.device;
+    job_.bounce->await(operation_);
+    if (job_.mine.on_host) return give_from_host();
+    const device::Stream stream = device.download_stream();
+    device.wait(stream, device.record(device.own_stream()));
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const Transfer& mine = transfers_[i];
-      if (mine.from != nullptr) {
-        device_->download(parts_[i].bytes.data(), mine.from, mine.bytes, stream);
+      const Transfer& part = transfers_[i];
+      if (part.from == nullptr) continue;
+      device.download(parts_[i].bytes.data(), part.from, parts_[i].bytes.size(), stream);
+    }
+    device.synchronize(device.record(stream));
+  }
+  // The others' from where the operation has put them, this rank's from the device itself.
+  void take() const {
+    device::Device& device = *job_.device;
+    if (device.is_host()) return;
+    const device::Stream stream = device.upload_stream();
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Transfer& part = transfers_[i];
+      const std::span<const std::byte> bytes = parts_[i].bytes;
+      if (part.from == nullptr) {
+        device.upload(part.to, bytes.data(), bytes.size(), stream);
+      } else if (part.from != part.to) {
+        device.copy(part.to, part.from, bytes.size(), stream);
       }
     }
-    device_->synchronize(device_->record(stream));
-  }
-  // All of them, from where it has put them, on the stream for uploads.
-  void take() const {
-    if (device_->is_host()) return;
-    const device::Stream stream = device_->upload_stream();
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      device_->upload(transfers_[i].to, parts_[i].bytes.data(), transfers_[i].bytes, stream);
-    }
-    bounce_->leaves(operation_, device_->record(stream));
+    job_.bounce->leaves(operation_, device.record(stream));
   }
 
  private:
-  device::Device* device_;
-  Bounce* bounce_;
+  void give_from_host() const {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Transfer& part = transfers_[i];
+      if (part.from != nullptr) job_.mine.on_host(part.piece, parts_[i].bytes.data());
+    }
+  }
+
+  Job job_;
   size_t operation_;
   std::vector<Transfer> transfers_;
   std::vector<comm::Part> parts_;
@@ -102,12 +127,13 @@ Bounce::~Bounce() {
 }
 
 void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
-                   std::span<const Whole> wholes, size_t element_bytes, const PieceAt& piece_at,
+                   std::span<const Whole> wholes, size_t element_bytes, const Pieces& mine,
                    std::string_view label, size_t& done) {
-  auto transfers = transfers_of(wholes, group.slice(), element_bytes, piece_at);
+  auto transfers = transfers_of(wholes, group.slice(), element_bytes, mine);
+  const Job job{&device, &bounce, element_bytes, mine};
   std::span<Transfer> left(transfers);
   for (size_t operation = 0; !left.empty(); ++operation) {
-    const Batch batch(left, device, bounce, operation);
+    const Batch batch(left, job, operation);
     if (operation < done) continue;
     batch.give();
     group.all_gather_parts(batch.parts(), label);
@@ -117,12 +143,13 @@ void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
 }
 
 comm::Exchange::Ticket PiecesAhead::begin(comm::Exchange& exchange, std::span<const Whole> wholes,
-                                          size_t element_bytes, const PieceAt& piece_at,
+                                          size_t element_bytes, const Pieces& mine,
                                           std::string_view label) {
-  auto transfers = transfers_of(wholes, slice_, element_bytes, piece_at);
+  auto transfers = transfers_of(wholes, slice_, element_bytes, mine);
+  const Job job{device_, bounce_, element_bytes, mine};
   comm::Exchange::Ticket last = 0;
   for (std::span<Transfer> left(transfers); !left.empty();) {
-    const auto batch = std::make_shared<const Batch>(left, *device_, *bounce_, operations_++);
+    const auto batch = std::make_shared<const Batch>(left, job, operations_++);
     last =
         exchange.begin(comm::PartsGather{batch->parts(), std::string(label),
                                          [batch] { batch->give(); }, [batch] { batch->take(); }});

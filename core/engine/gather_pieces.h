@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters made whole from their owners' pieces: in operations of a few MiB, at once or ahead.
+// Parameters made whole from their owners' pieces: in operations of some MiB, at once or ahead.
 #pragma once
 
 #include <array>
@@ -23,31 +23,38 @@ struct Whole {
   std::byte* data;
 };
 
-// Where a piece of this rank's lies.
-using PieceAt = std::function<const std::byte*(const layout::Piece&)>;
+// Where a piece of this rank's lies on the device. on_host, where the host has its elements, too,
+// puts a part of them there: nothing comes down then. Any thread.
+struct Pieces {
+  std::function<const std::byte*(const layout::Piece&)> at;
+  std::function<void(const layout::Piece& part, std::byte* to)> on_host = nullptr;
+};
 
-// Page-locked host memory by which a device's pieces go, a part of it for each operation in turn:
-// one comes while another leaves.
+// Page-locked host memory by which a device's pieces go, a place in it for each operation in turn:
+// one fills while others leave.
 class Bounce {
  public:
-  // So much is gathered at a time: an interrupt between two of them loses nothing.
-  static constexpr size_t kAtATime = size_t{4} << 20;
-  static constexpr size_t kPlaces = 2;
-  static constexpr int64_t kBytes = kPlaces * kAtATime;
+  static constexpr size_t kPlaces = 8, kPlaceBytes = size_t{1} << 20;
+  static constexpr int64_t kBytes = kPlaces * kPlaceBytes;
 
   // bytes: kBytes, or 0 where nothing is gathered, or on the host.
   Bounce(device::Device& device, memory::Ledger& ledger, config::Pin pin, int64_t bytes);
   // For what is neither planned nor often: one place, which comes and goes.
   explicit Bounce(device::Device& device)
-      : device_(device), unplanned_(device.is_host() ? 0 : kAtATime) {}
+      : device_(device), unplanned_(device.is_host() ? 0 : kPlaceBytes) {}
   Bounce(const Bounce&) = delete;
   Bounce& operator=(const Bounce&) = delete;
   ~Bounce();
 
+  // What an operation gathers: an interrupt between two of them loses nothing.
+  [[nodiscard]] size_t at_a_time() {
+    constexpr size_t kDirectly = size_t{4} << 20;
+    return place(0) == nullptr ? kDirectly : kPlaceBytes;
+  }
   // Null: pieces go directly.
   [[nodiscard]] std::byte* place(size_t operation) {
     if (!unplanned_.empty()) return unplanned_.data();
-    return memory_ ? memory_.data() + operation % kPlaces * kAtATime : nullptr;
+    return memory_ ? memory_.data() + operation % kPlaces * kPlaceBytes : nullptr;
   }
   void await(size_t operation) { device_.synchronize(std::exchange(gone(operation), {})); }
   // What is in the place leaves until this event.
@@ -65,10 +72,10 @@ class Bounce {
 };
 
 // All of them, of `element_bytes` an element, on `device`, as are pieces: there once the device's
-// stream for uploads is. done: how many operations are over; called again after an interrupt, it
-// goes on with the next. Collective.
+// stream for uploads is, in whose order pieces are read. done: how many operations are over; called
+// again after an interrupt, it goes on with the next. Collective.
 void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
-                   std::span<const Whole> wholes, size_t element_bytes, const PieceAt& piece_at,
+                   std::span<const Whole> wholes, size_t element_bytes, const Pieces& mine,
                    std::string_view label, size_t& done);
 
 // Begins the same in a sequence that gathers nothing else. The ticket is the last operation's.
@@ -78,8 +85,7 @@ class PiecesAhead {
   PiecesAhead(device::Device& device, Bounce& bounce, int32_t slice)
       : device_(&device), bounce_(&bounce), slice_(slice) {}
   comm::Exchange::Ticket begin(comm::Exchange& exchange, std::span<const Whole> wholes,
-                               size_t element_bytes, const PieceAt& piece_at,
-                               std::string_view label);
+                               size_t element_bytes, const Pieces& mine, std::string_view label);
 
  private:
   device::Device* device_;

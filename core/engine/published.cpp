@@ -119,7 +119,7 @@ void Published::gather_parts(std::span<const Whole> wholes) const {
   Bounce bounce(*front_);
   gather_pieces(
       *replicas_, *front_, bounce, wholes, kernels::size_of(format_),
-      [this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); },
+      {[this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); }},
       "publish parameters", done);
   front_->wait(front_->own_stream(), front_->record(front_->upload_stream()));
 }

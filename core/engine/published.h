@@ -29,6 +29,8 @@ class Published {
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Which rank has what of them, where their home is slices.
   [[nodiscard]] const layout::Layout& layout() const { return coarser_ ? *coarser_ : states_; }
+  // True if each rank has the slices whose states it keeps.
+  [[nodiscard]] bool is_cut_as_states() const { return home_ == Home::slices && !coarser_; }
   // True if this rank writes frozen parameters' values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
   // True if it has a copy of what other ranks update, too, to which their slices are gathered.

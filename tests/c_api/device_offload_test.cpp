@@ -139,6 +139,84 @@ TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
   }
 }
 
+// At stage 3 ranks gather from their masters on the host: an acquire, at once or ahead of it,
+// brings nothing down, and shows what each owner has published on its device.
+TEST(DeviceOffload, AGatherBringsNothingDown) {
+  constexpr int64_t kCount = kSide * kSide;
+  const auto context = device_context();
+  for (const char* precision : {kFloat32, kBf16, kBf16States}) {
+    SCOPED_TRACE(precision);
+    run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
+      Engine engine(comm, offloaded(3, precision));
+      EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
+      // Of the large one, rank 0 has more than a place in the memory by which pieces go.
+      const std::vector<int64_t> counts{kCount, 3, 70000};
+      std::vector<int64_t> ids;
+      for (const int64_t count : counts) {
+        ids.push_back(engine.add(("w" + std::to_string(count)).c_str(), {count}, dyadic(count, 5)));
+      }
+      engine.commit();
+      const auto down = [&] {
+        double bytes = -1;
+        EXPECT_OK(otr_device_get_value(context.get(), kSimulated, rank, "bytes_to_host", &bytes));
+        return bytes;
+      };
+      for (int step = 0; step < 3; ++step) {
+        const Owned<otr_pass> pass = engine.begin();
+        for (size_t i = ids.size(); i-- > 0;) {
+          const DeviceTensor grad(context.get(), simulated(rank),
+                                  Tensor({counts[i]}, dyadic(counts[i], 7 * step + rank)));
+          EXPECT_OK(otr_pass_add_grad(pass.get(), ids[i], &grad, nullptr));
+        }
+        Engine::end(pass);
+        EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+        if (step == 1) {
+          EXPECT_OK(otr_engine_prefetch(engine.get(), ids.data(), 3, nullptr));
+        }
+        const double before = down();
+        std::vector<otr_tensor> weights(ids.size());
+        ASSERT_OK(otr_engine_acquire(engine.get(), ids.data(), 3, nullptr, weights.data()));
+        EXPECT_EQ(down(), before);
+        for (size_t i = 0; i < ids.size(); ++i) {
+          const bool is_float32 = weights[i].dtype.bits == 32;
+          const Tensor seen = Tensor::filled({counts[i]}, 0, is_float32 ? "float32" : "bfloat16");
+          ASSERT_OK(otr_tensor_copy(context.get(), &seen, &weights[i]));
+          EXPECT_EQ(seen.values(), engine.read(ids[i], OTR_VALUE_PUBLISHED));
+          EXPECT_NE(seen.values(), dyadic(counts[i], 5));
+        }
+        ASSERT_OK(otr_engine_release(engine.get(), ids.data(), 3, nullptr));
+      }
+    });
+  }
+}
+
+// What was fetched ahead and never acquired is copied from this rank's own part, which the step
+// changes: on the device as under offload, the simulated one sees to it that they are in order.
+TEST(DeviceOffload, AStepComesAfterAGatherThatNobodyTook) {
+  const auto context = device_context();
+  for (const char* where : {"none", "cpu"}) {
+    run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
+      const std::string config =
+          R"({"optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3,
+              "offload_optimizer": {"device": ")" +
+          std::string(where) + R"("}}})";
+      Engine engine(comm, config);
+      EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
+      const int64_t id = engine.add("w", {3000}, dyadic(3000, 1));
+      engine.commit();
+      const DeviceTensor grad(context.get(), simulated(rank), Tensor({3000}, dyadic(3000, rank)));
+      for (int step = 0; step < 3; ++step) {
+        EXPECT_OK(otr_engine_prefetch(engine.get(), &id, 1, nullptr));
+        const Owned<otr_pass> pass = engine.begin();
+        EXPECT_OK(otr_pass_add_grad(pass.get(), id, &grad, nullptr));
+        Engine::end(pass);
+        EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+      }
+      EXPECT_NE(engine.read(id, OTR_VALUE_PUBLISHED), dyadic(3000, 1));
+    });
+  }
+}
+
 // ---- Bits ----
 
 // Twenty steps of three parameters, with gradients of every step's own; the last one comes twice in
