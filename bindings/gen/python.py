@@ -44,11 +44,12 @@ SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "i
 # Filled in by the wrapper, or no business of the language.
 HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_count", "include", "include_count", "exclude", "exclude_count",
                  "resized", "resized_count", "renamed_count"}
-SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom"}
+SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom",
+           "otr_device_set_allocator"}
 # Structs that the library fills, and a caller only reads.
 GIVEN = {"otr_step_report", "otr_save_status", "otr_snapshot_info"}
 # Structs that become something else than a class of their own.
-NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_memory_entry", "otr_part", "otr_rename"}
+NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_device_allocator", "otr_memory_entry", "otr_part", "otr_rename"}
 # Parameters for which None stands for a default, or for nothing.
 MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag", "grads"}
 NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
@@ -91,6 +92,8 @@ def generate(header):
         if function.name == "otr_engine_add_parameter":
             out.append("def engine_declare_parameter(engine: Engine, name: str, shape: Iterable[int], "
                        "options: ParamOptions | None) -> int: ...")
+        if function.name == "otr_device_get_value":
+            out.append("def device_set_allocator(context: Context, device_type: int, device_id: int, allocate: int, release: int) -> None: ...")
         if function.name == "otr_comm_create_shm":
             out.append("def comm_create_custom(context: Context, channel: object) -> Comm: ...")
     return "\n".join(out + [""])

@@ -46,6 +46,11 @@ order of a stream), \"synchronizations\" (waits of the host for a stream or the 
 \"event_synchronizations\", \"unpinned_bytes\" (copied from or to host memory that is not
 page-locked, for which the host waits), \"bytes_to_device\", \"bytes_to_host\" and \"kernels\". Any
 thread. OTR_E_NOT_FOUND lists the names. Since: 0.1";
+%feature("docstring") otr_device_allocator_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_device_set_allocator "From now on the context's engines take a device's memory from this allocator, which serves until
+they and the context are destroyed; NULL: from the device's plugin again. Memory of
+otr_device_allocate stays the plugin's. Any thread. OTR_E_STATE: engines hold memory of that
+device. OTR_E_NOT_FOUND: no plugin drives the type. Since: 0.1";
 %feature("docstring") otr_device_allocate "Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
 more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1";
 %feature("docstring") otr_device_free "Gives memory of otr_device_allocate back, once the device has done what it was given before.
@@ -582,6 +587,10 @@ Set struct_size = sizeof(otr_call_info) and zero the rest, or use otr_call_info_
 loss_scale, accumulation and ranks are the tag of gradients that come from another engine or
 scaler: what was applied to them, so that each factor is applied once. otr_pass_get_tag fills it
 in.";
+%feature("docstring") otr_device_allocator "A host's own allocator on a device, such as PyTorch's: what the library takes there then comes
+from the host's pool, and goes back to it. Both functions may be called from any thread, from
+several at a time, and may call nothing of this library but otr_device_allocate and
+otr_device_free.";
 %feature("docstring") otr_part "Bytes of the host that ride along: random states, a place in the data, anything.";
 %feature("docstring") otr_rename "What a parameter here is called in the checkpoint: two names, or two beginnings of names that
 both end in one '*' (\"*\" and \"model.*\"). Of parameters that both mean, a name goes before a
@@ -608,6 +617,7 @@ many as in this engine";
 available cores that LOCAL_WORLD_SIZE leaves, at least 1";
 %feature("docstring") otr_context_options::interrupt_callback "default NULL: waits end by themselves only";
 %feature("docstring") otr_context_options::interrupt_user_data "given to interrupt_callback; may be NULL";
+%feature("docstring") otr_device_allocator::user_data "given to both; may be NULL";
 %feature("docstring") otr_comm_options::rank "0 .. world_size-1; otr_comm_from_env reads it from the environment";
 %feature("docstring") otr_comm_options::world_size "1 to 512";
 %feature("docstring") otr_comm_options::timeout "seconds that a collective call may wait for a silent rank, attach included;

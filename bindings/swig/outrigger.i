@@ -252,6 +252,9 @@ OTR_CALLBACKS
 %ignore otr_comm_create_custom;
 %ignore otr_comm_table;
 %ignore otr_comm_table_init;
+%ignore otr_device_allocator;
+%ignore otr_device_allocator_init;
+%ignore otr_device_set_allocator;
 
 // ---- Asked in two calls in C, in one here ----
 %ignore otr_machine_info;

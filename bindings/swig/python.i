@@ -378,4 +378,7 @@ OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
 %define OTR_CALLBACKS
 %rename(comm_create_custom) otr_python_comm_create;
 int32_t otr_python_comm_create(otr_context *context, PyObject *channel, otr_comm **out_comm);
+%rename(device_set_allocator) otr_python_set_allocator;
+int32_t otr_python_set_allocator(otr_context *context, int32_t device_type, int32_t device_id,
+                                 uint64_t allocate, uint64_t release);
 %enddef

@@ -196,4 +196,15 @@ static int32_t otr_python_comm_create(otr_context* context, PyObject* channel,
   return status;
 }
 
+/* A host's allocator: the addresses of two C functions, as ctypes has them; 0: none. */
+static int32_t otr_python_set_allocator(otr_context* context, int32_t device_type,
+                                        int32_t device_id, uint64_t allocate, uint64_t release) {
+  otr_device_allocator allocator;
+  otr_device_allocator_init(&allocator, sizeof allocator);
+  allocator.allocate = (otr_device_allocate_callback)(uintptr_t)allocate;
+  allocator.release = (otr_device_release_callback)(uintptr_t)release;
+  return otr_device_set_allocator(context, device_type, device_id,
+                                  allocate == 0 ? NULL : &allocator);
+}
+
 #endif /* OTR_PYTHON_COMM_H */

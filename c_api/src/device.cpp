@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <optional>
 
 #include "c_api/src/handles.h"
 #include "core/tensor/tensor.h"
@@ -81,12 +82,33 @@ int32_t otr_device_get_value(otr_context* context, int32_t device_type, int32_t 
   });
 }
 
+int32_t otr_device_allocator_init(otr_device_allocator* allocator, size_t size) noexcept {
+  otr_device_allocator defaults{};
+  defaults.struct_size = sizeof defaults;
+  return init_struct(allocator, size, defaults, "allocator");
+}
+
+int32_t otr_device_set_allocator(otr_context* context, int32_t device_type, int32_t device_id,
+                                 const otr_device_allocator* allocator) noexcept {
+  return guard([&] {
+    std::optional<otr_device_allocator> given;
+    if (allocator != nullptr) {
+      given = read_struct(allocator, otr_device_allocator{}, "allocator");
+      if (given->allocate == nullptr || given->release == nullptr) {
+        fail(OTR_E_ARGUMENT, "allocator.{} is NULL: give both functions",
+             given->allocate == nullptr ? "allocate" : "release");
+      }
+    }
+    open(context, {device_type, device_id})->set_allocator(given);
+  });
+}
+
 int32_t otr_device_allocate(otr_context* context, int32_t device_type, int32_t device_id,
                             size_t bytes, void** out_data) noexcept {
   return guard([&] {
     required(out_data, "out_data") = nullptr;
     if (bytes == 0) fail(OTR_E_ARGUMENT, "bytes = 0; legal is 1 or more");
-    *out_data = open(context, {device_type, device_id})->allocate(bytes, device::kNoStream);
+    *out_data = open(context, {device_type, device_id})->take(bytes, device::kNoStream);
   });
 }
 

@@ -25,6 +25,8 @@ inline constexpr size_t kFirstSize<otr_comm_options> = 80;
 template <>
 inline constexpr size_t kFirstSize<otr_comm_table> = 120;
 template <>
+inline constexpr size_t kFirstSize<otr_device_allocator> = 64;
+template <>
 inline constexpr size_t kFirstSize<otr_param_options> = 80;
 template <>
 inline constexpr size_t kFirstSize<otr_memory_entry> = 32;

@@ -116,27 +116,6 @@ double PluginDevice::value(const char* name) const {
   return value;
 }
 
-static_assert(kNoStream == OTR_PLUGIN_NO_STREAM);
-std::byte* PluginDevice::allocate(size_t bytes, Stream stream) {
-  void* data = nullptr;
-  check(table_->allocate(device_, bytes, stream, &data), "allocation");
-  return static_cast<std::byte*>(data);
-}
-
-void PluginDevice::release(std::byte* data, size_t, Stream stream) noexcept {
-  const int32_t status = table_->release(device_, data, stream);
-  if (status != OTR_OK) static_cast<void>(table_->release(device_, data, kNoStream));
-}
-void PluginDevice::free(void* data) {
-  check(table_->release(device_, data, kNoStream), "freeing memory");
-}
-void PluginDevice::drain() noexcept { static_cast<void>(table_->synchronize(device_)); }
-
-void PluginDevice::pin(void* data, size_t bytes) {
-  if (bytes > 0) check(table_->pin(device_, data, bytes), "page-locking host memory");
-}
-void PluginDevice::unpin(void* data) noexcept { table_->unpin(device_, data); }
-
 Event PluginDevice::record(Stream stream) {
   otr_plugin_event* event = nullptr;
   check(table_->event_record(device_, stream, &event), "an event");

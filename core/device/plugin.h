@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,9 +44,14 @@ class PluginDevice final : public Device {
 
   otr_device id() const override { return {table_->device_type, device_id_}; }
   [[nodiscard]] double value(const char* name) const;
+  // Of the host, in place of the plugin's memory; none: the plugin's again. Throws OTR_E_STATE
+  // while any is allocated.
+  void set_allocator(const std::optional<otr_device_allocator>& allocator);
   std::byte* allocate(size_t bytes, Stream stream) override;
   void release(std::byte* data, size_t bytes, Stream stream) noexcept override;
-  void free(void* data);  // the same; throws OTR_E_ARGUMENT for what is no allocation
+  // Of the plugin, whoever allocates else; throws OTR_E_ARGUMENT for what is no allocation.
+  std::byte* take(size_t bytes, Stream stream);
+  void free(void* data);
   void drain() noexcept override;
   void pin(void* data, size_t bytes) override;
   void unpin(void* data) noexcept override;
@@ -73,11 +80,14 @@ class PluginDevice final : public Device {
  private:
   [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;
+  [[nodiscard]] std::byte* take_from_host(size_t bytes, Stream stream);
   kernels::NormSum run(const otr_plugin_fold& given, Nonfinite* origin);
 
   const otr_device_plugin* table_;
   int32_t device_id_;
   otr_plugin_device* device_ = nullptr;
+  std::optional<otr_device_allocator> allocator_;
+  std::atomic<int64_t> allocated_{0};  // bytes
   mutable std::mutex mutex_;
   mutable std::array<Stream, 3> streams_{};  // made when they are first used; guarded by mutex_
 };

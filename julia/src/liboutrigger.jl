@@ -139,6 +139,15 @@ struct otr_context_options
     reserved::NTuple{4, UInt64}
 end
 
+struct otr_device_allocator
+    struct_size::UInt32
+    reserved0::Int32
+    user_data::Ptr{Cvoid}
+    allocate::Ptr{Cvoid}
+    release::Ptr{Cvoid}
+    reserved::NTuple{4, UInt64}
+end
+
 struct otr_comm_options
     struct_size::UInt32
     rank::Int32
@@ -396,6 +405,16 @@ otr_device_get_value(context, device_type, device_id, name, out_value) =
     ccall((:otr_device_get_value, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Cstring, Ptr{Float64}),
         context, device_type, device_id, name, out_value)
+
+otr_device_allocator_init(allocator, size) =
+    ccall((:otr_device_allocator_init, liboutrigger), Int32,
+        (Ptr{otr_device_allocator}, Csize_t),
+        allocator, size)
+
+otr_device_set_allocator(context, device_type, device_id, allocator) =
+    ccall((:otr_device_set_allocator, liboutrigger), Int32,
+        (Ptr{otr_context}, Int32, Int32, Ptr{otr_device_allocator}),
+        context, device_type, device_id, allocator)
 
 otr_device_allocate(context, device_type, device_id, bytes, out_data) =
     ccall((:otr_device_allocate, liboutrigger), Int32,

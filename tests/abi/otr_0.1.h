@@ -299,6 +299,40 @@ OTR_API int32_t otr_device_set_value(otr_context *context, int32_t device_type, 
 OTR_API int32_t otr_device_get_value(otr_context *context, int32_t device_type, int32_t device_id,
                                      const char *name, double *out_value) OTR_NOEXCEPT;
 
+/* Memory for work that comes after in that stream (numbered as DLPack does), uninitialised and
+ * aligned to 256 bytes. bytes: 1 or more. Returns 0, or any other number: there is none. */
+typedef int32_t (*otr_device_allocate_callback)(void *user_data, size_t bytes, uint64_t stream,
+                                                void **out_data);
+/* Of otr_device_allocate_callback, with its bytes. All work that uses the memory comes before in
+ * that stream, which may be another one than it was allocated for. */
+typedef void (*otr_device_release_callback)(void *user_data, void *data, size_t bytes,
+                                            uint64_t stream);
+
+/* A host's own allocator on a device, such as PyTorch's: what the library takes there then comes
+ * from the host's pool, and goes back to it. Both functions may be called from any thread, from
+ * several at a time, and may call nothing of this library but otr_device_allocate and
+ * otr_device_free. */
+typedef struct otr_device_allocator {
+  uint32_t struct_size;
+  int32_t reserved0;
+  void *user_data; /* given to both; may be NULL */
+  otr_device_allocate_callback allocate;
+  otr_device_release_callback release;
+  uint64_t reserved[4];
+} otr_device_allocator;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_device_allocator_init(otr_device_allocator *allocator,
+                                          size_t size) OTR_NOEXCEPT;
+
+/* From now on the context's engines take a device's memory from this allocator, which serves until
+ * they and the context are destroyed; NULL: from the device's plugin again. Memory of
+ * otr_device_allocate stays the plugin's. Any thread. OTR_E_STATE: engines hold memory of that
+ * device. OTR_E_NOT_FOUND: no plugin drives the type. Since: 0.1 */
+OTR_API int32_t otr_device_set_allocator(otr_context *context, int32_t device_type,
+                                         int32_t device_id,
+                                         const otr_device_allocator *allocator) OTR_NOEXCEPT;
+
 /* Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
  * more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1 */
 OTR_API int32_t otr_device_allocate(otr_context *context, int32_t device_type, int32_t device_id,

@@ -448,30 +448,6 @@ class Muon(unittest.TestCase):
                 outrigger.Shard(context, np.ones(24, np.float32), np.ones(24, np.float32), columns=6)
 
 
-class Devices(unittest.TestCase):
-    def test_memory_of_a_device_is_a_number(self):
-        context = Context(workers=1).handle
-        lowlevel.context_load_plugin(context, "simulated")
-        self.assertEqual(lowlevel.device_count(context, lowlevel.DEVICE_EXTENSION), 8)
-        address = lowlevel.device_allocate(context, lowlevel.DEVICE_EXTENSION, 0, 64)
-        self.assertGreater(address, 0)
-        lowlevel.device_free(context, lowlevel.DEVICE_EXTENSION, 0, address)
-        lowlevel.device_free(context, lowlevel.DEVICE_EXTENSION, 0, None)
-        with self.assertRaises(OutriggerError) as caught:
-            lowlevel.device_free(context, lowlevel.DEVICE_EXTENSION, 0, address)
-        self.assertEqual(caught.exception.code, lowlevel.E_ARGUMENT)
-        with self.assertRaises(TypeError):
-            lowlevel.device_free(context, lowlevel.DEVICE_EXTENSION, 0, "address")
-
-    def test_copy(self):
-        context, out = Context(workers=1).handle, np.zeros((2, 3), np.float32)
-        lowlevel.tensor_copy(context, out, np.ones((2, 3), np.float32))
-        self.assertEqual(out.sum(), 6)
-        out.flags.writeable = False
-        with self.assertRaises((BufferError, ValueError)):
-            lowlevel.tensor_copy(context, out, np.ones((2, 3), np.float32))
-
-
 class Module(unittest.TestCase):
     def test_help_has_the_headers_text(self):
         self.assertIn("Collective.", lowlevel.engine_commit.__doc__)

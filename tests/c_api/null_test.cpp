@@ -121,6 +121,8 @@ TEST_F(WrongPointer, NullDevice) {
               ROW("context", otr_device_set_value(nullptr, kType, 0, "copy_latency", 0)),
               ROW("context", otr_device_get_value(nullptr, kType, 0, "kernels", &real_)),
               ROW("out_value", otr_device_get_value(context_, kType, 0, "kernels", nullptr)),
+              ROW("allocator", otr_device_allocator_init(nullptr, sizeof(otr_device_allocator))),
+              ROW("context", otr_device_set_allocator(nullptr, kType, 0, nullptr)),
               ROW("context", otr_device_allocate(nullptr, kType, 0, 1, &data)),
               ROW("out_data", otr_device_allocate(context_, kType, 0, 1, nullptr)),
               ROW("context", otr_device_free(nullptr, kType, 0, nullptr)),

@@ -70,6 +70,13 @@ TEST(StructInit, EstimateOptions) {
   });
 }
 
+TEST(StructInit, DeviceAllocator) {
+  check_init<otr_device_allocator>(otr_device_allocator_init, [](const otr_device_allocator& a) {
+    EXPECT_TRUE(a.user_data == nullptr && a.allocate == nullptr && a.release == nullptr);
+    expect_reserved_zero(a);
+  });
+}
+
 TEST(StructInit, CommTable) {
   check_init<otr_comm_table>(otr_comm_table_init, [](const otr_comm_table& t) {
     EXPECT_EQ(t.rank, 0);

@@ -220,6 +220,14 @@ pub type otr_log_callback = unsafe extern "C" fn(level: i32, text: *const c_char
 /// none that waits.
 pub type otr_interrupt_callback = unsafe extern "C" fn(user_data: *mut c_void) -> i32;
 
+/// Memory for work that comes after in that stream (numbered as DLPack does), uninitialised and
+/// aligned to 256 bytes. bytes: 1 or more. Returns 0, or any other number: there is none.
+pub type otr_device_allocate_callback = unsafe extern "C" fn(user_data: *mut c_void, bytes: usize, stream: u64, out_data: *mut *mut c_void) -> i32;
+
+/// Of otr_device_allocate_callback, with its bytes. All work that uses the memory comes before in
+/// that stream, which may be another one than it was allocated for.
+pub type otr_device_release_callback = unsafe extern "C" fn(user_data: *mut c_void, data: *mut c_void, bytes: usize, stream: u64);
+
 /// all receives world_size × bytes in rank order; mine does not overlap it.
 pub type otr_all_gather_callback = unsafe extern "C" fn(user_data: *mut c_void, mine: *const c_void, bytes: usize, all: *mut c_void) -> i32;
 
@@ -330,6 +338,22 @@ pub struct otr_context_options {
     pub interrupt_callback: Option<otr_interrupt_callback>,
     /// given to interrupt_callback; may be NULL
     pub interrupt_user_data: *mut c_void,
+    pub reserved: [u64; 4],
+}
+
+/// A host's own allocator on a device, such as PyTorch's: what the library takes there then comes
+/// from the host's pool, and goes back to it. Both functions may be called from any thread, from
+/// several at a time, and may call nothing of this library but otr_device_allocate and
+/// otr_device_free.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_device_allocator {
+    pub struct_size: u32,
+    pub reserved0: i32,
+    /// given to both; may be NULL
+    pub user_data: *mut c_void,
+    pub allocate: Option<otr_device_allocate_callback>,
+    pub release: Option<otr_device_release_callback>,
     pub reserved: [u64; 4],
 }
 
@@ -748,6 +772,13 @@ extern "C" {
     /// page-locked, for which the host waits), "bytes_to_device", "bytes_to_host" and "kernels". Any
     /// thread. OTR_E_NOT_FOUND lists the names. Since: 0.1
     pub fn otr_device_get_value(context: *mut otr_context, device_type: i32, device_id: i32, name: *const c_char, out_value: *mut f64) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_device_allocator_init(allocator: *mut otr_device_allocator, size: usize) -> i32;
+    /// From now on the context's engines take a device's memory from this allocator, which serves until
+    /// they and the context are destroyed; NULL: from the device's plugin again. Memory of
+    /// otr_device_allocate stays the plugin's. Any thread. OTR_E_STATE: engines hold memory of that
+    /// device. OTR_E_NOT_FOUND: no plugin drives the type. Since: 0.1
+    pub fn otr_device_set_allocator(context: *mut otr_context, device_type: i32, device_id: i32, allocator: *const otr_device_allocator) -> i32;
     /// Zero-filled memory of a device, for a host that has no allocator of its own there. bytes: 1 or
     /// more. Any thread. OTR_E_OUT_OF_MEMORY. Since: 0.1
     pub fn otr_device_allocate(context: *mut otr_context, device_type: i32, device_id: i32, bytes: usize, out_data: *mut *mut c_void) -> i32;
