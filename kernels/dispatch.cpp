@@ -118,15 +118,15 @@ void split(uint16_t* published, uint16_t* remainder, const float* values, int64_
   }
 }
 
-void unpack(float* values, const void* blocks, Format format, int64_t count) {
+void unpack(float* values, const void* codes, const float* scales, Format format, int64_t count) {
   const FloatEnvironment environment;
-  table().unpack(values, blocks, format, count);
+  table().unpack(values, codes, scales, format, count);
 }
 
-void pack(void* blocks, Format format, const float* values, int64_t count,
+void pack(void* codes, float* scales, Format format, const float* values, int64_t count,
           const BlockRounding& rounding) {
   const FloatEnvironment environment;
-  table().pack(blocks, format, values, count, rounding);
+  table().pack(codes, scales, format, values, count, rounding);
 }
 
 void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count,

@@ -12,9 +12,10 @@ using ConvertFunction = void (*)(void* destination, Format to, const void* sourc
 using ScaleFunction = void (*)(void* destination, Format to, const void* source, Format from,
                                float factor, int64_t count);
 using AddFunction = ConvertFunction;
-using UnpackFunction = void (*)(float* values, const void* blocks, Format format, int64_t count);
-using PackFunction = void (*)(void* blocks, Format format, const float* values, int64_t count,
-                              const BlockRounding& rounding);
+using UnpackFunction = void (*)(float* values, const void* codes, const float* scales,
+                                Format format, int64_t count);
+using PackFunction = void (*)(void* codes, float* scales, Format format, const float* values,
+                              int64_t count, const BlockRounding& rounding);
 using SumOfSquaresFunction = void (*)(NormSum& sum, const void* data, Format format, int64_t count,
                                       int64_t first_index);
 using FoldFunction = void (*)(const Fold& fold);

@@ -23,7 +23,7 @@ inline constexpr int64_t kLeaf = 256;
 // Storage formats. float64 is for conversion only; moments are never float16.
 //   split            of a master weight: 16 bits beside the bfloat16 that is published; together a
 //                    float32 (reference/split.h)
-//   block8           of a moment: 256 elements of 8 bits with a scale of their own
+//   block8           of a moment: 8 bits an element, and a scale for each leaf, apart from them
 //   positive_block8  the same for values that are never negative (reference/block8.h)
 enum class Format : uint8_t { float32, bfloat16, float16, float64, split, block8, positive_block8 };
 [[nodiscard]] constexpr const char* name_of(Format f) {
@@ -34,15 +34,29 @@ enum class Format : uint8_t { float32, bfloat16, float16, float64, split, block8
 [[nodiscard]] constexpr bool is_block(Format f) {
   return f == Format::block8 || f == Format::positive_block8;
 }
-// Of one element; a block has none.
+// Of one element; of a block format without its share of the scale.
 [[nodiscard]] constexpr size_t size_of(Format f) {
-  return is_block(f) ? 0 : f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
+  return is_block(f) ? 1 : f == Format::float64 ? 8 : f == Format::float32 ? 4 : 2;
 }
-// A block: a float32 scale, then a code for each element of a leaf.
-inline constexpr int64_t kBlockBytes = 4 + kLeaf;
+// What lies in one piece: the elements, of a block format codes in whole leaves; and the scales of
+// such, one for each leaf.
+[[nodiscard]] constexpr int64_t plain_bytes_of(int64_t elements, Format f) {
+  return (is_block(f) ? in_leaves(elements) : elements) * static_cast<int64_t>(size_of(f));
+}
+[[nodiscard]] constexpr int64_t scale_bytes_of(int64_t elements, Format f) {
+  return is_block(f) ? in_leaves(elements) / kLeaf * static_cast<int64_t>(sizeof(float)) : 0;
+}
 [[nodiscard]] constexpr int64_t bytes_of(int64_t elements, Format f) {
-  return is_block(f) ? (elements + kLeaf - 1) / kLeaf * kBlockBytes
-                     : elements * static_cast<int64_t>(size_of(f));
+  return plain_bytes_of(elements, f) + scale_bytes_of(elements, f);
+}
+// How many elements have so many bytes, in whole leaves of a block format.
+[[nodiscard]] constexpr int64_t elements_in(int64_t bytes, Format f) {
+  return is_block(f) ? bytes / bytes_of(kLeaf, f) * kLeaf : bytes / bytes_of(1, f);
+}
+// In memory for so many elements the scales lie behind all codes.
+[[nodiscard]] inline float* scales_behind(void* codes, int64_t elements, Format f) {
+  if (!is_block(f) || codes == nullptr) return nullptr;
+  return reinterpret_cast<float*>(static_cast<std::byte*>(codes) + plain_bytes_of(elements, f));
 }
 
 enum class Rounding : uint8_t { nearest, stochastic };
@@ -86,8 +100,8 @@ struct BlockRounding {
 };
 // Blocks to float32 values and back; the first element is a block's first. Of a last block that
 // `count` does not fill, pack() sets the other codes to zero.
-void unpack(float* values, const void* blocks, Format format, int64_t count);
-void pack(void* blocks, Format format, const float* values, int64_t count,
+void unpack(float* values, const void* codes, const float* scales, Format format, int64_t count);
+void pack(void* codes, float* scales, Format format, const float* values, int64_t count,
           const BlockRounding& rounding);
 
 // ---- reference/norm.h ----
@@ -176,6 +190,7 @@ struct Update {
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
   Format exp_avg_format = Format::float32, exp_avg_sq_format = Format::float32;
+  float *exp_avg_scales = nullptr, *exp_avg_sq_scales = nullptr;  // of block formats
   Rounding weight_rounding = Rounding::nearest, exp_avg_rounding = Rounding::nearest,
            exp_avg_sq_rounding = Rounding::nearest;
   // 16-bit copy of a float32 weight, nearest even; may be null.

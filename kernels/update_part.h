@@ -8,12 +8,17 @@
 
 namespace outrigger::kernels {
 
-// The address of an element, of a block's first in a block format; null stays null.
+// The address of an element, of a block format of its code; null stays null.
 template <typename T>
 auto* advance(T* data, int64_t elements, Format format) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   auto* bytes = static_cast<Byte*>(data);
-  return bytes == nullptr ? bytes : bytes + bytes_of(elements, format);
+  return bytes == nullptr ? bytes : bytes + elements * static_cast<int64_t>(size_of(format));
+}
+// The address of a leaf's scale, whose first element is given.
+template <typename T>
+T* advance_scales(T* scales, int64_t elements) {
+  return scales == nullptr ? scales : scales + elements / kLeaf;
 }
 
 // Elements [first, first + count) of an update; first is a multiple of kLeaf, or of 8 where nothing
@@ -25,6 +30,8 @@ inline Update part_of(const Update& whole, int64_t first, int64_t count) {
   if (whole.remainder != nullptr) part.remainder = whole.remainder + first;
   part.exp_avg = advance(whole.exp_avg, first, whole.exp_avg_format);
   part.exp_avg_sq = advance(whole.exp_avg_sq, first, whole.exp_avg_sq_format);
+  part.exp_avg_scales = advance_scales(whole.exp_avg_scales, first);
+  part.exp_avg_sq_scales = advance_scales(whole.exp_avg_sq_scales, first);
   part.published = advance(whole.published, first, whole.published_format);
   part.count = count;
   part.random.first_element += static_cast<uint64_t>(first);
@@ -38,7 +45,7 @@ inline void fetch_begin(const Update& u) {
   const auto fetch = [&](const void* data, Format format) {
     const auto* bytes = static_cast<const std::byte*>(data);
     if (bytes == nullptr) return;
-    const int64_t most = bytes_of(u.count, format);
+    const int64_t most = plain_bytes_of(u.count, format);
     for (int64_t at = 0; at < (most < kAhead ? most : kAhead); at += kLine) {
       __builtin_prefetch(bytes + at, 1, 2);
     }

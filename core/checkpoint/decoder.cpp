@@ -5,8 +5,6 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/checkpoint/planes.h"
-#include "kernels/composed.h"
 
 namespace outrigger::checkpoint {
 
@@ -28,15 +26,11 @@ void Decoder::require(int64_t root, Kept kept, int64_t first, int64_t count) con
 void Decoder::decode(int64_t root, Kept kept, int64_t first, std::span<float> out) {
   const Format format = *manifest_.formats.at(static_cast<size_t>(kept));
   const auto count = static_cast<int64_t>(out.size());
-  const auto bytes = static_cast<size_t>(kernels::bytes_of(count, format));
   for (size_t i = 0; i < planes_of(format).size(); ++i) {
     source_.read(cursors_, root, kept, i, first, count, planes_.at(i));
   }
-  data_.resize(bytes);
-  upper_.resize(format == Format::split ? bytes : 0);
-  fill_run(format, planes_, count, data_.data(), upper_.data());
-  kernels::read_float32(out.data(), data_.data(), format,
-                        reinterpret_cast<const uint16_t*>(upper_.data()), count);
+  run_.fill(format, planes_, count);
+  run_.read(out.data(), format, count);
 }
 
 // Of a split master the upper halves alone: they are what was published, and need not be what
@@ -92,12 +86,12 @@ void Decoder::read_published(int64_t parameter, int64_t first, std::span<float> 
   read_weight(parameter, first, out);
   if (!published || *published == Format::float32) return;
   const auto count = static_cast<int64_t>(out.size());
-  data_.resize(
+  rounded_.resize(
       static_cast<size_t>(kernels::bytes_of(std::min(count, kDecodedAtATime), *published)));
   for (int64_t done = 0; done < count; done += kDecodedAtATime) {
     const int64_t n = std::min(kDecodedAtATime, count - done);
-    kernels::convert(data_.data(), *published, out.data() + done, Format::float32, n);
-    kernels::convert(out.data() + done, Format::float32, data_.data(), *published, n);
+    kernels::convert(rounded_.data(), *published, out.data() + done, Format::float32, n);
+    kernels::convert(out.data() + done, Format::float32, rounded_.data(), *published, n);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/checkpoint/manifest.h"
+#include "core/checkpoint/planes.h"
 #include "core/checkpoint/source.h"
 
 namespace outrigger::checkpoint {
@@ -47,7 +48,8 @@ class Decoder {
   const Manifest& manifest_;
   Source::Cursors cursors_;
   std::array<std::vector<std::byte>, 2> planes_;
-  std::vector<std::byte> data_, upper_;
+  OwnRun run_;
+  std::vector<std::byte> rounded_;
   std::vector<float> edge_;  // of which a part was asked for
 };
 

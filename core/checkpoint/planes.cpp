@@ -3,18 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
+
+#include "kernels/composed.h"
 
 namespace outrigger::checkpoint {
 
 using kernels::Format;
-using kernels::kBlockBytes;
 using kernels::kLeaf;
 
 namespace {
-
-constexpr int64_t kScale = 4;  // bytes of a block's scale, which is in front of its codes
 
 constexpr std::array<Plane, 1> kFloat32{{{"", Dtype::f32, 1}}};
 constexpr std::array<Plane, 1> kBfloat16{{{"", Dtype::bf16, 1}}};
@@ -30,12 +28,8 @@ constexpr std::array<std::pair<std::string_view, Format>, 6> kFormatNames{
      {"block8", Format::block8},
      {"positive_block8", Format::positive_block8}}};
 
-template <typename Body>
-void each_block(int64_t count, const Body& body) {
-  for (int64_t first = 0; first < count; first += kLeaf) {
-    body(first, first / kLeaf, static_cast<size_t>(std::min(kLeaf, count - first)));
-  }
-}
+// Which plane a run has as `data`.
+size_t plane_in_data(Format format) { return format == Format::split ? 1 : 0; }
 
 }  // namespace
 
@@ -55,37 +49,21 @@ std::span<const Plane> planes_of(Format format) {
   }
 }
 
-std::span<const std::byte> plane_bytes(Format format, size_t plane, const Run& run,
-                                       std::vector<std::byte>& scratch) {
+std::span<const std::byte> plane_bytes(Format format, size_t plane, const Run& run) {
   const auto bytes = static_cast<size_t>(planes_of(format)[plane].bytes(run.count));
-  if (format == Format::split) return {plane == 0 ? run.upper : run.data, bytes};
-  if (!kernels::is_block(format)) return {run.data, bytes};
-  scratch.resize(bytes);
-  each_block(run.count, [&](int64_t first, int64_t block, size_t codes) {
-    const std::byte* const from = run.data + block * kBlockBytes;
-    if (plane == 0) {
-      std::memcpy(scratch.data() + first, from + kScale, codes);
-    } else {
-      std::memcpy(scratch.data() + block * kScale, from, kScale);
-    }
-  });
-  return scratch;
+  return {plane == plane_in_data(format) ? run.data : run.beside, bytes};
 }
 
-void fill_run(Format format, std::span<const std::vector<std::byte>> planes, int64_t count,
-              std::byte* data, std::byte* upper) {
-  if (!kernels::is_block(format)) {
-    const bool split = format == Format::split;
-    std::ranges::copy(planes[0], split ? upper : data);
-    if (split) std::ranges::copy(planes[1], data);
-    return;
-  }
-  each_block(count, [&](int64_t first, int64_t block, size_t codes) {
-    std::byte* const to = data + block * kBlockBytes;
-    std::memcpy(to, planes[1].data() + block * kScale, kScale);
-    std::memcpy(to + kScale, planes[0].data() + first, codes);
-    std::memset(to + kScale + codes, 0, static_cast<size_t>(kLeaf) - codes);
-  });
+void OwnRun::fill(Format format, std::span<const std::vector<std::byte>> planes, int64_t count) {
+  const size_t in_data = plane_in_data(format);
+  data.assign(planes[in_data].begin(), planes[in_data].end());
+  data.resize(static_cast<size_t>(kernels::plain_bytes_of(count, format)));
+  beside.clear();
+  if (planes_of(format).size() == 2) beside = planes[1 - in_data];
+}
+
+void OwnRun::read(float* values, Format format, int64_t count) const {
+  kernels::read_float32(values, data.data(), beside.data(), format, count);
 }
 
 std::string_view format_name(Format format) {

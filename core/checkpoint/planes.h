@@ -30,18 +30,20 @@ struct Plane {
 };
 [[nodiscard]] std::span<const Plane> planes_of(kernels::Format format);
 
-// A run as it lies in memory: of a split one the halves are apart, of blocks the scale is in front.
+// A run as it lies in memory. beside: the upper halves of a split one, the scales of blocks.
 struct Run {
-  const std::byte *data, *upper;  // upper: of a split one
+  const std::byte *data, *beside;
   int64_t count;
 };
-// A run's part of a plane: in memory as it is, or gathered in scratch.
+// A run's part of a plane.
 [[nodiscard]] std::span<const std::byte> plane_bytes(kernels::Format format, size_t plane,
-                                                     const Run& run,
-                                                     std::vector<std::byte>& scratch);
-// From planes to memory; upper: of a split one. The last block's codes beyond `count` become zero.
-void fill_run(kernels::Format format, std::span<const std::vector<std::byte>> planes, int64_t count,
-              std::byte* data, std::byte* upper);
+                                                     const Run& run);
+// A run from planes, in memory of its own. The last block's codes beyond `count` are zero.
+struct OwnRun {
+  std::vector<std::byte> data, beside;
+  void fill(kernels::Format format, std::span<const std::vector<std::byte>> planes, int64_t count);
+  void read(float* values, kernels::Format format, int64_t count) const;
+};
 
 // "block8" and "positive_block8" have names of their own here.
 [[nodiscard]] std::string_view format_name(kernels::Format format);

@@ -104,8 +104,7 @@ void Contents::read(size_t block, Scratch& scratch, const Take& take) const {
   for (; run.first < end; run.first += run.count) {
     run.count = std::min(kRun, end - run.first);
     visit_section(declared_, committed_, run, [&](const checkpoint::Run& values) {
-      const auto part =
-          checkpoint::plane_bytes(section.format, origin.plane, values, scratch.plane);
+      const auto part = checkpoint::plane_bytes(section.format, origin.plane, values);
       if (at_once) {
         take(part);
       } else {

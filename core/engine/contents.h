@@ -41,7 +41,7 @@ class Contents {
   [[nodiscard]] const std::vector<checkpoint::TensorBlock>& blocks() const { return blocks_; }
 
   struct Scratch {
-    std::vector<std::byte> plane, block;
+    std::vector<std::byte> block;
   };
   // The bytes of a block; any thread where states are in memory, each with a scratch of its own.
   using Take = std::function<void(std::span<const std::byte> bytes)>;

@@ -99,19 +99,35 @@ Values::Location Values::location_of(const layout::Parameter& root, int32_t valu
     location.lease =
         Lease(*committed_.states, *location.piece, touched, write ? touched : kNoStates);
     location.data = location.lease.states().of(state);
+    const bool split = location.format == Format::split;
+    location.beside_device = split ? committed_.devices.front : committed_.devices.back;
+    location.beside = split
+                          ? committed_.published.at(*location.piece)
+                          : reinterpret_cast<std::byte*>(location.lease.states().scales_of(state));
   }
   return location;
 }
 
 Values::Location Values::opened(Location location, Block& values) {
-  if (!kernels::is_composed(location.format)) return location;
+  const Format format = location.format;
+  if (!kernels::is_composed(format)) return location;
   if (location.piece) {
-    values = Block(declared_.ledger, Purpose::acquired, location.piece->count * 4);
-    kernels::read_composed(reinterpret_cast<float*>(values.data()), location.data, location.format,
-                           reinterpret_cast<uint16_t*>(committed_.published.at(*location.piece)),
-                           location.piece->count);
+    const int64_t count = location.piece->count;
+    values = Block(declared_.ledger, Purpose::acquired, count * 4);
+    Block data, beside;
+    const auto here = [&](device::Device& device, const std::byte* from, int64_t bytes,
+                          Block& copy) {
+      return on_host(declared_.ledger, device, from, bytes, copy);
+    };
+    kernels::read_composed(
+        reinterpret_cast<float*>(values.data()),
+        here(*location.device, location.data, kernels::plain_bytes_of(count, format), data),
+        here(*location.beside_device, location.beside, kernels::beside_bytes_of(count, format),
+             beside),
+        format, count);
   }
   location.format = Format::float32;
+  location.device = &committed_.host;
   location.data = values.data();
   return location;
 }
@@ -119,13 +135,19 @@ Values::Location Values::opened(Location location, Block& values) {
 // Writes float32 values to a part of the location's piece; what is composed, to nearest.
 void Values::write_piece(const Location& location, const layout::Piece& part, const float* values) {
   std::byte* const to = location.at(part.first);
-  if (kernels::is_composed(location.format)) {
-    kernels::write_composed(to, location.format,
-                            reinterpret_cast<uint16_t*>(committed_.published.at(part)), values,
-                            part.count);
+  const Format format = location.format;
+  if (!kernels::is_composed(format)) {
+    put(declared_.ledger, *location.device, to, format, values, part.count, location.factor);
     return;
   }
-  put(declared_.ledger, *location.device, to, location.format, values, part.count, location.factor);
+  std::byte* const beside = location.beside_at(part.first);
+  const ForDevice data(declared_.ledger, *location.device, to,
+                       kernels::plain_bytes_of(part.count, format));
+  const ForDevice other(declared_.ledger, *location.beside_device, beside,
+                        kernels::beside_bytes_of(part.count, format));
+  kernels::write_composed(data.host(), other.host(), format, values, part.count);
+  data.send();
+  other.send();
 }
 
 // The same for a weight: the master, and the published value beside it.
@@ -152,18 +174,21 @@ void Values::store(int64_t root, int64_t first, int64_t count, const float* valu
 
 // Elements that this rank shows and does not update, as whoever does publishes them.
 void Values::store_published(int64_t root, int64_t first, int64_t count, const float* values) {
+  if (count <= 0) return;
   const Format format = committed_.published.format();
   std::byte* to = committed_.published.whole(root) + bytes_of(first, format);
   if (!declared_.model.at(root).trainable ||
       committed_.states->format(State::master) != Format::split) {
-    if (count > 0) put(declared_.ledger, *committed_.devices.front, to, format, values, count, 1);
+    put(declared_.ledger, *committed_.devices.front, to, format, values, count, 1);
     return;
   }
+  const ForDevice upper(declared_.ledger, *committed_.devices.front, to, count * 2);
   std::array<uint16_t, 1024> lower{};
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(lower.size())) {
-    kernels::split(reinterpret_cast<uint16_t*>(to) + i, lower.data(), values + i,
+    kernels::split(reinterpret_cast<uint16_t*>(upper.host()) + i, lower.data(), values + i,
                    std::min<int64_t>(count - i, lower.size()));
   }
+  upper.send();
 }
 
 }  // namespace outrigger::engine

@@ -18,46 +18,30 @@ namespace {
 constexpr std::array<int32_t, checkpoint::kKept> kValues{OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG,
                                                          OTR_VALUE_EXP_AVG_SQ, OTR_VALUE_PUBLISHED};
 
-// A run in memory, as a rank keeps it. The planes outlive it.
-struct Stored {
-  std::vector<std::byte> composed, upper;
-  std::span<const std::byte> data;
-  Stored(Format format, std::span<const std::vector<std::byte>> planes, int64_t count) {
-    if (checkpoint::planes_of(format).size() == 1) {
-      data = planes[0];
-      return;
-    }
-    composed.resize(static_cast<size_t>(kernels::bytes_of(count, format)));
-    upper.resize(format == Format::split ? composed.size() : 0);
-    checkpoint::fill_run(format, planes, count, composed.data(), upper.data());
-    data = composed;
-  }
-  [[nodiscard]] std::vector<float> values(Format format, int64_t count) const {
-    std::vector<float> floats(static_cast<size_t>(count));
-    kernels::read_float32(floats.data(), data.data(), format,
-                          reinterpret_cast<const uint16_t*>(upper.data()), count);
-    return floats;
-  }
-};
-
 }  // namespace
 
 void Values::restore(const layout::Piece& part, Kept kept, Format format,
                      std::span<const std::vector<std::byte>> planes) {
-  const Stored stored(format, planes, part.count);
+  checkpoint::OwnRun composed;
+  if (kernels::is_composed(format)) composed.fill(format, planes, part.count);
+  const std::span<const std::byte> data = kernels::is_composed(format) ? composed.data : planes[0];
+  const auto values = [&] {
+    std::vector<float> floats(static_cast<size_t>(part.count));
+    kernels::read_float32(floats.data(), data.data(), composed.beside.data(), format, part.count);
+    return floats;
+  };
   const int32_t value = kValues.at(static_cast<size_t>(kept));
   touch(part.parameter, kept == Kept::published ? OTR_VALUE_MASTER : value);
   const layout::Parameter& root = declared_.model.at(part.parameter);
   if (kept == Kept::published) {
-    store_published(part.parameter, part.first, part.count,
-                    stored.values(format, part.count).data());
+    store_published(part.parameter, part.first, part.count, values().data());
     return;
   }
   const bool weight = kept == Kept::master;
   if (weight) window_.note_written();
   const Location location = location_of(root, value, true);
   if (location.format != format) {
-    const std::vector<float> floats = stored.values(format, part.count);
+    const std::vector<float> floats = values();
     if (weight) {
       write_weight(part, floats.data());
     } else {
@@ -66,13 +50,12 @@ void Values::restore(const layout::Piece& part, Kept kept, Format format,
     return;
   }
   // As it was: 8-bit blocks do not come back from float32 with the same scale.
-  location.device->upload_now(location.at(part.first), stored.data.data(), stored.data.size());
-  if (format == Format::split) {
-    committed_.devices.front->upload_now(committed_.published.at(part), stored.upper.data(),
-                                         stored.upper.size());
+  location.device->upload_now(location.at(part.first), data.data(), data.size());
+  if (kernels::is_composed(format)) {
+    location.beside_device->upload_now(location.beside_at(part.first), composed.beside.data(),
+                                       composed.beside.size());
   } else if (weight && committed_.plan.separate_master) {
-    write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part,
-                stored.values(format, part.count).data());
+    write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part, values().data());
   }
 }
 

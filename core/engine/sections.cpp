@@ -57,8 +57,8 @@ void visit_section(Declared& declared, Committed& committed, const Section& sect
                    const std::function<void(const checkpoint::Run&)>& body) {
   memory::Ledger& ledger = declared.ledger;
   device::Device& front = *committed.devices.front;
-  const int64_t bytes = bytes_of(section.count, section.format);
-  Block copy, upper_copy;
+  const int64_t bytes = kernels::plain_bytes_of(section.count, section.format);
+  Block copy, beside_copy;
   if (section.kept == Kept::published) {
     const std::byte* const whole = committed.published.whole(section.parameter);
     const std::byte* const data =
@@ -74,12 +74,15 @@ void visit_section(Declared& declared, Committed& committed, const Section& sect
   const Lease lease(*committed.states, piece, read, kNoStates);
   const std::byte* const data =
       on_host(ledger, *committed.devices.back, lease.states().of(state), bytes, copy);
-  const bool split = section.format == Format::split;
-  const std::byte* const upper =
-      split ? on_host(ledger, front, committed.published.at(piece),
-                      bytes_of(section.count, committed.published.format()), upper_copy)
-            : nullptr;
-  body({data, upper, section.count});
+  const std::byte* beside = nullptr;
+  if (kernels::is_composed(section.format)) {
+    const bool split = section.format == Format::split;
+    beside = on_host(ledger, split ? front : *committed.devices.back,
+                     split ? committed.published.at(piece)
+                           : reinterpret_cast<std::byte*>(lease.states().scales_of(state)),
+                     kernels::beside_bytes_of(section.count, section.format), beside_copy);
+  }
+  body({data, beside, section.count});
 }
 
 void read_section(Declared& declared, Committed& committed, const Section& section,
@@ -90,13 +93,13 @@ void read_section(Declared& declared, Committed& committed, const Section& secti
     fail(OTR_E_BUFFER_SIZE, "there is room for {} bytes of a section of {}", out.size(), needed);
   }
   visit_section(declared, committed, section, [&](const checkpoint::Run& run) {
-    const int64_t bytes = bytes_of(section.count, section.format);
     if (encoding == Encoding::stored) {
-      if (run.upper != nullptr) std::copy_n(run.upper, section.bytes - bytes, out.data());
-      std::copy_n(run.data, bytes, out.data() + section.bytes - bytes);
+      const int64_t bytes = kernels::plain_bytes_of(section.count, section.format);
+      if (run.beside != nullptr) std::copy_n(run.beside, section.bytes - bytes, out.data() + bytes);
+      std::copy_n(run.data, bytes, out.data());
     } else {
-      kernels::read_float32(reinterpret_cast<float*>(out.data()), run.data, section.format,
-                            reinterpret_cast<const uint16_t*>(run.upper), section.count);
+      kernels::read_float32(reinterpret_cast<float*>(out.data()), run.data, run.beside,
+                            section.format, section.count);
     }
   });
 }

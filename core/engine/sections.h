@@ -23,7 +23,8 @@ struct Section {
   int64_t parameter = 0, first = 0, count = 0;
   Kept kept = Kept::master;
   kernels::Format format = kernels::Format::float32;
-  int64_t bytes = 0;  // as stored; of a split master its upper halves, then its lower ones
+  int64_t bytes = 0;  // as stored: of a split master the lower halves, then the upper ones; of
+                      // blocks the codes in whole leaves, then the scales
 };
 
 // In shard order; the same from commit to the end. Over all ranks of a training whose states are

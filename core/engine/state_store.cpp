@@ -5,6 +5,7 @@
 
 #include "core/memory/block.h"
 #include "core/memory/pinned.h"
+#include "kernels/update_part.h"
 
 namespace outrigger::engine {
 namespace {
@@ -40,19 +41,26 @@ class Resident final : public StateStore {
         plan_.separate_master ? at(master_, piece.shard, State::master) : published_.at(piece);
     if (keeps(State::exp_avg, piece.parameter)) {
       states.exp_avg = at(exp_avg_, piece.shard, State::exp_avg);
+      states.exp_avg_scales = scales_at(exp_avg_, piece.shard, State::exp_avg);
     }
     if (keeps(State::exp_avg_sq, piece.parameter)) {
       const auto& zeros = plan_.second_moments;
       const int64_t element =
           zeros.empty() ? piece.shard : zeros[static_cast<size_t>(piece.parameter)] + piece.first;
       states.exp_avg_sq = at(exp_avg_sq_, element, State::exp_avg_sq);
+      states.exp_avg_sq_scales = scales_at(exp_avg_sq_, element, State::exp_avg_sq);
     }
     return states;
   }
 
  private:
   [[nodiscard]] std::byte* at(const Block& block, int64_t element, State state) const {
-    return block.data() + bytes_of(element, format(state));
+    return kernels::advance(block.data(), element, format(state));
+  }
+  [[nodiscard]] float* scales_at(const Block& block, int64_t element, State state) const {
+    const kernels::Format f = format(state);
+    const int64_t elements = kernels::elements_in(block.bytes(), f);
+    return kernels::advance_scales(kernels::scales_behind(block.data(), elements, f), element);
   }
 
   const Plan& plan_;

@@ -38,11 +38,18 @@ inline constexpr StateSet kNoStates{};
 class StateStore {
  public:
   // Where the states of leased elements begin; null for those that there are not. A split master is
-  // its lower halves: the upper ones are published. Block formats begin at a block.
+  // its lower halves: the upper ones are published. Block formats begin at a block, and have
+  // scales.
   struct Leased {
     std::byte *master = nullptr, *exp_avg = nullptr, *exp_avg_sq = nullptr;
+    float *exp_avg_scales = nullptr, *exp_avg_sq_scales = nullptr;
     [[nodiscard]] std::byte* of(State s) const {
       return s == State::master ? master : s == State::exp_avg ? exp_avg : exp_avg_sq;
+    }
+    [[nodiscard]] float* scales_of(State s) const {
+      return s == State::exp_avg      ? exp_avg_scales
+             : s == State::exp_avg_sq ? exp_avg_sq_scales
+                                      : nullptr;
     }
   };
 

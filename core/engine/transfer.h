@@ -22,6 +22,25 @@ void write_tensor(memory::Ledger& ledger, device::Device& device, const tensor::
 // Memory of the device as the host can read it: itself, or a copy of so many bytes, which it keeps.
 [[nodiscard]] const std::byte* on_host(memory::Ledger& ledger, device::Device& device,
                                        const std::byte* data, int64_t bytes, memory::Block& copy);
+// Memory of a device that the host writes whole: where it is, or to a copy that goes there then.
+class ForDevice {
+ public:
+  ForDevice(memory::Ledger& ledger, device::Device& device, std::byte* to, int64_t bytes)
+      : device_(device),
+        to_(to),
+        bytes_(static_cast<size_t>(bytes)),
+        copy_(ledger, memory::Purpose::acquired, device.is_host() ? 0 : bytes) {}
+  [[nodiscard]] std::byte* host() const { return device_.is_host() ? to_ : copy_.data(); }
+  void send() const {
+    if (!device_.is_host()) device_.upload_now(to_, copy_.data(), bytes_);
+  }
+
+ private:
+  device::Device& device_;
+  std::byte* to_;
+  size_t bytes_;
+  memory::Block copy_;
+};
 // A device's memory = values / factor, by way of host memory of the same format.
 void put(memory::Ledger& ledger, device::Device& device, void* to, kernels::Format format,
          const float* values, int64_t count, double factor);

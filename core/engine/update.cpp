@@ -95,8 +95,10 @@ kernels::Update Updater::update_of(const layout::Piece& piece, const StateStore:
   }
   a.exp_avg_format = store.format(State::exp_avg);
   a.exp_avg = states.exp_avg;
+  a.exp_avg_scales = states.exp_avg_scales;
   a.exp_avg_sq_format = store.format(State::exp_avg_sq);
   a.exp_avg_sq = states.exp_avg_sq;
+  a.exp_avg_sq_scales = states.exp_avg_sq_scales;
   a.published_format = committed_.published.format();
   a.count = piece.count;
   a.scalars = scalars.of(parameter.group, declared_.groups[static_cast<size_t>(parameter.group)],

@@ -13,6 +13,8 @@
 #include "core/engine/committed.h"
 #include "core/engine/health.h"
 #include "core/engine/window.h"
+#include "kernels/composed.h"
+#include "kernels/update_part.h"
 
 namespace outrigger::engine {
 
@@ -46,17 +48,22 @@ class Values {
   void note_published() { wrote_locally_ = false; }
 
  private:
-  // Where this rank's piece of one value lies, in which format, and the factor that turns it into
-  // what the host sees.
+  // Where this rank's piece of one value lies, in which format, what of a composed one lies beside,
+  // and the factor that turns it into what the host sees.
   struct Location {
     kernels::Format format = kernels::Format::float32;
     device::Device* device = nullptr;
     double factor = 1;
     std::optional<layout::Piece> piece = std::nullopt;
     std::byte* data = nullptr;  // of the piece's first element
+    device::Device* beside_device = nullptr;
+    std::byte* beside = nullptr;
     Lease lease = {};
     [[nodiscard]] std::byte* at(int64_t element) const {  // of the parameter
-      return data + bytes_of(element - piece->first, format);
+      return kernels::advance(data, element - piece->first, format);
+    }
+    [[nodiscard]] std::byte* beside_at(int64_t element) const {
+      return beside + kernels::beside_bytes_of(element - piece->first, format);
     }
   };
   // Throws OTR_E_ARGUMENT, OTR_E_NOT_FOUND.

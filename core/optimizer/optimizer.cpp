@@ -181,8 +181,10 @@ void Optimizer::fill_pieces(const std::vector<Shard*>& shards, double gradient_f
     a.remainder = shard->remainder;
     a.exp_avg_format = shard->exp_avg_format;
     a.exp_avg = shard->exp_avg.data();
+    a.exp_avg_scales = shard->scales_of(shard->exp_avg, shard->exp_avg_format);
     a.exp_avg_sq_format = shard->exp_avg_sq_format;
     a.exp_avg_sq = shard->exp_avg_sq.data();
+    a.exp_avg_sq_scales = shard->scales_of(shard->exp_avg_sq, shard->exp_avg_sq_format);
     set_rule(a, config_, is_matrix(config_, *shard));
     if (shard->published) {
       a.published_format = shard->published->format;

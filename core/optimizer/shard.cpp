@@ -51,12 +51,12 @@ uint16_t* remainder_of(const otr_tensor& given, const Shard& shard) {
 struct Stored {
   void* data;
   Format format;
-  uint16_t* published = nullptr;  // of a split master
+  void* beside = nullptr;  // of a composed format: kernels/composed.h
 };
 
 Stored stored(const Shard& shard, int32_t value) {
   if (value == OTR_VALUE_MASTER && shard.is_split) {
-    return {shard.remainder, Format::split, reinterpret_cast<uint16_t*>(shard.weights.data)};
+    return {shard.remainder, Format::split, shard.weights.data};
   }
   if (value == OTR_VALUE_MASTER) return {shard.weights.data, shard.weights.format};
   if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
@@ -75,8 +75,10 @@ Stored stored(const Shard& shard, int32_t value) {
     fail(OTR_E_NOT_FOUND, "shard \"{}\" has no {}: its rule keeps none", shard.name,
          value == OTR_VALUE_EXP_AVG ? "exp_avg" : "exp_avg_sq");
   }
-  if (value == OTR_VALUE_EXP_AVG) return {shard.exp_avg.data(), shard.exp_avg_format};
-  return {shard.exp_avg_sq.data(), shard.exp_avg_sq_format};
+  const bool first = value == OTR_VALUE_EXP_AVG;
+  const memory::Block& moment = first ? shard.exp_avg : shard.exp_avg_sq;
+  const Format format = first ? shard.exp_avg_format : shard.exp_avg_sq_format;
+  return {moment.data(), format, shard.scales_of(moment, format)};
 }
 
 tensor::View checked(const Shard& shard, const otr_tensor& t, const char* what) {
@@ -110,7 +112,7 @@ void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
   const tensor::View view = checked(shard, out, "destination");
   if (!kernels::is_composed(s.format)) return tensor::write(view, s.data, s.format);
   std::vector<float> values(static_cast<size_t>(view.count));
-  kernels::read_composed(values.data(), s.data, s.format, s.published, view.count);
+  kernels::read_composed(values.data(), s.data, s.beside, s.format, view.count);
   tensor::write(view, values.data(), Format::float32);
 }
 
@@ -127,7 +129,7 @@ void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
   }
   std::vector<float> values(static_cast<size_t>(view.count));
   tensor::read(values.data(), Format::float32, view);
-  kernels::write_composed(s.data, s.format, s.published, values.data(), view.count);
+  kernels::write_composed(s.data, s.beside, s.format, values.data(), view.count);
 }
 
 void set_grads(Shard& shard, const otr_tensor* grads) {

@@ -32,6 +32,10 @@ struct Shard {
   }
   kernels::Format exp_avg_format{}, exp_avg_sq_format{};  // once the states exist
   memory::Block exp_avg, exp_avg_sq;
+  // Of a moment in a block format; null of another.
+  [[nodiscard]] float* scales_of(const memory::Block& moment, kernels::Format format) const {
+    return kernels::scales_behind(moment.data(), weights.count, format);
+  }
   bool has_states = false, keeps_exp_avg = false, keeps_exp_avg_sq = false;
   int64_t updates = 0;
 };

@@ -30,10 +30,11 @@ class Encoding {
     Float32::store(x, values_ + i);
     most_ = hn::Max(most_, hn::Max(magnitude_bits(x.lo), magnitude_bits(x.hi)));
   }
-  HWY_INLINE void finish(uint8_t* block, Draw draw, bool random, const uint16_t* numbers) {
+  HWY_INLINE void finish(uint8_t* codes, float* scale, Draw draw, bool random,
+                         const uint16_t* numbers) {
     alignas(64) uint16_t drawn[kLeaf];
     if (random) draw_leaf(draw, numbers, drawn);
-    pack_scaled<kPositive>(block, values_, most_, random ? drawn : nullptr);
+    *scale = pack_scaled<kPositive>(codes, values_, most_, random ? drawn : nullptr);
   }
 
  private:
@@ -48,6 +49,7 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
   const auto* grad = static_cast<const typename Grad::Storage*>(a.grad);
   auto* exp_avg = static_cast<uint8_t*>(a.exp_avg);
   auto* exp_avg_sq = static_cast<uint8_t*>(a.exp_avg_sq);
+  float *exp_avg_scale = a.exp_avg_scales, *exp_avg_sq_scale = a.exp_avg_sq_scales;
   const RandomStates random(a);
   alignas(64) uint16_t numbers[reference::kNumbers];
 
@@ -58,8 +60,8 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       random_numbers(a.random.key, a.random.first_element + static_cast<uint64_t>(leaf),
                      a.random.step, numbers);
     }
-    const Decoder8<false> old_m(exp_avg);
-    const Decoder8<true> old_v(exp_avg_sq);
+    const Decoder8<false> old_m(*exp_avg_scale);
+    const Decoder8<true> old_v(*exp_avg_sq_scale);
     Encoding<false> new_m;
     Encoding<true> new_v;
     for (int64_t i = 0; i < kLeaf; i += kPair) {
@@ -69,8 +71,8 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       const Pair g = Grad::load(grad + at);
       const Pair old = weights.load(at);
       Pair p = old;
-      Pair m = old_m.load_pair(exp_avg + sizeof(float) + i);
-      Pair v = old_v.load_pair(exp_avg_sq + sizeof(float) + i);
+      Pair m = old_m.load_pair(exp_avg + i);
+      Pair v = old_v.load_pair(exp_avg_sq + i);
       const Pair moves(step<AdamRule>(c, g.lo, p.lo, m.lo, v.lo),
                        step<AdamRule>(c, g.hi, p.hi, m.hi, v.hi));
       const bool special = is_special(moves, p);
@@ -84,10 +86,11 @@ HWY_NOINLINE UpdateCount adam_leaves(const Update& a, int64_t& done) {
       count.add(weights.template store<true>(p, old, at, random[Draw::weight], r));
       if (HWY_UNLIKELY(special)) count.leave_out_idle(moves, weights.load(at), old);
     }
-    new_m.finish(exp_avg, Draw::exp_avg, random[Draw::exp_avg], numbers);
-    new_v.finish(exp_avg_sq, Draw::exp_avg_sq, random[Draw::exp_avg_sq], numbers);
-    exp_avg += kBlockBytes;
-    exp_avg_sq += kBlockBytes;
+    new_m.finish(exp_avg, exp_avg_scale++, Draw::exp_avg, random[Draw::exp_avg], numbers);
+    new_v.finish(exp_avg_sq, exp_avg_sq_scale++, Draw::exp_avg_sq, random[Draw::exp_avg_sq],
+                 numbers);
+    exp_avg += kLeaf;
+    exp_avg_sq += kLeaf;
   }
   done = end;
   return count.result(end);

@@ -21,11 +21,7 @@ using MI = hn::Mask<DI>;
 template <bool kPositive>
 class Decoder8 {
  public:
-  explicit HWY_INLINE Decoder8(const uint8_t* block) {
-    float factor = 0;
-    std::memcpy(&factor, block, sizeof factor);
-    scale_ = hn::Set(DF{}, factor);
-  }
+  explicit HWY_INLINE Decoder8(float scale) : scale_(hn::Set(DF{}, scale)) {}
   HWY_INLINE VF load(const uint8_t* codes) const {
     return kPositive ? positive(codes) : any_sign(codes);
   }
@@ -62,10 +58,9 @@ class Decoder8 {
 };
 
 template <bool kPositive>
-HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* block) {
+HWY_NOINLINE void unpack_leaf(float* values, const uint8_t* codes, float scale) {
   const DF df;
-  const Decoder8<kPositive> decoder(block);
-  const uint8_t* codes = block + sizeof(float);
+  const Decoder8<kPositive> decoder(scale);
   for (int64_t i = 0; i < kLeaf; i += kVector) {
     hn::StoreU(canonical(decoder.load(codes + i)), df, values + i);
   }
@@ -111,22 +106,18 @@ HWY_INLINE void encode_leaf(uint8_t* codes, const float* values, float inverse_s
   }
 }
 
-// `most`: the largest of each lane's magnitudes. `random`: a leaf's numbers, or null for nearest
-// even.
+// The scale. `most`: the largest of each lane's magnitudes. `random`: a leaf's numbers, or null for
+// nearest even.
 template <bool kPositive>
-HWY_NOINLINE void pack_scaled(uint8_t* block, const float* values, VI most,
-                              const uint16_t* random) {
+HWY_NOINLINE float pack_scaled(uint8_t* codes, const float* values, VI most,
+                               const uint16_t* random) {
   const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(DI{}, most)));
-  uint8_t* codes = block + sizeof(float);
   if (largest >= 0x7f800000) {
-    std::memcpy(block, &reference::kCanonicalNan, sizeof(float));
     std::memset(codes, 0, kLeaf);
-    return;
+    return reference::float_of(reference::kCanonicalNan);
   }
   const int32_t exponent = reference::block_exponent(largest);
-  const float scale = reference::power_of_two(exponent);
   const float inverse = reference::power_of_two(-exponent);
-  std::memcpy(block, &scale, sizeof scale);
   if (exponent == reference::kLastScaleExponent) {  // the scale that such values want is beyond it
     encode_leaf<kPositive, false>(codes, values, inverse, random);
   } else if (random == nullptr) {
@@ -134,40 +125,44 @@ HWY_NOINLINE void pack_scaled(uint8_t* block, const float* values, VI most,
   } else {
     encode_leaf<kPositive, true>(codes, values, inverse, random);
   }
+  return reference::power_of_two(exponent);
 }
 
 template <bool kPositive>
-HWY_INLINE void pack_leaf(uint8_t* block, const float* values, const uint16_t* random) {
+HWY_INLINE float pack_leaf(uint8_t* codes, const float* values, const uint16_t* random) {
   VI most = hn::Zero(DI{});
   for (int64_t i = 0; i < kLeaf; i += kVector) {
     most = hn::Max(most, magnitude_bits(hn::LoadU(DF{}, values + i)));
   }
-  pack_scaled<kPositive>(block, values, most, random);
+  return pack_scaled<kPositive>(codes, values, most, random);
 }
 
-HWY_INLINE void unpack_blocks(float* values, const void* blocks, Format format, int64_t count) {
-  const auto* block = static_cast<const uint8_t*>(blocks);
+HWY_INLINE void unpack_blocks(float* values, const void* codes, const float* scales, Format format,
+                              int64_t count) {
+  const auto* block = static_cast<const uint8_t*>(codes);
   const auto one = format == Format::block8 ? unpack_leaf<false> : unpack_leaf<true>;
-  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kBlockBytes) one(values, block);
-  reference::unpack(values, block, format, count);
+  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kLeaf) {
+    one(values, block, *scales++);
+  }
+  reference::unpack(values, block, scales, format, count);
 }
 
-HWY_INLINE void pack_blocks(void* blocks, Format format, const float* values, int64_t count,
-                            const BlockRounding& rounding) {
+HWY_INLINE void pack_blocks(void* codes, float* scales, Format format, const float* values,
+                            int64_t count, const BlockRounding& rounding) {
   alignas(64) uint16_t numbers[reference::kNumbers], random[kLeaf];
   BlockRounding r = rounding;
-  auto* block = static_cast<uint8_t*>(blocks);
+  auto* block = static_cast<uint8_t*>(codes);
   const auto one = format == Format::block8 ? pack_leaf<false> : pack_leaf<true>;
-  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kBlockBytes) {
+  for (; count >= kLeaf; count -= kLeaf, values += kLeaf, block += kLeaf) {
     const bool stochastic = r.rounding == Rounding::stochastic;
     if (stochastic) {
       random_numbers(r.key, r.first_element, r.step, numbers);
       draw_leaf(r.draw, numbers, random);
     }
-    one(block, values, stochastic ? random : nullptr);
+    *scales++ = one(block, values, stochastic ? random : nullptr);
     r.first_element += kLeaf;
   }
-  reference::pack(block, format, values, count, r);
+  reference::pack(block, scales, format, values, count, r);
 }
 
 #endif  // OTR_VECTOR_TARGETS

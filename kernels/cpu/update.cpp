@@ -63,13 +63,14 @@ HWY_INLINE void for_pairs(Storage* data, int64_t count, const Body& body) {
   if constexpr (!std::is_const_v<Storage>) std::memcpy(data + i, padded, bytes);
 }
 
-HWY_INLINE void load(float* values, const void* stored, Format format, int64_t count) {
+HWY_INLINE void load(float* values, const void* stored, const float* scales, Format format,
+                     int64_t count) {
   if (stored == nullptr) {
     std::memset(values, 0, sizeof(float) * kLeaf);
     return;
   }
   if (is_block(format)) {
-    unpack_blocks(values, stored, format, count);
+    unpack_blocks(values, stored, scales, format, count);
     for (int64_t i = count; i % kPair != 0; ++i) values[i] = 0;
     return;
   }
@@ -106,27 +107,27 @@ HWY_INLINE void convert_leaf(void* to, Format format, const float* values, int64
   });
 }
 
-HWY_INLINE void store_moment(void* stored, Format format, Rounding rounding, Draw draw,
-                             const LeafNumbers& random, const RandomStream& stream, float* values,
-                             int64_t count) {
+HWY_INLINE void store_moment(void* stored, float* scales, Format format, Rounding rounding,
+                             Draw draw, const LeafNumbers& random, const RandomStream& stream,
+                             float* values, int64_t count) {
   if (stored == nullptr) return;
   if (!is_block(format)) {
     store(stored, format, draw, random, values, count);
   } else if (count < kLeaf) {
-    reference::pack(stored, format, values, count,
+    reference::pack(stored, scales, format, values, count,
                     {rounding, stream.key, stream.first_element, stream.step, draw});
   } else {
     const auto one = format == Format::block8 ? pack_leaf<false> : pack_leaf<true>;
     alignas(64) uint16_t numbers[kLeaf];
     const bool stochastic = rounding == Rounding::stochastic;
     if (stochastic) draw_leaf(draw, random.values, numbers);
-    one(static_cast<uint8_t*>(stored), values, stochastic ? numbers : nullptr);
+    *scales = one(static_cast<uint8_t*>(stored), values, stochastic ? numbers : nullptr);
   }
 }
 
 HWY_INLINE void load_weights(float* values, const Update& u) {
   if (u.remainder == nullptr) {
-    load(values, u.weight, u.weight_format, u.count);
+    load(values, u.weight, nullptr, u.weight_format, u.count);
     return;
   }
   for_pairs(static_cast<const uint16_t*>(u.weight), u.count,
@@ -152,10 +153,10 @@ HWY_INLINE void store_weights(const Update& u, const LeafNumbers& random, float*
 }
 
 HWY_INLINE void store_moments(const Update& u, const LeafNumbers& random, Values& x) {
-  store_moment(u.exp_avg, u.exp_avg_format, u.exp_avg_rounding, Draw::exp_avg, random, u.random,
-               x.exp_avg, u.count);
-  store_moment(u.exp_avg_sq, u.exp_avg_sq_format, u.exp_avg_sq_rounding, Draw::exp_avg_sq, random,
-               u.random, x.exp_avg_sq, u.count);
+  store_moment(u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.exp_avg_rounding, Draw::exp_avg,
+               random, u.random, x.exp_avg, u.count);
+  store_moment(u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, u.exp_avg_sq_rounding,
+               Draw::exp_avg_sq, random, u.random, x.exp_avg_sq, u.count);
 }
 
 template <class Rule>
@@ -205,11 +206,15 @@ HWY_INLINE UpdateCount count_leaf(const Values& x, int64_t count) {
   return {static_cast<int64_t>(moved), static_cast<int64_t>(vanished)};
 }
 
+HWY_INLINE void load_moments(Values& x, const Update& u) {
+  load(x.exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.count);
+  load(x.exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, u.count);
+}
+
 HWY_INLINE void load_leaf(Values& x, const Update& u) {
-  load(x.grad, u.grad, u.grad_format, u.count);
+  load(x.grad, u.grad, nullptr, u.grad_format, u.count);
   load_weights(x.weight, u);
-  load(x.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
-  load(x.exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_format, u.count);
+  load_moments(x, u);
 }
 
 template <class Body>
@@ -282,8 +287,7 @@ void lamb_norms(const Update& whole, NormSum& weights, NormSum& directions) {
     load_leaf(x, u);
     lamb_leaf(c, x, u.count);
     store_moments(u, random, x);
-    load(x.exp_avg, u.exp_avg, u.exp_avg_format, u.count);  // as stored, blocks too
-    load(x.exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_format, u.count);
+    load_moments(x, u);  // as stored, blocks too
     for (int64_t i = 0; i < u.count; i += kVector) {
       const VF m = hn::Load(df, x.exp_avg + i), v = hn::Load(df, x.exp_avg_sq + i);
       hn::Store(lamb_direction(c, hn::Load(df, x.weight + i), m, v), df, x.moves + i);
@@ -301,8 +305,8 @@ void muon_direction(const Update& whole, float* direction) {
   Values x;
   for_leaves(whole, [&](const Update& u) HWY_ATTR {
     random.fill(u.random);
-    load(x.grad, u.grad, u.grad_format, u.count);
-    load(x.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
+    load(x.grad, u.grad, nullptr, u.grad_format, u.count);
+    load(x.exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.count);
     for (int64_t i = 0; i < u.count; i += kVector) {
       const VF g = gradient(c, hn::Load(df, x.grad + i), hn::Zero(df), false);
       VF m = hn::Load(df, x.exp_avg + i);

@@ -8,10 +8,7 @@ namespace outrigger::kernels::reference {
 namespace {
 
 template <bool kPositive>
-void unpack_block(float* values, const unsigned char* block, int64_t count) {
-  float scale = 0;
-  std::memcpy(&scale, block, sizeof scale);
-  const unsigned char* codes = block + sizeof scale;
+void unpack_block(float* values, const unsigned char* codes, float scale, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t code = codes[i];
     float x = decode8<kPositive>(kPositive ? code : code & 0x7f) * scale;
@@ -21,11 +18,10 @@ void unpack_block(float* values, const unsigned char* block, int64_t count) {
 }
 
 template <bool kPositive>
-void pack_block(unsigned char* block, const float* values, int64_t count,
-                const BlockRounding& rounding, uint64_t element) {
+float pack_block(unsigned char* codes, const float* values, int64_t count,
+                 const BlockRounding& rounding, uint64_t element) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, bits_of(values[i]) & 0x7fffffff);
-  unsigned char* codes = block + sizeof(float);
   std::memset(codes, 0, kLeaf);
   float scale = float_of(kCanonicalNan);
   if (largest < 0x7f800000) {
@@ -43,26 +39,26 @@ void pack_block(unsigned char* block, const float* values, int64_t count,
       codes[i] = static_cast<unsigned char>(code | sign);
     }
   }
-  std::memcpy(block, &scale, sizeof scale);
+  return scale;
 }
 
 }  // namespace
 
-void unpack(float* values, const void* blocks, Format format, int64_t count) {
-  const auto* block = static_cast<const unsigned char*>(blocks);
+void unpack(float* values, const void* codes, const float* scales, Format format, int64_t count) {
+  const auto* block = static_cast<const unsigned char*>(codes);
   const auto one = format == Format::block8 ? unpack_block<false> : unpack_block<true>;
-  for (int64_t first = 0; first < count; first += kLeaf, block += kBlockBytes) {
-    one(values + first, block, std::min(kLeaf, count - first));
+  for (int64_t first = 0; first < count; first += kLeaf) {
+    one(values + first, block + first, scales[first / kLeaf], std::min(kLeaf, count - first));
   }
 }
 
-void pack(void* blocks, Format format, const float* values, int64_t count,
+void pack(void* codes, float* scales, Format format, const float* values, int64_t count,
           const BlockRounding& rounding) {
-  auto* block = static_cast<unsigned char*>(blocks);
+  auto* block = static_cast<unsigned char*>(codes);
   const auto one = format == Format::block8 ? pack_block<false> : pack_block<true>;
-  for (int64_t first = 0; first < count; first += kLeaf, block += kBlockBytes) {
-    one(block, values + first, std::min(kLeaf, count - first), rounding,
-        rounding.first_element + static_cast<uint64_t>(first));
+  for (int64_t first = 0; first < count; first += kLeaf) {
+    scales[first / kLeaf] = one(block + first, values + first, std::min(kLeaf, count - first),
+                                rounding, rounding.first_element + static_cast<uint64_t>(first));
   }
 }
 

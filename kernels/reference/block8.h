@@ -78,8 +78,8 @@ OTR_ELEMENTWISE float decode8(uint32_t code) {
   return float_of((code << C::kCut) + C::kOffset);
 }
 
-void unpack(float* values, const void* blocks, Format format, int64_t count);
-void pack(void* blocks, Format format, const float* values, int64_t count,
+void unpack(float* values, const void* codes, const float* scales, Format format, int64_t count);
+void pack(void* codes, float* scales, Format format, const float* values, int64_t count,
           const BlockRounding& rounding);
 
 }  // namespace outrigger::kernels::reference

@@ -16,11 +16,11 @@ struct Leaf {
   float grad[kLeaf], weight[kLeaf], exp_avg[kLeaf], exp_avg_sq[kLeaf];
 };
 
-void load(float* values, const void* stored, Format format, int64_t count) {
+void load(float* values, const void* stored, const float* scales, Format format, int64_t count) {
   if (stored == nullptr) {
     std::fill_n(values, count, 0.0F);
   } else if (is_block(format)) {
-    reference::unpack(values, stored, format, count);
+    reference::unpack(values, stored, scales, format, count);
   } else {
     with_element(format, [&](auto e) {
       using E = decltype(e);
@@ -30,11 +30,11 @@ void load(float* values, const void* stored, Format format, int64_t count) {
   }
 }
 
-void store(void* stored, Format format, Rounding rounding, Draw draw, const RandomStream& random,
-           const float* values, int64_t count) {
+void store(void* stored, float* scales, Format format, Rounding rounding, Draw draw,
+           const RandomStream& random, const float* values, int64_t count) {
   if (stored == nullptr) return;
   if (is_block(format)) {
-    reference::pack(stored, format, values, count,
+    reference::pack(stored, scales, format, values, count,
                     {rounding, random.key, random.first_element, random.step, draw});
     return;
   }
@@ -55,7 +55,7 @@ void store(void* stored, Format format, Rounding rounding, Draw draw, const Rand
 
 void load_weights(float* values, const Update& u) {
   if (u.remainder == nullptr) {
-    load(values, u.weight, u.weight_format, u.count);
+    load(values, u.weight, nullptr, u.weight_format, u.count);
     return;
   }
   const auto* published = static_cast<const uint16_t*>(u.weight);
@@ -64,7 +64,8 @@ void load_weights(float* values, const Update& u) {
 
 void store_weights(const Update& u, const float* values) {
   if (u.remainder == nullptr) {
-    store(u.weight, u.weight_format, u.weight_rounding, Draw::weight, u.random, values, u.count);
+    store(u.weight, nullptr, u.weight_format, u.weight_rounding, Draw::weight, u.random, values,
+          u.count);
     return;
   }
   auto* published = static_cast<uint16_t*>(u.weight);
@@ -76,17 +77,17 @@ void store_weights(const Update& u, const float* values) {
 }
 
 void load_leaf(Leaf& leaf, const Update& u) {
-  load(leaf.grad, u.grad, u.grad_format, u.count);
+  load(leaf.grad, u.grad, nullptr, u.grad_format, u.count);
   load_weights(leaf.weight, u);
-  load(leaf.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
-  load(leaf.exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_format, u.count);
+  load(leaf.exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.count);
+  load(leaf.exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, u.count);
 }
 
 void store_moments(const Update& u, const Leaf& leaf) {
-  store(u.exp_avg, u.exp_avg_format, u.exp_avg_rounding, Draw::exp_avg, u.random, leaf.exp_avg,
-        u.count);
-  store(u.exp_avg_sq, u.exp_avg_sq_format, u.exp_avg_sq_rounding, Draw::exp_avg_sq, u.random,
-        leaf.exp_avg_sq, u.count);
+  store(u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.exp_avg_rounding, Draw::exp_avg, u.random,
+        leaf.exp_avg, u.count);
+  store(u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, u.exp_avg_sq_rounding,
+        Draw::exp_avg_sq, u.random, leaf.exp_avg_sq, u.count);
 }
 
 UpdateCount update_leaf(const Update& u) {
@@ -106,8 +107,8 @@ UpdateCount update_leaf(const Update& u) {
   if (u.rule != Rule::lamb) store_moments(u, leaf);
   store_weights(u, leaf.weight);
   if (u.published != nullptr && u.weight_format == Format::float32) {
-    store(u.published, u.published_format, Rounding::nearest, Draw::weight, u.random, leaf.weight,
-          u.count);
+    store(u.published, nullptr, u.published_format, Rounding::nearest, Draw::weight, u.random,
+          leaf.weight, u.count);
   }
   load_weights(leaf.weight, u);
   UpdateCount count;
@@ -137,8 +138,8 @@ void lamb_norms_of_leaf(const Update& u, NormSum& weights, NormSum& directions) 
 
 void muon_direction_of_leaf(const Update& u, float* direction) {
   Leaf leaf;
-  load(leaf.grad, u.grad, u.grad_format, u.count);
-  load(leaf.exp_avg, u.exp_avg, u.exp_avg_format, u.count);
+  load(leaf.grad, u.grad, nullptr, u.grad_format, u.count);
+  load(leaf.exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.count);
   for (int64_t i = 0; i < u.count; ++i) {
     const float g = gradient_of(u.rule, u.scalars, leaf.grad[i], 0);
     direction[i] = canonical(muon_direction(u.scalars, g, leaf.exp_avg[i]));

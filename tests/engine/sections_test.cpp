@@ -102,15 +102,8 @@ std::vector<float> read(otr_engine* engine, int64_t id, Kept kept) {
 // What the stored bytes say, by the format alone.
 std::vector<float> decoded(const Section& s, std::span<const std::byte> stored) {
   std::vector<float> values(static_cast<size_t>(s.count));
-  if (s.format == Format::split) {
-    const size_t half = stored.size() / 2;
-    kernels::read_composed(values.data(), stored.data() + half, s.format,
-                           reinterpret_cast<const uint16_t*>(stored.data()), s.count);
-  } else if (kernels::is_composed(s.format)) {
-    kernels::read_composed(values.data(), stored.data(), s.format, nullptr, s.count);
-  } else {
-    kernels::convert(values.data(), Format::float32, stored.data(), s.format, s.count);
-  }
+  const std::byte* const beside = stored.data() + kernels::plain_bytes_of(s.count, s.format);
+  kernels::read_float32(values.data(), stored.data(), beside, s.format, s.count);
   return values;
 }
 

@@ -143,17 +143,22 @@ Bytes stored(const std::vector<float>& values, Format format) {
   const auto count = static_cast<int64_t>(values.size());
   Bytes bytes(static_cast<size_t>(kernels::bytes_of(count, format)));
   if (kernels::is_block(format)) {
-    kernels::pack(bytes.data(), format, values.data(), count, {});
+    kernels::pack(bytes.data(), kernels::scales_behind(bytes.data(), count, format), format,
+                  values.data(), count, {});
     return bytes;
   }
   kernels::convert(bytes.data(), format, values.data(), Format::float32,
                    static_cast<int64_t>(values.size()));
   return bytes;
 }
-std::vector<float> loaded(const Bytes& bytes, Format format, size_t count) {
+float* scales_of(Bytes& stored, Format format, int64_t count) {
+  return kernels::scales_behind(stored.data(), count, format);
+}
+std::vector<float> loaded(Bytes& bytes, Format format, size_t count) {
   std::vector<float> values(count);
   if (kernels::is_block(format)) {
-    kernels::unpack(values.data(), bytes.data(), format, static_cast<int64_t>(count));
+    const auto n = static_cast<int64_t>(count);
+    kernels::unpack(values.data(), bytes.data(), scales_of(bytes, format, n), format, n);
     return values;
   }
   kernels::convert(values.data(), Format::float32, bytes.data(), format,
@@ -255,6 +260,8 @@ Trained simulate(const Case& c) {
       a.rule = rule.rule;
       if (rule_of(c).exp_avg) a.exp_avg = s.exp_avg.data();
       if (keeps_exp_avg_sq(c, q)) a.exp_avg_sq = s.exp_avg_sq.data();
+      a.exp_avg_scales = scales_of(s.exp_avg, p.exp_avg, q.count);
+      a.exp_avg_sq_scales = scales_of(s.exp_avg_sq, p.exp_avg_sq, q.count);
       a.exp_avg_format = p.exp_avg;
       a.exp_avg_sq_format = p.exp_avg_sq;
       a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = p.rounding;
@@ -295,7 +302,7 @@ Trained simulate(const Case& c) {
   }
   for (size_t id = 0; id < parameters.size(); ++id) {
     const ModelParameter& q = parameters[id];
-    const State& s = states[q.alias_of >= 0 ? static_cast<size_t>(q.alias_of) : id];
+    State& s = states[q.alias_of >= 0 ? static_cast<size_t>(q.alias_of) : id];
     Trained::Values v;
     const size_t count = q.initial.size();
     v.published = loaded(s.published, p.compute, count);

@@ -14,12 +14,12 @@
 
 #include "c_api/src/guard.h"
 #include "c_api/src/handles.h"
+#include "kernels/update_part.h"
 #include "tests/engine/model.h"
 
 namespace outrigger::test {
 namespace {
 
-using engine::bytes_of;
 using engine::State;
 using engine::StateSet;
 
@@ -59,11 +59,12 @@ class Paged final : public engine::StateStore {
     }
     auto [entry, added] = leased_.emplace(key_of(piece), std::move(pages));
     EXPECT_TRUE(added) << "leased twice";
+    const auto page = [&](State s) -> Page& { return entry->second[static_cast<size_t>(s)]; };
     const auto data = [&](State s) {
-      auto& page = entry->second[static_cast<size_t>(s)];
-      return page.empty() ? nullptr : page.data();
+      return page(s).plain.empty() ? nullptr : page(s).plain.data();
     };
-    Leased states{data(State::master), data(State::exp_avg), data(State::exp_avg_sq)};
+    Leased states{data(State::master), data(State::exp_avg), data(State::exp_avg_sq),
+                  page(State::exp_avg).scales.data(), page(State::exp_avg_sq).scales.data()};
     if (!context_.plan.separate_master) states.master = context_.published.at(piece);
     return states;
   }
@@ -74,14 +75,28 @@ class Paged final : public engine::StateStore {
     leased_elements_ = std::max<int64_t>(0, leased_elements_ - piece.count);
     for (const State s : kAll) {
       auto& page = node.mapped()[static_cast<size_t>(s)];
-      if (written[s]) std::ranges::copy(page, place(piece, s));
+      if (!written[s]) continue;
+      const Place to = place(piece, s);
+      std::ranges::copy(page.plain, to.plain);
+      std::ranges::copy(page.scales, to.scales);
     }
   }
 
   void settle() override { EXPECT_EQ(fetched_.size(), 0U) << "fetched and not leased"; }
 
  private:
-  using Page = std::vector<std::byte>;
+  struct Page {
+    std::vector<std::byte> plain;
+    std::vector<float> scales;
+    void resize(int64_t count, kernels::Format f, std::byte filling, float scale) {
+      plain.resize(static_cast<size_t>(kernels::plain_bytes_of(count, f)), filling);
+      scales.resize(static_cast<size_t>(kernels::scale_bytes_of(count, f)) / sizeof(float), scale);
+    }
+  };
+  struct Place {
+    std::byte* plain;
+    float* scales;
+  };
   using Pages = std::array<Page, engine::kStates>;
   using Key = std::pair<int64_t, int64_t>;
   static Key key_of(const layout::Piece& piece) { return {piece.parameter, piece.first}; }
@@ -95,17 +110,21 @@ class Paged final : public engine::StateStore {
           keeps(s, piece.parameter) && (s != State::master || context_.plan.separate_master);
       if (!kept) continue;
       Page& page = pages[static_cast<size_t>(s)];
-      page.assign(static_cast<size_t>(bytes_of(piece.count, format(s))), std::byte{0xa5});
-      if (read[s]) std::copy_n(place(piece, s), page.size(), page.begin());
+      page.resize(piece.count, format(s), std::byte{0xa5}, 123);
+      if (!read[s]) continue;
+      const Place from = place(piece, s);
+      std::copy_n(from.plain, page.plain.size(), page.plain.begin());
+      std::copy_n(from.scales, page.scales.size(), page.scales.begin());
     }
     return pages;
   }
 
   // Where a part lies in the file of its whole parameter.
-  std::byte* place(const layout::Piece& piece, State s) {
+  Place place(const layout::Piece& piece, State s) {
     Page& file = files_[{piece.parameter, static_cast<int64_t>(s)}];
-    file.resize(static_cast<size_t>(bytes_of(context_.model.at(piece.parameter).count, format(s))));
-    return file.data() + bytes_of(piece.first, format(s));
+    file.resize(context_.model.at(piece.parameter).count, format(s), std::byte{0}, 0);
+    return {kernels::advance(file.plain.data(), piece.first, format(s)),
+            kernels::advance_scales(file.scales.data(), piece.first)};
   }
 
   const engine::StoreContext context_;

@@ -24,9 +24,9 @@ std::vector<float> stored(const std::vector<float>& values, Format format,
                           const BlockRounding& rounding = {}) {
   const auto count = static_cast<int64_t>(values.size());
   Array blocks(format, count);
-  pack(blocks.at(), format, values.data(), count, rounding);
+  pack(blocks.at(), blocks.scales(), format, values.data(), count, rounding);
   std::vector<float> back(values.size());
-  unpack(back.data(), blocks.at(), format, count);
+  unpack(back.data(), blocks.at(), blocks.scales(), format, count);
   return back;
 }
 
@@ -45,12 +45,12 @@ TEST(Block8, EveryTargetHasTheOraclesBits) {
             }
             const BlockRounding r = {rounding, 77, 512, (uint64_t{1} << 32) + 3};
             Array got(format, count, 1), want(format, count, 1);
-            pack(got.at(), format, values.data(), count, r);
-            reference::pack(want.at(), format, values.data(), count, r);
+            pack(got.at(), got.scales(), format, values.data(), count, r);
+            reference::pack(want.at(), want.scales(), format, values.data(), count, r);
             expect_same_bits(got, want);
             fill(got, kind, 6);  // any bits are read alike, too
             std::vector<float> read(values.size());
-            unpack(read.data(), got.at(), format, count);
+            unpack(read.data(), got.at(), got.scales(), format, count);
             const std::vector<float> by_oracle = got.values();
             for (size_t i = 0; i < read.size(); ++i) {  // NaNs, too
               ASSERT_EQ(reference::bits_of(read[i]), reference::bits_of(by_oracle[i])) << i;
@@ -67,9 +67,9 @@ TEST(Block8, WhatWasReadIsStoredExactly) {
   for (const Format format : kBlockFormats) {
     for (const float scale : {0x1p-100F, 0x1p-20F, 1.0F, 0x1p+127F}) {
       Array block(format, kLeaf);
-      std::memcpy(block.at(), &scale, sizeof scale);
+      *block.scales() = scale;
       for (int64_t code = 0; code < kLeaf; ++code) {
-        static_cast<unsigned char*>(block.at())[4 + code] = static_cast<unsigned char>(code);
+        static_cast<unsigned char*>(block.at())[code] = static_cast<unsigned char>(code);
       }
       const std::vector<float> values = block.values();
       for (const Rounding rounding : kRoundings) {

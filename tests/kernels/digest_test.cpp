@@ -18,7 +18,10 @@ class Digest {
       sum_ = (sum_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
     }
   }
-  void add(const Array& array) { add(array.at(), static_cast<size_t>(array.bytes())); }
+  void add(const Array& array) {
+    add(array.at(), static_cast<size_t>(array.bytes()));
+    add(array.scales(), static_cast<size_t>(array.blocks()) * sizeof(float));
+  }
   void add(const NormSum& norm) {
     add(norm.limbs.data(), sizeof norm.limbs);
     add(&norm.nonfinite, sizeof norm.nonfinite);
@@ -85,10 +88,10 @@ void digest_composed(Digest& digest, Values values) {
   for (const Format format : {Format::block8, Format::positive_block8}) {
     for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
       Array blocks(format, kCount);
-      pack(blocks.at(), format, x, kCount, {rounding, 77, 512, 3});
+      pack(blocks.at(), blocks.scales(), format, x, kCount, {rounding, 77, 512, 3});
       digest.add(blocks);
       Array back(Format::float32, kCount);
-      unpack(static_cast<float*>(back.at()), blocks.at(), format, kCount);
+      unpack(static_cast<float*>(back.at()), blocks.at(), blocks.scales(), format, kCount);
       digest.add(back);
     }
   }

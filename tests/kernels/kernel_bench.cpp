@@ -35,18 +35,26 @@ class Array {
   Array(Format format, int64_t count)
       : format_(format),
         bytes_(static_cast<char*>(std::aligned_alloc(
-            64, (static_cast<size_t>(count) * k::size_of(format) + 63) / 64 * 64))) {
+            64, (static_cast<size_t>(k::bytes_of(count, format)) + 63) / 64 * 64))),
+        scales_(k::scales_behind(bytes_.get(), count, format)) {
     constexpr int64_t kBlock = 4096;
     std::vector<float> values(static_cast<size_t>(kBlock));
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = 1e-3F * (1.0F + static_cast<float>((i * 2654435761U) % 1024) / 1024.0F);
     }
     for (int64_t i = 0; i < count; i += kBlock) {
+      if (scales_ != nullptr) {
+        k::pack(at(i), scales(i), format, values.data(), std::min(kBlock, count - i), {});
+        continue;
+      }
       k::convert(at(i), format, values.data(), Format::float32, std::min(kBlock, count - i));
     }
   }
   void* at(int64_t element) const {
     return bytes_.get() + static_cast<size_t>(element) * k::size_of(format_);
+  }
+  float* scales(int64_t element) const {
+    return scales_ == nullptr ? nullptr : scales_ + element / k::kLeaf;
   }
   Format format() const { return format_; }
 
@@ -56,6 +64,7 @@ class Array {
     void operator()(char* p) const { std::free(p); }
   };
   std::unique_ptr<char, Free> bytes_;  // on a cache line, as tensors are
+  float* scales_;
 };
 
 // Runs body(first, count) over equal slices on all threads; prints the best time.
@@ -82,7 +91,9 @@ void measure(const Arguments& arguments, const std::string& what, double bytes_p
 void adam_rows(const Arguments& arguments, const char* name, Format weight, Format state,
                Format grad, Rounding rounding, bool publish) {
   if (!arguments.wants(name)) return;
-  const Array w(weight, arguments.count), m(state, arguments.count), v(state, arguments.count);
+  const bool blocks = k::is_block(state);
+  const Format second = blocks ? Format::positive_block8 : state;
+  const Array w(weight, arguments.count), m(state, arguments.count), v(second, arguments.count);
   const Array g(grad, arguments.count);
   const Array published(Format::bfloat16, publish ? arguments.count : 1);
   const auto bytes = 2 * k::size_of(weight) + 4 * k::size_of(state) + k::size_of(grad) +
@@ -95,7 +106,10 @@ void adam_rows(const Arguments& arguments, const char* name, Format weight, Form
     a.exp_avg_sq = v.at(first);
     a.grad_format = grad;
     a.weight_format = weight;
-    a.exp_avg_format = a.exp_avg_sq_format = state;
+    a.exp_avg_scales = m.scales(first);
+    a.exp_avg_sq_scales = v.scales(first);
+    a.exp_avg_format = state;
+    a.exp_avg_sq_format = second;
     a.weight_rounding = a.exp_avg_rounding = a.exp_avg_sq_rounding = rounding;
     a.published = publish ? published.at(first) : nullptr;
     a.count = count;
@@ -168,6 +182,9 @@ int main(int argc, char** argv) {
   adam_rows(arguments, "adam bf16 all", bf16, bf16, bf16, nearest, false);
   adam_rows(arguments, "adam bf16 all, stochastic", bf16, bf16, bf16, stochastic, false);
   adam_rows(arguments, "adam bf16, float32 gradient", bf16, bf16, f32, nearest, false);
+  adam_rows(arguments, "adam bf16, 8-bit moments", bf16, Format::block8, bf16, nearest, false);
+  adam_rows(arguments, "adam bf16, 8-bit moments, stochastic", bf16, Format::block8, bf16,
+            stochastic, false);
   fold_rows(arguments, "fold 2 x float32 -> float32, norm", f32, f32, true);
   fold_rows(arguments, "fold 2 x bf16 -> bf16, norm", bf16, bf16, true);
   fold_rows(arguments, "fold 2 x bf16 -> float32, norm", bf16, f32, true);

@@ -44,22 +44,26 @@ inline void for_each_target(const std::function<void()>& body) {
   ASSERT_TRUE(simd_select(names.front().c_str()));
 }
 
-// `count` elements of a format, exactly as long as needed and `shift` elements (bytes, of blocks)
-// off alignment. Elements of blocks are reached through pack() and unpack() only.
+// `count` elements of a format, exactly as long as needed and `shift` elements off alignment; the
+// scales of blocks apart. Elements of blocks are reached through pack() and unpack() only.
 class Array {
  public:
   Array(Format format, int64_t count, int64_t shift = 0)
       : format_(format),
         count_(count),
-        shift_(static_cast<size_t>(is_block(format) ? shift : bytes_of(shift, format))),
-        bytes_(shift_ + static_cast<size_t>(bytes_of(count, format))) {}
+        shift_(static_cast<size_t>(shift) * size_of(format)),
+        bytes_(shift_ + static_cast<size_t>(plain_bytes_of(count, format))),
+        scales_(static_cast<size_t>(scale_bytes_of(count, format)) / sizeof(float)) {}
 
   [[nodiscard]] Format format() const { return format_; }
   [[nodiscard]] int64_t count() const { return count_; }
   [[nodiscard]] void* at(int64_t i = 0) {
-    return bytes_.data() + shift_ + static_cast<size_t>(bytes_of(i, format_));
+    return bytes_.data() + shift_ + static_cast<size_t>(i) * size_of(format_);
   }
   [[nodiscard]] const void* at(int64_t i = 0) const { return const_cast<Array*>(this)->at(i); }
+  // Of blocks: the scale of element i's.
+  [[nodiscard]] float* scales(int64_t i = 0) { return scales_.data() + i / kLeaf; }
+  [[nodiscard]] const float* scales() const { return scales_.data(); }
 
   template <class T>
   void set(int64_t i, T value) {
@@ -76,12 +80,13 @@ class Array {
     std::memcpy(&value, at(i), size_of(format_));
     return value;
   }
-  [[nodiscard]] int64_t bytes() const { return bytes_of(count_, format_); }
+  [[nodiscard]] int64_t bytes() const { return plain_bytes_of(count_, format_); }
+  [[nodiscard]] int64_t blocks() const { return static_cast<int64_t>(scales_.size()); }
   // All elements as float32, by the oracle.
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> all(static_cast<size_t>(count_));
     if (is_block(format_)) {
-      reference::unpack(all.data(), at(), format_, count_);
+      reference::unpack(all.data(), at(), scales(), format_, count_);
     } else {
       for (int64_t i = 0; i < count_; ++i) all[static_cast<size_t>(i)] = value(i);
     }
@@ -89,7 +94,7 @@ class Array {
   }
   void set_values(const std::vector<float>& all) {
     if (is_block(format_)) {
-      reference::pack(at(), format_, all.data(), count_, {});
+      reference::pack(at(), scales(), format_, all.data(), count_, {});
     } else {
       for (int64_t i = 0; i < count_; ++i) set_value(i, all[static_cast<size_t>(i)]);
     }
@@ -110,6 +115,7 @@ class Array {
   int64_t count_;
   size_t shift_;
   std::vector<char> bytes_;
+  std::vector<float> scales_;
 };
 
 inline void expect_same_bits(const Array& got, const Array& want) {
@@ -118,7 +124,11 @@ inline void expect_same_bits(const Array& got, const Array& want) {
     const auto* g = static_cast<const unsigned char*>(got.at());
     const auto* w = static_cast<const unsigned char*>(want.at());
     for (int64_t i = 0; i < got.bytes(); ++i) {
-      ASSERT_EQ(g[i], w[i]) << "byte " << i % kBlockBytes << " of block " << i / kBlockBytes;
+      ASSERT_EQ(g[i], w[i]) << "code " << i % kLeaf << " of block " << i / kLeaf;
+    }
+    for (int64_t i = 0; i < got.blocks(); ++i) {
+      ASSERT_EQ(reference::bits_of(got.scales()[i]), reference::bits_of(want.scales()[i]))
+          << "the scale of block " << i;
     }
     return;
   }
@@ -143,6 +153,9 @@ inline void fill(Array& array, Values values, uint64_t seed) {
     } else {
       for (int64_t i = 0; i < array.bytes(); ++i) {
         static_cast<unsigned char*>(array.at())[i] = static_cast<unsigned char>(random());
+      }
+      for (int64_t i = 0; i < array.blocks(); ++i) {
+        array.scales()[i] = reference::float_of(static_cast<uint32_t>(random()));
       }
     }
     return;

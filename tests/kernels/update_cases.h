@@ -88,8 +88,10 @@ struct Parameter {
     if (formats.weight == Format::split) a.remainder = static_cast<uint16_t*>(remainder.at(first));
     a.rule = rule;
     if (has_exp_avg(rule, momentum)) a.exp_avg = exp_avg.at(first);
+    a.exp_avg_scales = exp_avg.scales(first);
     a.exp_avg_format = formats.exp_avg;
     if (has_exp_avg_sq(rule)) a.exp_avg_sq = exp_avg_sq.at(first);
+    a.exp_avg_sq_scales = exp_avg_sq.scales(first);
     a.exp_avg_sq_format = formats.exp_avg_sq;
     a.weight_rounding = formats.weight_rounding;
     a.exp_avg_rounding = formats.exp_avg_rounding;
