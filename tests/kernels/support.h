@@ -62,7 +62,9 @@ class Array {
   }
   [[nodiscard]] const void* at(int64_t i = 0) const { return const_cast<Array*>(this)->at(i); }
   // Of blocks: the scale of element i's.
-  [[nodiscard]] float* scales(int64_t i = 0) { return scales_.data() + i / kLeaf; }
+  [[nodiscard]] float* scales(int64_t i = 0) {
+    return scales_.empty() ? nullptr : scales_.data() + i / kLeaf;
+  }
   [[nodiscard]] const float* scales() const { return scales_.data(); }
 
   template <class T>
