@@ -12,10 +12,17 @@
  *   device has done anything; structs and arrays that it was given in host memory may be reused at
  *   once, memory that they point to may not.
  *
+ * GROWTH.  The table and each struct that describes work begin with their size, as whoever made
+ *   them knows it; the elements of an array lie so far apart. What an older plugin's table lacks is
+ *   0, and no work that needs it comes: `rules` and its neighbours say what may come. A member that
+ *   is beyond the size of a struct given by an older library counts as 0.
+ *
  * THREADS.  Every function may be called from any thread.
  */
 #ifndef OUTRIGGER_PLUGIN_H
 #define OUTRIGGER_PLUGIN_H
+
+#include <stddef.h>
 
 #include "outrigger.h"
 
@@ -31,11 +38,19 @@ extern "C" {
 typedef struct otr_plugin_device otr_plugin_device;
 typedef struct otr_plugin_event otr_plugin_event;
 
+/* Of tensors the first four; the others are of states, in an update only. */
 enum {
   OTR_PLUGIN_FLOAT32 = 0,
   OTR_PLUGIN_BFLOAT16 = 1,
   OTR_PLUGIN_FLOAT16 = 2,
-  OTR_PLUGIN_FLOAT64 = 3
+  OTR_PLUGIN_FLOAT64 = 3,
+  /* A float32 weight in two halves of 16 bits: the bfloat16 that is published, and the rest;
+   * kernels/reference/split.h */
+  OTR_PLUGIN_SPLIT = 4,
+  /* A moment in codes of 8 bits, in whole leaves of 256, and a float32 scale for each leaf in
+   * memory of its own; of values that are not negative the second; kernels/reference/block8.h */
+  OTR_PLUGIN_BLOCK8 = 5,
+  OTR_PLUGIN_POSITIVE_BLOCK8 = 6
 };
 enum { OTR_PLUGIN_NEAREST = 0, OTR_PLUGIN_STOCHASTIC = 1 };
 enum { OTR_PLUGIN_HOST_TO_DEVICE = 0, OTR_PLUGIN_DEVICE_TO_HOST = 1, OTR_PLUGIN_ON_DEVICE = 2 };
@@ -44,9 +59,11 @@ enum { OTR_PLUGIN_HOST_TO_DEVICE = 0, OTR_PLUGIN_DEVICE_TO_HOST = 1, OTR_PLUGIN_
  * of the same names on a CPU; docs/contract.md has the formulas. */
 
 /* add 0: to = round(from × factor), nearest even; factor 1: round(from), once. add 1: to =
- * round(float32(to) + float32(from)), factor is 1. ndim 0 and shape NULL: `count` elements one
- * after the other; else strides are in elements. */
+ * round(float32(to) + float32(from)), factor is 1. to may be from, in one format and order. ndim 0
+ * and shape NULL: `count` elements one after the other; else strides are in elements. */
 typedef struct otr_plugin_convert {
+  uint32_t struct_size;
+  int32_t reserved1;
   void *to;
   const void *from;
   int32_t to_format, from_format; /* OTR_PLUGIN_FLOAT32 … */
@@ -69,6 +86,8 @@ typedef struct otr_plugin_norm {
 /* s = sources[0] + sources[1] + … in float32; accumulator = round(s), or round(accumulator + s)
  * with add. A source may be the accumulator. Without sources: only the norm of the accumulator. */
 typedef struct otr_plugin_fold {
+  uint32_t struct_size;
+  int32_t reserved0;
   const void *const *sources; /* host: `world` device pointers */
   int32_t world, source_format;
   void *accumulator;
@@ -83,20 +102,29 @@ enum {
   OTR_PLUGIN_ADAM = 0, /* AdamW, too */
   OTR_PLUGIN_ADAGRAD = 1,
   OTR_PLUGIN_LION = 2,
-  OTR_PLUGIN_SGD = 3
+  OTR_PLUGIN_SGD = 3,
+  OTR_PLUGIN_LAMB = 4,      /* the weights, from the moments that LAMB_NORMS has stored */
+  OTR_PLUGIN_MUON = 5,      /* exp_avg and `direction`; the weights are not touched */
+  OTR_PLUGIN_LAMB_NORMS = 6 /* the moments and `norms`; the weights are only read */
 };
 
 /* One piece of a fused update. exp_avg, exp_avg_sq: NULL where the rule has none. */
 typedef struct otr_plugin_update {
+  uint32_t struct_size;
+  int32_t rule; /* OTR_PLUGIN_ADAM … */
   const void *grad;
   void *weight, *exp_avg, *exp_avg_sq, *published; /* published: NULL for none */
-  int32_t rule;                                    /* OTR_PLUGIN_ */
+  void *remainder;                                 /* of a split weight: the lower halves */
+  float *exp_avg_scales, *exp_avg_sq_scales;       /* of block formats */
+  float *direction;                                /* of MUON: an element each, to be written */
+  otr_plugin_norm *norms; /* host; of LAMB_NORMS: two, of the weights and of the directions, which
+                             are filled when the stream has been synchronized */
   int32_t grad_format, weight_format, exp_avg_format, exp_avg_sq_format, published_format;
   int32_t weight_rounding, exp_avg_rounding, exp_avg_sq_rounding;
   int32_t decoupled, nesterov, reserved0;
   int64_t count;
   float gradient_factor, clip_value, beta1, one_minus_beta1, beta2, one_minus_beta2, eps,
-      inverse_sqrt_bias2, minus_step, weight_decay, minus_lr_decay, reserved1;
+      inverse_bias1, inverse_sqrt_bias2, minus_step, weight_decay, minus_lr_decay;
   uint64_t key, first_element, step; /* the random stream */
 } otr_plugin_update;
 
@@ -104,12 +132,30 @@ typedef struct otr_plugin_update_count {
   int64_t updates, vanished;
 } otr_plugin_update_count;
 
+/* out = factor × (left × right), and plus_factor × plus added to it where plus is not NULL: float32
+ * matrices, row-major and without gaps, left (rows × inner) and right (inner × columns). One order
+ * of additions, kernels/reference/product.h. out is none of the others. symmetric: it is symmetric
+ * to the bit, so a kernel may compute one half and mirror it. */
+typedef struct otr_plugin_product {
+  uint32_t struct_size;
+  int32_t symmetric;
+  const float *left, *right, *plus;
+  float *out;
+  int64_t rows, inner, columns;
+  float factor, plus_factor;
+} otr_plugin_product;
+
 typedef struct otr_device_plugin {
   uint32_t struct_size;
   uint32_t version;    /* OTR_DEVICE_PLUGIN_VERSION */
   const char *name;    /* "cuda" */
   int32_t device_type; /* OTR_DEVICE_ of its tensors */
   int32_t reserved0;
+
+  /* What may come to update, a bit for each: 1 << OTR_PLUGIN_ADAM …, 1 << OTR_PLUGIN_FLOAT32 …,
+   * 1 << OTR_PLUGIN_NEAREST …. Each with each other. What is not there is refused before an engine
+   * is made, with a text that names it. */
+  uint64_t rules, weight_formats, moment_formats, roundings;
 
   /* Why the last call of this thread failed; valid until the thread's next call. */
   const char *(*last_error)(void);
@@ -151,12 +197,20 @@ typedef struct otr_device_plugin {
   int32_t (*copy)(otr_plugin_device *device, void *to, const void *from, size_t bytes,
                   int32_t direction, uint64_t stream);
   int32_t (*zero)(otr_plugin_device *device, void *data, size_t bytes, uint64_t stream);
-  int32_t (*convert)(otr_plugin_device *device, const otr_plugin_convert *convert, uint64_t stream);
+  /* Of a list no element writes what another one reads or writes. */
+  int32_t (*convert)(otr_plugin_device *device, const otr_plugin_convert *list, int64_t count,
+                     uint64_t stream);
   int32_t (*fold)(otr_plugin_device *device, const otr_plugin_fold *fold, uint64_t stream);
-  /* *host_total is added to; complete when the stream has been synchronized. */
+  /* *host_total is added to, if it is not NULL; complete when the stream has been synchronized. */
   int32_t (*update)(otr_plugin_device *device, const otr_plugin_update *pieces, int64_t count,
                     otr_plugin_update_count *host_total, uint64_t stream);
+
+  /* NULL: there is none, and Muon's matrices are refused. */
+  int32_t (*product)(otr_plugin_device *device, const otr_plugin_product *product, uint64_t stream);
 } otr_device_plugin;
+
+/* A table may end here. */
+#define OTR_DEVICE_PLUGIN_LEAST_SIZE offsetof(otr_device_plugin, product)
 
 /* The symbol's type. */
 typedef const otr_device_plugin *(*otr_device_plugin_function)(void);

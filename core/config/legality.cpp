@@ -7,7 +7,7 @@ namespace outrigger::config {
 namespace {
 
 constexpr uint8_t kStage0 = 0b0001, kStages12 = 0b0110, kStages012 = 0b0111;
-constexpr uint8_t kNone = 0b001, kNvme = 0b100, kNoneOrCpu = 0b011, kOffloaded = 0b110;
+constexpr uint8_t kNvme = 0b100, kNoneOrCpu = 0b011, kOffloaded = 0b110;
 constexpr uint8_t kOnDevice = 0b10;
 
 // Illegal rows come first, then what is not built, then the legal ones.
@@ -95,41 +95,16 @@ constexpr Rule kRules[] = {
      .ways_out = "use zero_optimization.stage 3, or offload_param.device \"none\"",
      .stages = kStages012,
      .offload_param = kOffloaded},
-    {.name = "bfloat16 master with float32 states on a device",
-     .verdict = Verdict::illegal,
-     .reason =
-         "on a device a bfloat16 master with float32 states needs the optimizer in host memory",
-     .ways_out = "set offload_optimizer.device to \"cpu\", or bf16_optimizer_states to true",
-     .engines = kOnDevice,
-     .bf16_master = Need::yes,
-     .bf16_states = Need::no,
-     .block_states = Need::no,
-     .offload_optimizer = kNone},
-    {.name = "float16 master with float32 states on a device",
-     .verdict = Verdict::illegal,
-     .reason =
-         "on a device a float16 master with float32 states needs the optimizer in host memory",
-     .ways_out =
-         "set offload_optimizer.device to \"cpu\", or fp16_master_weights_and_grads to false",
-     .engines = kOnDevice,
-     .fp16_master = Need::yes,
-     .block_states = Need::no,
-     .offload_optimizer = kNone},
 
-    {.name = "split master on a device",
+    {.name = "split master offloaded from a device",
      .verdict = Verdict::not_built,
-     .reason = "a split master of an engine on a device",
+     .reason = "a split master with one half on a device and one in host memory",
      .ways_out = "keep a float32 master (no outrigger.states.master.format): with "
-                 "offload_optimizer.device \"cpu\" the host holds 4 bytes of a weight either way",
+                 "offload_optimizer.device \"cpu\" the host holds 4 bytes of a weight either way; "
+                 "or set offload_optimizer.device to \"none\"",
      .engines = kOnDevice,
-     .split_master = Need::yes},
-    {.name = "8-bit moments on a device",
-     .verdict = Verdict::not_built,
-     .reason = "8-bit moments in a device's memory",
-     .ways_out = "set offload_optimizer.device to \"cpu\", or use bfloat16 moments",
-     .engines = kOnDevice,
-     .block_states = Need::yes,
-     .offload_optimizer = kNone},
+     .split_master = Need::yes,
+     .offload_optimizer = kOffloaded},
     {.name = "optimizer on nvme",
      .verdict = Verdict::not_built,
      .reason = "optimizer states on nvme",

@@ -131,14 +131,6 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   read_schedule(values, config.optimizer);
   resolve_states(values, config.optimizer);
   config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
-  const kernels::Rule rule = config.optimizer.rule;
-  if ((rule == kernels::Rule::lamb || rule == kernels::Rule::muon) && kind == EngineKind::device &&
-      !config.offload_optimizer) {
-    values.not_built.push_back(
-        format_text("{} is legal but not built yet on a device: set offload_optimizer.device to "
-                    "\"cpu\", or use another rule",
-                    values.lead("optimizer.type")));
-  }
   refuse_not_built(values);
 
   config.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));

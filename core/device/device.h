@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/tensor/tensor.h"
 #include "kernels/kernels.h"
@@ -45,10 +47,27 @@ struct SliceFold {
   int64_t flat;  // of element 0
 };
 
+// What a device can update by, and keep: a bit for each kernels::Rule, Format and Rounding.
+struct Abilities {
+  uint64_t rules = 0, weight_formats = 0, moment_formats = 0, roundings = 0;
+
+  template <typename Enum>
+  [[nodiscard]] static constexpr bool has(uint64_t bits, Enum value) {
+    return (bits >> static_cast<uint32_t>(value) & 1U) != 0;
+  }
+};
+
+// Of LAMB's first part.
+struct LambNorms {
+  kernels::NormSum weights, directions;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual otr_device id() const = 0;
+  [[nodiscard]] virtual std::string name() const = 0;  // of who drives it
+  [[nodiscard]] virtual Abilities abilities() const = 0;
   [[nodiscard]] bool is_host() const { return id().device_type == OTR_DEVICE_CPU; }
 
   // kNoStream: zero-filled, and for all streams at once; else uninitialised, for work that comes
@@ -100,11 +119,22 @@ class Device {
   virtual void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
                    Stream stream) = 0;
 
-  // These three return when their work is done, on the own stream.
+  // These return when their work is done, on the own stream.
   virtual kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) = 0;
   [[nodiscard]] virtual kernels::NormSum norm(const void* data, Format format, int64_t count,
                                               int64_t flat) = 0;
   [[nodiscard]] virtual kernels::UpdateCount update(std::span<const kernels::Update> pieces) = 0;
+  // kernels::lamb_norms of each piece.
+  [[nodiscard]] virtual std::vector<LambNorms> lamb_norms(
+      std::span<const kernels::Update> pieces) = 0;
+
+  // These are done in the own stream's order. kernels::muon_direction:
+  virtual void muon_direction(const kernels::Update& piece, float* direction) = 0;
+  // A whole product. Of one that is symmetric, half may be computed and mirrored.
+  enum class Symmetric : uint8_t { no, yes };
+  virtual void multiply(const kernels::Product& product, Symmetric symmetric) = 0;
+  // to (columns × rows) = the transpose of from (rows × columns).
+  virtual void transpose(float* to, const float* from, int64_t rows, int64_t columns) = 0;
 };
 
 }  // namespace outrigger::device

@@ -235,7 +235,7 @@ kernels::NormSum Host::norm(std::span<const Array> arrays, int64_t& nonfinite) {
   return total;
 }
 
-std::vector<Host::LambNorms> Host::lamb_norms(std::span<const kernels::Update> pieces) {
+std::vector<LambNorms> Host::lamb_norms(std::span<const kernels::Update> pieces) {
   Tasks tasks;
   for (size_t i = 0; i < pieces.size(); ++i) tasks.add(i, pieces[i].count);
   std::vector<LambNorms> norms(pieces.size());

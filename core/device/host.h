@@ -29,6 +29,8 @@ class Host : public Device {
   explicit Host(Workers* workers) : workers_(workers) {}
 
   otr_device id() const override { return {OTR_DEVICE_CPU, 0}; }
+  std::string name() const override { return "the host"; }
+  Abilities abilities() const override { return {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}; }
   std::byte* allocate(size_t bytes, Stream) override;
   void release(std::byte* data, size_t bytes, Stream) noexcept override;
   void drain() noexcept override {}
@@ -62,18 +64,10 @@ class Host : public Device {
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
 
-  // LAMB's first part of each piece; kernels::lamb_norms.
-  struct LambNorms {
-    kernels::NormSum weights, directions;
-  };
-  std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces);
-
-  void muon_direction(const kernels::Update& piece, float* direction);
-  // A whole product. Of one that is symmetric, half is computed and mirrored.
-  enum class Symmetric : uint8_t { no, yes };
-  void multiply(const kernels::Product& product, Symmetric symmetric);
-  // to (columns × rows) = the transpose of from (rows × columns).
-  void transpose(float* to, const float* from, int64_t rows, int64_t columns);
+  std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces) override;
+  void muon_direction(const kernels::Update& piece, float* direction) override;
+  void multiply(const kernels::Product& product, Symmetric symmetric) override;
+  void transpose(float* to, const float* from, int64_t rows, int64_t columns) override;
 
   // The norm of many arrays together; `nonfinite`: the first that has an Inf or NaN, or −1.
   struct Array {

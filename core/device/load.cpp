@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -51,7 +53,7 @@ FoundPlugin examine(const std::string& path) {
   FoundPlugin found;
   found.path = path;
   try {
-    const otr_device_plugin& table = *load_plugin(path).table;
+    const otr_device_plugin table = load_plugin(path).table;
     found.name = table.name;
     found.device_type = table.device_type;
     if (table.device_count(&found.devices) != OTR_OK) found.error = table.last_error();
@@ -79,15 +81,18 @@ Plugin load_plugin(const std::string& name) {
       fail(OTR_E_ABI, "{} is no device plugin: it has no {}", path, OTR_DEVICE_PLUGIN_SYMBOL);
     }
     const otr_device_plugin* table = function();
-    if (table == nullptr || table->struct_size < sizeof(otr_device_plugin) ||
+    if (table == nullptr || table->struct_size < OTR_DEVICE_PLUGIN_LEAST_SIZE ||
         table->version != OTR_DEVICE_PLUGIN_VERSION) {
       fail(OTR_E_ABI,
            "{} has version {} of the plugins' table with {} bytes; this library takes version {} "
-           "with {}: install the plugin of release {}",
+           "with at least {}: install the plugin of release {}",
            path, table == nullptr ? 0 : table->version, table == nullptr ? 0 : table->struct_size,
-           OTR_DEVICE_PLUGIN_VERSION, sizeof(otr_device_plugin), OTR_VERSION_STRING);
+           OTR_DEVICE_PLUGIN_VERSION, OTR_DEVICE_PLUGIN_LEAST_SIZE, OTR_VERSION_STRING);
     }
-    return {table, path};
+    Plugin plugin{table, {}, path};
+    std::memcpy(&plugin.table, table,
+                std::min<size_t>(table->struct_size, sizeof(otr_device_plugin)));
+    return plugin;
   }
   fail(OTR_E_NOT_FOUND,
        "plugin \"{}\" was not found (OTR_PLUGIN_PATH names folders, colons between); tried: {}",

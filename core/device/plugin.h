@@ -17,13 +17,14 @@ namespace outrigger::device {
 
 // A plugin's shared object, loaded once and never unloaded, like the library itself.
 struct Plugin {
-  const otr_device_plugin* table;
+  const otr_device_plugin* given;
+  otr_device_plugin table;  // the same; what an older one lacks is 0
   std::string path;
 };
 
 // Loads a plugin by a path that contains '/', or by its name: liboutrigger_<name>.so in the folders
 // of OTR_PLUGIN_PATH, beside this library, in the system's folders. Throws OTR_E_NOT_FOUND with
-// every path tried, OTR_E_ABI for another version's table.
+// every path tried, OTR_E_ABI for another version's table, or one that is too short.
 [[nodiscard]] Plugin load_plugin(const std::string& name);
 
 // The plugins that lie in the folders named, or why one of them is none.
@@ -42,7 +43,9 @@ class PluginDevice final : public Device {
 
   void set_value(const char* name, double value);
 
-  otr_device id() const override { return {table_->device_type, device_id_}; }
+  otr_device id() const override { return {table_.device_type, device_id_}; }
+  std::string name() const override { return table_.name; }
+  Abilities abilities() const override;
   [[nodiscard]] double value(const char* name) const;
   // Of the host, in place of the plugin's memory; none: the plugin's again. Throws OTR_E_STATE
   // while any is allocated.
@@ -76,14 +79,19 @@ class PluginDevice final : public Device {
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
+  std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces) override;
+  void muon_direction(const kernels::Update& piece, float* direction) override;
+  void multiply(const kernels::Product& product, Symmetric symmetric) override;
+  void transpose(float* to, const float* from, int64_t rows, int64_t columns) override;
 
  private:
   [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;
   [[nodiscard]] std::byte* take_from_host(size_t bytes, Stream stream);
   kernels::NormSum run(const otr_plugin_fold& given, Nonfinite* origin);
+  void run(std::span<const otr_plugin_update> list, otr_plugin_update_count& total);
 
-  const otr_device_plugin* table_;
+  const otr_device_plugin table_;
   int32_t device_id_;
   otr_plugin_device* device_ = nullptr;
   std::optional<otr_device_allocator> allocator_;

@@ -10,7 +10,7 @@ namespace outrigger::device {
 static_assert(kNoStream == OTR_PLUGIN_NO_STREAM);
 std::byte* PluginDevice::take(size_t bytes, Stream stream) {
   void* data = nullptr;
-  check(table_->allocate(device_, bytes, stream, &data), "allocation");
+  check(table_.allocate(device_, bytes, stream, &data), "allocation");
   return static_cast<std::byte*>(data);
 }
 
@@ -18,7 +18,7 @@ void PluginDevice::set_allocator(const std::optional<otr_device_allocator>& allo
   if (const int64_t held = allocated_; held > 0) {
     fail(OTR_E_STATE,
          "{} bytes of {} device {} are in use: set the allocator before an engine is put there",
-         held, table_->name, device_id_);
+         held, table_.name, device_id_);
   }
   allocator_ = allocator;
 }
@@ -29,12 +29,12 @@ std::byte* PluginDevice::take_from_host(size_t bytes, Stream stream) {
   void* data = nullptr;
   if (allocator_->allocate(allocator_->user_data, bytes, order, &data) != 0 || data == nullptr) {
     fail(OTR_E_OUT_OF_MEMORY, "the host's allocator has no {} bytes on {} device {}", bytes,
-         table_->name, device_id_);
+         table_.name, device_id_);
   }
   try {
     if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {
       fail(OTR_E_HOST, "the host's allocator gave {} device {} the address {}: {} must divide it",
-           table_->name, device_id_, data, kAlignment);
+           table_.name, device_id_, data, kAlignment);
     }
     if (stream == kNoStream) {
       zero(data, bytes, order);
@@ -60,17 +60,17 @@ void PluginDevice::release(std::byte* data, size_t bytes, Stream stream) noexcep
     const Stream order = stream == kNoStream ? own_stream() : stream;
     return allocator_->release(allocator_->user_data, data, bytes, order);
   }
-  const int32_t status = table_->release(device_, data, stream);
-  if (status != OTR_OK) static_cast<void>(table_->release(device_, data, kNoStream));
+  const int32_t status = table_.release(device_, data, stream);
+  if (status != OTR_OK) static_cast<void>(table_.release(device_, data, kNoStream));
 }
 void PluginDevice::free(void* data) {
-  check(table_->release(device_, data, kNoStream), "freeing memory");
+  check(table_.release(device_, data, kNoStream), "freeing memory");
 }
-void PluginDevice::drain() noexcept { static_cast<void>(table_->synchronize(device_)); }
+void PluginDevice::drain() noexcept { static_cast<void>(table_.synchronize(device_)); }
 
 void PluginDevice::pin(void* data, size_t bytes) {
-  if (bytes > 0) check(table_->pin(device_, data, bytes), "page-locking host memory");
+  if (bytes > 0) check(table_.pin(device_, data, bytes), "page-locking host memory");
 }
-void PluginDevice::unpin(void* data) noexcept { table_->unpin(device_, data); }
+void PluginDevice::unpin(void* data) noexcept { table_.unpin(device_, data); }
 
 }  // namespace outrigger::device

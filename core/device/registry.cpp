@@ -8,10 +8,10 @@ namespace outrigger::device {
 void Registry::load(const std::string& name) {
   const Plugin plugin = load_plugin(name);
   const std::lock_guard lock(mutex_);
-  const auto [entry, added] = plugins_.try_emplace(plugin.table->device_type, plugin);
-  if (!added && entry->second.table != plugin.table) {
+  const auto [entry, added] = plugins_.try_emplace(plugin.table.device_type, plugin);
+  if (!added && entry->second.given != plugin.given) {
     fail(OTR_E_DUPLICATE, "{} drives devices of type {}, and so does {}, which is loaded",
-         plugin.path, plugin.table->device_type, entry->second.path);
+         plugin.path, plugin.table.device_type, entry->second.path);
   }
 }
 
@@ -36,8 +36,8 @@ int32_t Registry::count(int32_t device_type) {
   const std::lock_guard lock(mutex_);
   int32_t count = 0;
   const Plugin& plugin = plugin_for(device_type);
-  const int32_t status = plugin.table->device_count(&count);
-  if (status != OTR_OK) fail(status, "{}: {}", plugin.path, plugin.table->last_error());
+  const int32_t status = plugin.table.device_count(&count);
+  if (status != OTR_OK) fail(status, "{}: {}", plugin.path, plugin.table.last_error());
   return count;
 }
 

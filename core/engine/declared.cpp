@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/config/document.h"
+#include "core/engine/abilities.h"
 #include "core/engine/transfer.h"
 #include "core/optimizer/schedule.h"
 #include "core/tensor/tensor.h"
@@ -62,7 +63,10 @@ void Declared::set_device(const otr_device& wanted) {
   }
   const bool host = wanted.device_type == OTR_DEVICE_CPU;
   std::shared_ptr<device::Device> opened = host ? nullptr : context->devices().open(wanted);
-  config = config_on(host ? config::EngineKind::cpu : config::EngineKind::device);
+  config::EngineConfig judged =
+      config_on(host ? config::EngineKind::cpu : config::EngineKind::device);
+  if (opened) require_able(*opened, judged);
+  config = std::move(judged);
   groups = {config.optimizer};
   device = std::move(opened);
 }

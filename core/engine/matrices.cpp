@@ -15,15 +15,22 @@ constexpr int64_t kLong = 250'000'000;
 
 }  // namespace
 
-Matrices::Matrices(comm::Group& comm, device::Host& host, const layout::Model& model,
-                   const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger)
+Matrices::Matrices(comm::Group& comm, device::Device& device, const layout::Model& model,
+                   const layout::Layout& layout, const Plan& plan, config::Pin pin,
+                   memory::Ledger& ledger)
     : comm_(&comm),
-      host_(&host),
+      device_(&device),
       model_(&model),
       layout_(&layout),
       sharded_(plan.home != Home::copy),
-      memory_(ledger, memory::Purpose::scratch, plan.matrices.bytes()),
-      newton_schulz_(host, plan.matrices, memory_.data()) {}
+      memory_(ledger, memory::Purpose::scratch, plan.matrices.bytes(), &device),
+      staging_(ledger, memory::Purpose::buckets, plan.matrix_staging),
+      newton_schulz_(device, plan.matrices, memory_.data()) {
+  if (staging_) {
+    pinned_ = memory::Pinned(device, ledger,
+                             {staging_.data(), static_cast<size_t>(staging_.bytes())}, pin);
+  }
+}
 
 // Of an iteration, but for a factor.
 int64_t Matrices::work(int64_t root) const {
@@ -31,18 +38,42 @@ int64_t Matrices::work(int64_t root) const {
   return std::min(rows_of(p), columns_of(p)) * p.count;
 }
 
-// The direction of a whole matrix, on every rank.
+void Matrices::to_exchange(const float* matrix, int64_t first, int64_t count) {
+  if (!staging_) return;
+  auto* const exchanged = reinterpret_cast<float*>(staging_.data());
+  device_->download(exchanged + first, matrix + first, static_cast<size_t>(count) * sizeof(float),
+                    device_->own_stream());
+}
+
+void Matrices::from_exchange(float* matrix, int64_t first, int64_t count) {
+  if (!staging_) return;
+  const auto* const exchanged = reinterpret_cast<const float*>(staging_.data());
+  device_->upload(matrix + first, exchanged + first, static_cast<size_t>(count) * sizeof(float),
+                  device_->own_stream());
+}
+
+// The direction of a whole matrix, where ranks exchange it.
 void Matrices::gather(int64_t root, const WithPiece& with_piece) {
   float* const whole = newton_schulz_.matrix();
   with_piece(root, [&](const kernels::Update& piece) {
-    host_->muon_direction(piece, whole + piece.random.first_element);
+    const auto first = static_cast<int64_t>(piece.random.first_element);
+    device_->muon_direction(piece, whole + first);
+    if (sharded_) to_exchange(whole, first, piece.count);
   });
-  if (!sharded_) return;
+  if (!sharded_ || comm_->size() == 1) return;
+  device_->synchronize(device_->own_stream());
+  float* const exchanged = staging_ ? reinterpret_cast<float*>(staging_.data()) : whole;
   for (const auto& [owner, piece] : layout_->owners(*model_, root)) {
-    comm_->broadcast(
-        std::as_writable_bytes(std::span(whole + piece.first, static_cast<size_t>(piece.count))),
-        comm_->rank_of_slice(owner), "direction of a matrix");
+    comm_->broadcast(std::as_writable_bytes(
+                         std::span(exchanged + piece.first, static_cast<size_t>(piece.count))),
+                     comm_->rank_of_slice(owner), "direction of a matrix");
   }
+}
+
+void Matrices::take(int64_t root) {
+  const layout::Parameter& p = model_->at(root);
+  if (sharded_) from_exchange(newton_schulz_.matrix(), 0, p.count);
+  newton_schulz_.take(rows_of(p), columns_of(p));
 }
 
 kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t steps,
@@ -55,12 +86,13 @@ kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t step
     const auto round = std::span(matrices).subspan(first, std::min(ranks, matrices.size() - first));
     for (size_t i = 0; i < round.size(); ++i) {
       gather(round[i].root, with_piece);
-      const layout::Parameter& p = model_->at(round[i].root);
-      if (i == rank) newton_schulz_.take(rows_of(p), columns_of(p));
+      if (i == rank) take(round[i].root);
     }
     const bool is_long = work(round[0].root) > kLong;
     const auto meet = [&] {
-      if (is_long) comm_->barrier("orthogonalise matrices");
+      if (!is_long) return;
+      device_->synchronize(device_->own_stream());
+      comm_->barrier("orthogonalise matrices");
     };
     float* mine = nullptr;
     if (rank < round.size()) {
@@ -70,12 +102,21 @@ kernels::UpdateCount Matrices::update(std::vector<Matrix> matrices, int32_t step
     }
     for (size_t i = 0; i < round.size(); ++i) {
       float* const direction = i == rank ? mine : newton_schulz_.matrix();
-      const auto elements = static_cast<size_t>(model_->at(round[i].root).count);
-      comm_->broadcast(std::as_writable_bytes(std::span(direction, elements)),
-                       static_cast<int32_t>(i), "orthogonal direction of a matrix");
+      const int64_t elements = model_->at(round[i].root).count;
+      if (comm_->size() > 1) {
+        if (i == rank) {
+          to_exchange(direction, 0, elements);
+          device_->synchronize(device_->own_stream());
+        }
+        float* const exchanged = staging_ ? reinterpret_cast<float*>(staging_.data()) : direction;
+        comm_->broadcast(
+            std::as_writable_bytes(std::span(exchanged, static_cast<size_t>(elements))),
+            static_cast<int32_t>(i), "orthogonal direction of a matrix");
+      }
       with_piece(round[i].root, [&](const kernels::Update& piece) {
-        kernels::add(count, update(optimizer::by_direction(
-                                piece, direction + piece.random.first_element, round[i].lr)));
+        const auto first = static_cast<int64_t>(piece.random.first_element);
+        if (i != rank) from_exchange(direction, first, piece.count);
+        kernels::add(count, update(optimizer::by_direction(piece, direction + first, round[i].lr)));
       });
     }
   }

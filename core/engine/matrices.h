@@ -4,7 +4,8 @@
 //
 // Matrices go in rounds of one for each rank, those of similar work together, so that all ranks
 // work at the same time on about the same amount. A rank needs room for one matrix that is on its
-// way and one that it orthogonalises, however many there are.
+// way and one that it orthogonalises, however many there are. On a device directions go to other
+// ranks, and come from them, by way of host memory.
 #pragma once
 
 #include <functional>
@@ -12,17 +13,19 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
-#include "core/device/host.h"
+#include "core/device/device.h"
 #include "core/engine/plan.h"
 #include "core/memory/block.h"
+#include "core/memory/pinned.h"
 #include "core/optimizer/newton_schulz.h"
 
 namespace outrigger::engine {
 
 class Matrices {
  public:
-  Matrices(comm::Group& comm, device::Host& host, const layout::Model& model,
-           const layout::Layout& layout, const Plan& plan, memory::Ledger& ledger);
+  // device: where the states are.
+  Matrices(comm::Group& comm, device::Device& device, const layout::Model& model,
+           const layout::Layout& layout, const Plan& plan, config::Pin pin, memory::Ledger& ledger);
 
   struct Matrix {
     int64_t root = 0;
@@ -39,14 +42,19 @@ class Matrices {
 
  private:
   void gather(int64_t root, const WithPiece& with_piece);
+  void take(int64_t root);
+  // Between a matrix of the device and what ranks exchange, in the own stream's order.
+  void to_exchange(const float* matrix, int64_t first, int64_t count);
+  void from_exchange(float* matrix, int64_t first, int64_t count);
   [[nodiscard]] int64_t work(int64_t root) const;
 
   comm::Group* comm_;
-  device::Host* host_;
+  device::Device* device_;
   const layout::Model* model_;
   const layout::Layout* layout_;
   bool sharded_;
-  memory::Block memory_;
+  memory::Block memory_, staging_;
+  memory::Pinned pinned_;
   optimizer::NewtonSchulz newton_schulz_;
 };
 

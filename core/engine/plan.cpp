@@ -104,6 +104,9 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       update_staging = engine::bytes_of(update_elements * update_slots, config.compute);
     }
   }
+  if (back == Space::device && (!alone || levels)) {
+    matrix_staging = engine::bytes_of(matrices.elements, kernels::Format::float32);
+  }
   // Windows are touched when they are made, private blocks later.
   published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
   if (front == Space::host && !published_at_commit) untouched += published;
@@ -112,7 +115,8 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (config.asynchronous_saves) {
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
-  untouched += received + update_staging + gather_staging + matrices.bytes() + snapshots;
+  untouched += received + update_staging + gather_staging + matrix_staging + snapshots;
+  if (back == Space::host) untouched += matrices.bytes();
 }
 
 int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
@@ -164,12 +168,12 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
     case memory::Purpose::accumulators:
       return in_back * accumulators;
     case memory::Purpose::buckets:
-      return in_back * ring +
-             (space == Space::host
-                  ? received + gradient_staging + publish_staging + update_staging + gather_staging
-                  : received_on_device + packing);
+      return in_back * ring + (space == Space::host
+                                   ? received + gradient_staging + publish_staging +
+                                         update_staging + gather_staging + matrix_staging
+                                   : received_on_device + packing);
     case memory::Purpose::scratch:  // other scratch comes and goes
-      return space == Space::host ? matrices.bytes() : 0;
+      return in_back * matrices.bytes();
     case memory::Purpose::snapshots:
       return space == Space::host ? snapshots : 0;
     default:

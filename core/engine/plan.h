@@ -72,6 +72,7 @@ struct Plan {
   // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
   // where the second moment of the others' element 0 would lie, by root. Empty: as in the shard.
   optimizer::NewtonSchulz::Room matrices;
+  int64_t matrix_staging = 0;  // host memory between a device's matrices and the other ranks
   std::vector<int64_t> second_moments;
 
   // Of these, host memory that nobody touches in commit: memory::Touch.

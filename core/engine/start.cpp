@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/composed.h"
+
 namespace outrigger::engine {
 namespace {
 
@@ -28,8 +30,10 @@ int64_t rounded_at_once(const layout::Parameter& root, const Plan& plan, const l
   const int64_t others =
       shows_all ? std::max(most_at_once(0, begin), most_at_once(end, root.count)) : 0;
   const bool master_there = plan.separate_master && plan.back == Plan::Space::device;
+  const kernels::Format master = plan.master_format();
+  const int64_t whole = engine::bytes_of(own, master) + kernels::beside_bytes_of(own, master);
   return std::max(engine::bytes_of(std::max(own, others), plan.compute()),
-                  master_there ? engine::bytes_of(own, plan.master_format()) : 0);
+                  master_there ? whole : 0);
 }
 
 }  // namespace

@@ -65,8 +65,9 @@ Updater::Updater(Declared& declared, Committed& committed, Run& run, const Windo
                                           committed.published, *committed.states, declared.ledger);
   }
   if (committed.plan.matrices.elements > 0) {
-    matrices_ = std::make_unique<Matrices>(committed.control, committed.host, declared.model,
-                                           committed.layout, committed.plan, declared.ledger);
+    matrices_ = std::make_unique<Matrices>(committed.control, *committed.devices.back,
+                                           declared.model, committed.layout, committed.plan,
+                                           declared.config.pin, declared.ledger);
   }
   for (int64_t id = 0; id < declared.model.size(); ++id) {
     random_.push_back(
@@ -149,7 +150,7 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
   };
   std::vector<Norms> norms(static_cast<size_t>(declared_.model.size()));
   visit(pieces, {kAllStates, kMoments}, scalars, [&](const Visited& v) {
-    const std::vector<device::Host::LambNorms> mine = committed_.host.lamb_norms(v.updates);
+    const std::vector<device::LambNorms> mine = committed_.devices.back->lamb_norms(v.updates);
     for (size_t i = 0; i < v.updates.size(); ++i) {
       Norms& n = norms[static_cast<size_t>(v.pieces[i].parameter)];
       kernels::merge(n.weights, mine[i].weights);

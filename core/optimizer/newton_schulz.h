@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "core/device/host.h"
+#include "core/device/device.h"
 
 namespace outrigger::optimizer {
 
@@ -24,8 +24,9 @@ class NewtonSchulz {
   };
 
   NewtonSchulz() = default;
-  // memory: room.bytes(), aligned to 64, which outlives this.
-  NewtonSchulz(device::Host& host, const Room& room, std::byte* memory);
+  // memory: room.bytes() of the device's, aligned to 64, which outlives this. All work is done in
+  // the order of the device's own stream; take() also waits for it.
+  NewtonSchulz(device::Device& device, const Room& room, std::byte* memory);
 
   // Where the caller puts a matrix, row by row.
   [[nodiscard]] float* matrix() const { return matrix_; }
@@ -37,7 +38,7 @@ class NewtonSchulz {
   [[nodiscard]] float* solve(int32_t steps, const std::function<void()>& between);
 
  private:
-  device::Host* host_ = nullptr;
+  device::Device* device_ = nullptr;
   float *matrix_ = nullptr, *taken_ = nullptr, *gram_ = nullptr, *polynomial_ = nullptr;
   int64_t rows_ = 0, columns_ = 0;
 };

@@ -159,7 +159,7 @@ kernels::UpdateCount Optimizer::update_matrix(const Shard& shard, const kernels:
 
 // Each shard is a layer.
 void Optimizer::scale_layers(const std::vector<Shard*>& shards, std::span<kernels::Update> pieces) {
-  const std::vector<device::Host::LambNorms> norms = host_.lamb_norms(pieces);
+  const std::vector<device::LambNorms> norms = host_.lamb_norms(pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const double ratio =
         trust_ratio(config_, norm_of(norms[i].weights), norm_of(norms[i].directions));

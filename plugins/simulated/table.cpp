@@ -147,19 +147,25 @@ int32_t zero(otr_plugin_device* d, void* data, size_t bytes, uint64_t stream) {
                       [at, bytes] { std::fill_n(at, bytes, std::byte{0}); });
   });
 }
-int32_t convert(otr_plugin_device* d, const otr_plugin_convert* given, uint64_t stream) {
-  return guard([&] { outrigger::simulated::convert(*d->device, *given, stream); });
+int32_t convert(otr_plugin_device* d, const otr_plugin_convert* list, int64_t count,
+                uint64_t stream) {
+  return guard([&] { outrigger::simulated::convert(*d->device, list, count, stream); });
 }
 int32_t fold(otr_plugin_device* d, const otr_plugin_fold* given, uint64_t stream) {
   return guard([&] { outrigger::simulated::fold(*d->device, *given, stream); });
 }
 int32_t update(otr_plugin_device* d, const otr_plugin_update* pieces, int64_t count,
                otr_plugin_update_count* host_total, uint64_t stream) {
-  return guard([&] {
-    for (int64_t i = 0; i < count; ++i) {
-      outrigger::simulated::update(*d->device, pieces[i], host_total, stream);
-    }
-  });
+  return guard(
+      [&] { outrigger::simulated::update(*d->device, pieces, count, host_total, stream); });
+}
+int32_t product(otr_plugin_device* d, const otr_plugin_product* given, uint64_t stream) {
+  return guard([&] { outrigger::simulated::product(*d->device, *given, stream); });
+}
+
+template <typename... Constants>
+constexpr uint64_t bits(Constants... constants) {
+  return (0U | ... | (uint64_t{1} << static_cast<uint32_t>(constants)));
 }
 
 constexpr otr_device_plugin kTable = {
@@ -168,6 +174,13 @@ constexpr otr_device_plugin kTable = {
     .name = "simulated",
     .device_type = OTR_DEVICE_EXTENSION,
     .reserved0 = 0,
+    .rules = bits(OTR_PLUGIN_ADAM, OTR_PLUGIN_ADAGRAD, OTR_PLUGIN_LION, OTR_PLUGIN_SGD,
+                  OTR_PLUGIN_LAMB, OTR_PLUGIN_MUON, OTR_PLUGIN_LAMB_NORMS),
+    .weight_formats =
+        bits(OTR_PLUGIN_FLOAT32, OTR_PLUGIN_BFLOAT16, OTR_PLUGIN_FLOAT16, OTR_PLUGIN_SPLIT),
+    .moment_formats = bits(OTR_PLUGIN_FLOAT32, OTR_PLUGIN_BFLOAT16, OTR_PLUGIN_BLOCK8,
+                           OTR_PLUGIN_POSITIVE_BLOCK8),
+    .roundings = bits(OTR_PLUGIN_NEAREST, OTR_PLUGIN_STOCHASTIC),
     .last_error = last_error,
     .device_count = device_count,
     .open = open,
@@ -193,6 +206,7 @@ constexpr otr_device_plugin kTable = {
     .convert = convert,
     .fold = fold,
     .update = update,
+    .product = product,
 };
 
 }  // namespace

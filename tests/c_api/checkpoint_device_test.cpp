@@ -54,9 +54,11 @@ class Trained {
 };
 
 TEST(CheckpointOnDevice, GoesAnywhere) {
-  for (const size_t kind : {0, 1, 4, 5}) {
+  for (size_t kind = 0; kind < std::size(kTrainings); ++kind) {
     const Training& training = kTrainings[kind];
+    const bool split = std::string_view(training.keys).find("split") != std::string_view::npos;
     for (const Where from : {Where::device, Where::offloaded, Where::host}) {
+      if (split && from == Where::offloaded) continue;
       const int32_t stage = 1 + static_cast<int32_t>(kind) % 3;
       const Place place;
       Everything saved, ended;
@@ -80,6 +82,7 @@ TEST(CheckpointOnDevice, GoesAnywhere) {
           20, "simulated");
       ASSERT_NE(saved, ended);
       for (const Where to : {Where::device, Where::offloaded, Where::host}) {
+        if (split && to == Where::offloaded) continue;
         const char* const tag = (kind + static_cast<size_t>(to)) % 2 == 0 ? "now" : "aside";
         SCOPED_TRACE(std::string(training.name) + ": " + kNames[static_cast<size_t>(from)] +
                      " to " + kNames[static_cast<size_t>(to)] + ", " + tag);

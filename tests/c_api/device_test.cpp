@@ -174,19 +174,21 @@ TEST(DeviceEngine, WrongDevicesAreNamed) {
                "otr_context_load_plugin");
 }
 
-TEST(DeviceEngine, PrecisionsThatNeedOffloadThereSaySo) {
-  const std::string low =
-      R"({"bf16": {"enabled": true, "bf16_master_weights_and_grads": true},
+// One half of a split master is published, so the other one is to be there, too.
+TEST(DeviceEngine, ASplitMasterIsNotOffloaded) {
+  const std::string split =
+      R"({"bf16": {"enabled": true}, "outrigger": {"states": {"master": {"format": "split"}}},
           "zero_optimization": {"stage": 1)";
-  Solo cpu(low + "}}");  // legal on a CPU
+  const std::string offloaded = split + R"(, "offload_optimizer": {"device": "cpu"}}})";
+  Solo cpu(offloaded);  // legal on a CPU
   const auto context = device_context();
   const auto comm = make_self(context.get());
-  const Engine engine(comm.get(), low + "}}");
-  EXPECT_FAILS(OTR_E_CONFIG, otr_engine_set_device(engine.get(), kSimulated, 0), "host memory",
-               "offload_optimizer");
+  const Engine engine(comm.get(), offloaded);
+  EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_engine_set_device(engine.get(), kSimulated, 0), "split",
+               "host memory", "offload_optimizer.device to \"none\"");
   EXPECT_OK(otr_engine_set_device(engine.get(), OTR_DEVICE_CPU, 0));  // still usable there
-  const Engine offloaded(comm.get(), low + R"(, "offload_optimizer": {"device": "cpu"}}})");
-  EXPECT_OK(otr_engine_set_device(offloaded.get(), kSimulated, 0));
+  const Engine there(comm.get(), split + "}}");
+  EXPECT_OK(otr_engine_set_device(there.get(), kSimulated, 0));
 }
 
 // ---- Streams ----

@@ -143,12 +143,26 @@ TEST(RuleKeys, WhatWouldHaveNoEffectIsRefused) {
                     OTR_E_CONFIG, {"gradient_clipping_value = 0.5", "Host", "gradient_clipping"});
 }
 
-TEST(RuleKeys, ALayerwiseRuleOnADeviceNeedsOffload) {
-  constexpr const char* kLamb =
-      R"({"optimizer": {"type": "Lamb"}, "zero_optimization": {"stage": 1}})";
-  expect_fault_with(fault_of([&] { (void)parse_engine(kLamb, 1, EngineKind::device); }),
-                    OTR_E_UNSUPPORTED, {"Lamb", "offload_optimizer.device"});
-  EXPECT_EQ(engine_fault(kLamb).status, OTR_OK);
+// Only a split master needs its states where its parameters are.
+TEST(RuleKeys, ADeviceTakesEveryRuleAndFormat) {
+  for (const char* rule : {"AdamW", "Adam", "Adagrad", "Lion", "SGD", "Lamb", "Muon"}) {
+    const std::string text = outrigger::format_text(
+        R"({{"optimizer": {{"type": "{}"}}, "zero_optimization": {{"stage": 1}}}})", rule);
+    EXPECT_EQ(fault_of([&] { (void)parse_engine(text, 1, EngineKind::device); }).text, "");
+  }
+  const auto with = [](const char* offload) {
+    return outrigger::format_text(
+        R"({{"bf16": {{"enabled": true}}, "outrigger": {{"states": {{"master": {{"format": "split"}},
+            "exp_avg": {{"format": "block8"}}, "exp_avg_sq": {{"format": "block8"}}}}}},
+            "zero_optimization": {{"stage": 1, "offload_optimizer": {{"device": "{}"}}}}}})",
+        offload);
+  };
+  EXPECT_EQ(fault_of([&] { (void)parse_engine(with("none"), 1, EngineKind::device); }).text, "");
+  expect_fault_with(fault_of([&] { (void)parse_engine(with("cpu"), 1, EngineKind::device); }),
+                    OTR_E_UNSUPPORTED,
+                    {"outrigger.states.master.format = \"split\"", "not built yet",
+                     "one half on a device", "offload_optimizer.device to \"none\""});
+  EXPECT_EQ(engine_fault(with("cpu")).text, "");
 }
 
 TEST(RuleKeys, AdagradInBfloat16WarnsOfWhatItsSumLoses) {

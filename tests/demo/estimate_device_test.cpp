@@ -219,11 +219,11 @@ TEST_F(EstimateDevice, FindsTheLargestModel) {
 }
 
 TEST_F(EstimateDevice, SaysWhatIsWrong) {
-  const char* low = R"({"zero_optimization": {"stage": 2},
-      "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}})";
-  expect_fault(with(low, {"--device-gib", "24"}),
-               {"on a device a bfloat16 master", "set offload_optimizer.device to \"cpu\""});
-  EXPECT_LE(estimate(with(low, {"--host-gib", "100"})).code, 1) << "legal without one";
+  const char* split = R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+      "bf16": {"enabled": true}, "outrigger": {"states": {"master": {"format": "split"}}}})";
+  expect_fault(with(split, {"--device-gib", "24"}),
+               {"one half on a device", "set offload_optimizer.device to \"none\""});
+  EXPECT_LE(estimate(with(split, {"--host-gib", "100"})).code, 1) << "legal without one";
   for (const char* gib : {"0", "-1", "nan", "1e300"}) {
     expect_fault({shapes(), "--device-gib", gib}, {"--device-gib", gib, "from 0.001 to"});
   }

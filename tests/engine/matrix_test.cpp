@@ -150,10 +150,20 @@ TEST(Matrix, Rules) {
     sweep(Provider::self, 1, 1, {.every = 3, .rule = rule});
     sweep(Provider::threads, 3, 3, {.every = 2, .rule = rule});
     sweep(Provider::shm, 2, 2, {.every = 5, .rule = rule});
-    sweep(Provider::self, 1, 1, {.on = On::device, .every = 5, .rule = rule});
-    sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 5, .rule = rule});
     sweep(Provider::custom, 2, 2, {.every = 9, .rule = rule});
     sweep(Provider::threads, 2, 2, {.every = 9, .share = false, .rule = rule});
+  }
+}
+
+TEST(DeviceMatrix, Rules) {
+  for (const std::string& rule : rules()) {
+    if (rule == "AdamW") continue;
+    sweep(Provider::self, 1, 1, {.on = On::device, .every = 2, .rule = rule});
+    sweep(Provider::threads, 2, 2, {.on = On::device, .every = 2, .rule = rule});
+    sweep(Provider::shm, 2, 2, {.on = On::device, .every = 9, .rule = rule});
+    sweep(Provider::custom, 3, 3, {.on = On::device, .every = 19, .rule = rule});
+    sweep(Provider::threads, 4, 4, {.on = On::device, .every = 19, .rule = rule, .shard = 2});
+    sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 5, .rule = rule});
   }
 }
 

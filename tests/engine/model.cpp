@@ -43,6 +43,11 @@ const std::vector<Precision> kPrecisions{
      R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
      R"("states": {"master": {"format": "bfloat16"}, "exp_avg": {"format": "block8"},
                    "exp_avg_sq": {"format": "block8"}},)"},
+    {"split master, 8-bit moments to nearest", B16, Format::split, Format::block8,
+     Format::positive_block8, B16, Rounding::nearest, R"("bf16": {"enabled": true},)",
+     R"("states": {"master": {"format": "split"},
+                   "exp_avg": {"format": "block8", "rounding": "nearest"},
+                   "exp_avg_sq": {"format": "block8", "rounding": "nearest"}},)"},
     {"fp16, float32 master", F16, F32, F32, F32, F16, Rounding::nearest,
      R"("fp16": {"enabled": true, "initial_scale_power": 3, "loss_scale_window": 2},)"},
     {"fp16, float32 master, float32 accumulator", F16, F32, F32, F32, F32, Rounding::nearest,
@@ -146,15 +151,11 @@ bool legal(const Case& c) {
   const Precision& p = precision_of(c);
   const bool low = p.master == Format::bfloat16 || p.master == Format::float16;
   if (c.stage == 0 && low) return false;
-  if (c.on != On::cpu && p.master == Format::split) return false;
-  if (c.on == On::device && kernels::is_block(p.exp_avg)) return false;
-  if (c.on == On::device && (c.rule == "Lamb" || c.rule == "Muon")) return false;
+  if (c.on == On::offload && p.master == Format::split) return false;
   // Keys about moments that nobody keeps.
   if (!rule_of(c).exp_avg && !rule_of(c).exp_avg_sq && p.exp_avg == Format::bfloat16) return false;
   if (!rule_of(c).exp_avg && p.exp_avg == Format::block8) return false;
   if (c.stage == 0 && c.on == On::offload) return false;
-  // A low-precision master with float32 states needs offload on a device.
-  if (c.on == On::device && low && p.exp_avg == Format::float32) return false;
   // DeepSpeed's rule: at stage 0 the accumulator has the model's dtype.
   return c.stage != 0 || p.accumulator == p.compute;
 }

@@ -89,7 +89,7 @@ Configuration draw_configuration(Bytes& bytes) {
   }
   text += outrigger::format_text(R"("gradient_clipping": {}, )", bytes.pick(kClips));
   text += outrigger::format_text(R"("gradient_accumulation_steps": {}, )", 1 + bytes.below(4) % 3);
-  // Legal from stage 1 on; on a device some precisions need it.
+  // Legal from stage 1 on; on a device not beside a split master.
   const uint32_t offload = bytes.below(8);
   const bool offloads = offload < 3 && (stage > 0 || offload == 0);
   text += outrigger::format_text(

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plugin's kernels are given: the library's work in the table's structs.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/device/plugin.h"
+
+namespace outrigger::device {
+namespace {
+
+int32_t code_of(Format format) { return static_cast<int32_t>(format); }
+static_assert(static_cast<int32_t>(Format::float32) == OTR_PLUGIN_FLOAT32 &&
+              static_cast<int32_t>(Format::bfloat16) == OTR_PLUGIN_BFLOAT16 &&
+              static_cast<int32_t>(Format::float16) == OTR_PLUGIN_FLOAT16 &&
+              static_cast<int32_t>(Format::float64) == OTR_PLUGIN_FLOAT64 &&
+              static_cast<int32_t>(Format::split) == OTR_PLUGIN_SPLIT &&
+              static_cast<int32_t>(Format::block8) == OTR_PLUGIN_BLOCK8 &&
+              static_cast<int32_t>(Format::positive_block8) == OTR_PLUGIN_POSITIVE_BLOCK8);
+int32_t code_of(kernels::Rounding rounding) { return static_cast<int32_t>(rounding); }
+static_assert(static_cast<int32_t>(kernels::Rounding::nearest) == OTR_PLUGIN_NEAREST &&
+              static_cast<int32_t>(kernels::Rounding::stochastic) == OTR_PLUGIN_STOCHASTIC);
+
+int32_t rule_code_of(kernels::Rule rule) {
+  static_assert(static_cast<int32_t>(kernels::Rule::sgd) == OTR_PLUGIN_SGD &&
+                static_cast<int32_t>(kernels::Rule::lamb) == OTR_PLUGIN_LAMB &&
+                static_cast<int32_t>(kernels::Rule::muon) == OTR_PLUGIN_MUON);
+  return static_cast<int32_t>(rule);
+}
+
+otr_plugin_update described(const kernels::Update& a) {
+  const kernels::UpdateScalars& s = a.scalars;
+  otr_plugin_update p{};
+  p.struct_size = sizeof p;
+  p.rule = rule_code_of(a.rule);
+  p.grad = a.grad;
+  p.weight = a.weight;
+  p.exp_avg = a.exp_avg;
+  p.exp_avg_sq = a.exp_avg_sq;
+  p.published = a.published;
+  p.remainder = a.remainder;
+  p.exp_avg_scales = a.exp_avg_scales;
+  p.exp_avg_sq_scales = a.exp_avg_sq_scales;
+  p.grad_format = code_of(a.grad_format);
+  p.weight_format = code_of(a.remainder == nullptr ? a.weight_format : Format::split);
+  p.exp_avg_format = code_of(a.exp_avg_format);
+  p.exp_avg_sq_format = code_of(a.exp_avg_sq_format);
+  p.published_format = code_of(a.published_format);
+  p.weight_rounding = code_of(a.weight_rounding);
+  p.exp_avg_rounding = code_of(a.exp_avg_rounding);
+  p.exp_avg_sq_rounding = code_of(a.exp_avg_sq_rounding);
+  p.count = a.count;
+  p.gradient_factor = s.gradient_factor;
+  p.clip_value = s.clip_value;
+  p.beta1 = s.beta1;
+  p.one_minus_beta1 = s.one_minus_beta1;
+  p.beta2 = s.beta2;
+  p.one_minus_beta2 = s.one_minus_beta2;
+  p.eps = s.eps;
+  p.inverse_bias1 = s.inverse_bias1;
+  p.inverse_sqrt_bias2 = s.inverse_sqrt_bias2;
+  p.minus_step = s.minus_step;
+  p.weight_decay = s.weight_decay;
+  p.minus_lr_decay = s.minus_lr_decay;
+  p.decoupled = s.decoupled ? 1 : 0;
+  p.nesterov = s.nesterov ? 1 : 0;
+  p.key = a.random.key;
+  p.first_element = a.random.first_element;
+  p.step = a.random.step;
+  return p;
+}
+
+otr_plugin_convert described(void* to, Format to_format, const void* from, Format from_format,
+                             float factor, int64_t count) {
+  otr_plugin_convert c{};
+  c.struct_size = sizeof c;
+  c.to = to;
+  c.from = from;
+  c.to_format = code_of(to_format);
+  c.from_format = code_of(from_format);
+  c.count = count;
+  c.factor = factor;
+  return c;
+}
+
+std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+kernels::NormSum sum_of(const otr_plugin_norm& norm) {
+  kernels::NormSum sum;
+  std::copy(std::begin(norm.limbs), std::end(norm.limbs), sum.limbs.begin());
+  sum.nonfinite = norm.nonfinite;
+  sum.first_nonfinite = norm.first_nonfinite;
+  return sum;
+}
+
+}  // namespace
+
+void PluginDevice::convert(void* to, Format to_format, const void* from, Format from_format,
+                           float factor, int64_t count, Stream stream) {
+  if (count == 0) return;
+  const auto c = described(to, to_format, from, from_format, factor, count);
+  check(table_.convert(device_, &c, 1, stream), "a conversion");
+}
+
+void PluginDevice::add(void* to, Format to_format, const void* from, Format from_format,
+                       int64_t count, Stream stream) {
+  if (count == 0) return;
+  auto c = described(to, to_format, from, from_format, 1, count);
+  c.add = 1;
+  check(table_.convert(device_, &c, 1, stream), "an addition");
+}
+
+void PluginDevice::read(void* to, Format to_format, const tensor::View& from, float factor,
+                        Stream stream) {
+  auto c = described(to, to_format, from.data, from.format, factor, from.count);
+  if (c.count == 0) return;
+  const std::vector<int64_t> strides = row_major(from.shape);
+  if (!from.contiguous) {
+    c.ndim = static_cast<int32_t>(from.shape.size());
+    c.shape = from.shape.data();
+    c.to_strides = strides.data();
+    c.from_strides = from.strides.data();
+  }
+  check(table_.convert(device_, &c, 1, stream), "reading a tensor");
+}
+
+void PluginDevice::write(const tensor::View& to, const void* from, Format from_format,
+                         Stream stream) {
+  auto c = described(to.data, to.format, from, from_format, 1, to.count);
+  if (c.count == 0) return;
+  const std::vector<int64_t> strides = row_major(to.shape);
+  if (!to.contiguous) {
+    c.ndim = static_cast<int32_t>(to.shape.size());
+    c.shape = to.shape.data();
+    c.to_strides = to.strides.data();
+    c.from_strides = strides.data();
+  }
+  check(table_.convert(device_, &c, 1, stream), "writing a tensor");
+}
+
+kernels::NormSum PluginDevice::run(const otr_plugin_fold& given, Nonfinite* origin) {
+  kernels::NormSum sum;
+  if (given.count == 0) return sum;
+  otr_plugin_norm norm{};
+  otr_plugin_fold fold = given;
+  fold.struct_size = sizeof fold;
+  fold.norm = &norm;
+  check(table_.fold(device_, &fold, own_stream()), "a sum over ranks");
+  synchronize(own_stream());
+  sum = sum_of(norm);
+  if (origin != nullptr) keep_first(*origin, {norm.first_nonfinite, norm.first_rank});
+  return sum;
+}
+
+kernels::NormSum PluginDevice::fold(const SliceFold& slice, Nonfinite& origin) {
+  otr_plugin_fold fold{};
+  fold.sources = slice.sources.data();
+  fold.world = static_cast<int32_t>(slice.sources.size());
+  fold.source_format = code_of(slice.source_format);
+  fold.accumulator = slice.accumulator;
+  fold.accumulator_format = code_of(slice.accumulator_format);
+  fold.add = slice.add ? 1 : 0;
+  fold.count = slice.count;
+  fold.first_index = slice.flat;
+  return run(fold, &origin);
+}
+
+kernels::NormSum PluginDevice::norm(const void* data, Format format, int64_t count, int64_t flat) {
+  otr_plugin_fold fold{};
+  fold.accumulator = const_cast<void*>(data);  // only read, as there are no sources
+  fold.accumulator_format = code_of(format);
+  fold.count = count;
+  fold.first_index = flat;
+  return run(fold, nullptr);
+}
+
+void PluginDevice::run(std::span<const otr_plugin_update> list, otr_plugin_update_count& total) {
+  if (list.empty()) return;
+  try {
+    check(table_.update(device_, list.data(), static_cast<int64_t>(list.size()), &total,
+                        own_stream()),
+          "the update");
+  } catch (const Error&) {
+    drain();  // what was taken on before writes to host memory
+    throw;
+  }
+}
+
+kernels::UpdateCount PluginDevice::update(std::span<const kernels::Update> pieces) {
+  std::vector<otr_plugin_update> list;
+  list.reserve(pieces.size());
+  for (const kernels::Update& piece : pieces) list.push_back(described(piece));
+  otr_plugin_update_count total{};
+  run(list, total);
+  synchronize(own_stream());
+  return {total.updates, total.vanished};
+}
+
+std::vector<LambNorms> PluginDevice::lamb_norms(std::span<const kernels::Update> pieces) {
+  std::vector<std::array<otr_plugin_norm, 2>> written(pieces.size());
+  std::vector<otr_plugin_update> list;
+  list.reserve(pieces.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    otr_plugin_update& p = list.emplace_back(described(pieces[i]));
+    p.rule = OTR_PLUGIN_LAMB_NORMS;
+    p.norms = written[i].data();
+  }
+  otr_plugin_update_count none{};
+  run(list, none);
+  synchronize(own_stream());
+  std::vector<LambNorms> norms;
+  norms.reserve(written.size());
+  for (const auto& [weights, directions] : written) {
+    norms.push_back({sum_of(weights), sum_of(directions)});
+  }
+  return norms;
+}
+
+// A piece of a matrix that counts nothing.
+void PluginDevice::muon_direction(const kernels::Update& piece, float* direction) {
+  otr_plugin_update p = described(piece);
+  p.direction = direction;
+  if (piece.count > 0) check(table_.update(device_, &p, 1, nullptr, own_stream()), "a direction");
+}
+
+void PluginDevice::multiply(const kernels::Product& product, Symmetric symmetric) {
+  otr_plugin_product p{};
+  p.struct_size = sizeof p;
+  p.symmetric = symmetric == Symmetric::yes ? 1 : 0;
+  p.left = product.left;
+  p.right = product.right;
+  p.plus = product.plus;
+  p.out = product.out;
+  p.rows = product.rows;
+  p.inner = product.inner;
+  p.columns = product.columns;
+  p.factor = product.factor;
+  p.plus_factor = product.plus_factor;
+  check(table_.product(device_, &p, own_stream()), "a product of matrices");
+}
+
+void PluginDevice::transpose(float* to, const float* from, int64_t rows, int64_t columns) {
+  auto c = described(to, Format::float32, from, Format::float32, 1, rows * columns);
+  const std::array<int64_t, 2> shape{columns, rows}, to_strides{rows, 1}, from_strides{1, columns};
+  c.ndim = 2;
+  c.shape = shape.data();
+  c.to_strides = to_strides.data();
+  c.from_strides = from_strides.data();
+  check(table_.convert(device_, &c, 1, own_stream()), "a transposition");
+}
+
+}  // namespace outrigger::device
