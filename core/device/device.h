@@ -57,6 +57,16 @@ struct Abilities {
   }
 };
 
+// to = round(from × factor)
+struct Conversion {
+  void* to;
+  Format to_format;
+  const void* from;
+  Format from_format;
+  float factor;
+  int64_t count;
+};
+
 // Of LAMB's first part.
 struct LambNorms {
   kernels::NormSum weights, directions;
@@ -116,6 +126,12 @@ class Device {
   // to = round(from × factor); to = round(to + from)
   virtual void convert(void* to, Format to_format, const void* from, Format from_format,
                        float factor, int64_t count, Stream stream) = 0;
+  // All of a list, of which none writes what another one reads or writes.
+  virtual void convert_all(std::span<const Conversion> list, Stream stream) {
+    for (const Conversion& c : list) {
+      convert(c.to, c.to_format, c.from, c.from_format, c.factor, c.count, stream);
+    }
+  }
   virtual void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
                    Stream stream) = 0;
 

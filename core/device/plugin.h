@@ -74,6 +74,7 @@ class PluginDevice final : public Device {
   void write(const tensor::View& to, const void* from, Format from_format, Stream stream) override;
   void convert(void* to, Format to_format, const void* from, Format from_format, float factor,
                int64_t count, Stream stream) override;
+  void convert_all(std::span<const Conversion> list, Stream stream) override;
   void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
            Stream stream) override;
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;

@@ -107,6 +107,18 @@ void PluginDevice::convert(void* to, Format to_format, const void* from, Format 
   check(table_.convert(device_, &c, 1, stream), "a conversion");
 }
 
+void PluginDevice::convert_all(std::span<const Conversion> list, Stream stream) {
+  std::vector<otr_plugin_convert> given;
+  given.reserve(list.size());
+  for (const Conversion& c : list) {
+    if (c.count == 0) continue;
+    given.push_back(described(c.to, c.to_format, c.from, c.from_format, c.factor, c.count));
+  }
+  if (given.empty()) return;
+  check(table_.convert(device_, given.data(), static_cast<int64_t>(given.size()), stream),
+        "conversions");
+}
+
 void PluginDevice::add(void* to, Format to_format, const void* from, Format from_format,
                        int64_t count, Stream stream) {
   if (count == 0) return;

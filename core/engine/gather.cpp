@@ -153,30 +153,46 @@ void Gather::gather(std::span<const int64_t> roots, size_t& done) {
                 kernels::size_of(published_->format()), pieces_, label_of(roots), done);
 }
 
-otr_tensor Gather::tensor_of(int64_t id, bool as_float32) {
+otr_tensor Gather::tensor_of(int64_t id, bool as_float32) const {
   const layout::Parameter& parameter = model_->at(id);
-  const std::byte* whole = value_of(parameter.root);
-  if (!as_float32 || published_->format() == Format::float32) {
-    return tensor::make(const_cast<std::byte*>(whole), published_->format(), parameter.shape,
-                        device_->id());
-  }
-  memory::Block& widened = entries_[static_cast<size_t>(parameter.root)].widened;
-  if (!widened) {
-    const int64_t bytes = model_->at(parameter.root).count * int64_t{4};
-    widened =
-        memory::Block(*ledger_, memory::Purpose::acquired, bytes, device_, device_->own_stream());
-    widen(parameter.root);
-  }
-  return tensor::make(widened.data(), Format::float32, parameter.shape, device_->id());
+  const bool widened = as_float32 && published_->format() != Format::float32;
+  std::byte* const data = widened ? entries_[static_cast<size_t>(parameter.root)].widened.data()
+                                  : const_cast<std::byte*>(value_of(parameter.root));
+  return tensor::make(data, widened ? Format::float32 : published_->format(), parameter.shape,
+                      device_->id());
 }
 
-void Gather::widen(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
+// Gives those that have none a float32 copy: all of them, or none.
+void Gather::add_widened(const int64_t* ids, int64_t count) {
   const device::Stream stream = device_->own_stream();
-  device_->wait(stream, entry.ready);
-  device_->convert(entry.widened.data(), Format::float32, value_of(root), published_->format(), 1,
-                   model_->at(root).count, stream);
-  entry.ready = device_->record(stream);
+  std::vector<Copy> fresh;
+  std::vector<memory::Block> blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t root = model_->at(ids[i]).root;
+    const auto is_this = [&](const Copy& copy) { return copy.root == root; };
+    if (entries_[static_cast<size_t>(root)].widened || std::ranges::any_of(fresh, is_this))
+      continue;
+    const int64_t bytes = model_->at(root).count * int64_t{4};
+    blocks.emplace_back(*ledger_, memory::Purpose::acquired, bytes, device_, stream);
+    fresh.push_back({root, blocks.back().data()});
+  }
+  widen(fresh);
+  for (size_t i = 0; i < fresh.size(); ++i) {
+    entries_[static_cast<size_t>(fresh[i].root)].widened = std::move(blocks[i]);
+  }
+}
+
+void Gather::widen(std::span<const Copy> copies) {
+  const device::Stream stream = device_->own_stream();
+  std::vector<device::Conversion> list;
+  for (const Copy& copy : copies) {
+    device_->wait(stream, entries_[static_cast<size_t>(copy.root)].ready);
+    list.push_back({copy.data, Format::float32, value_of(copy.root), published_->format(), 1,
+                    model_->at(copy.root).count});
+  }
+  device_->convert_all(list, stream);
+  const device::Event ready = device_->record(stream);
+  for (const Copy& copy : copies) entries_[static_cast<size_t>(copy.root)].ready = ready;
 }
 
 void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
@@ -189,6 +205,7 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
   }
   try {
     complete(ids, count);
+    if (as_float32 && published_->format() != Format::float32) add_widened(ids, count);
     for (int64_t i = 0; i < count; ++i) {
       out[i] = tensor_of(ids[i], as_float32);
       const int64_t root = model_->at(ids[i]).root;
@@ -282,7 +299,8 @@ void Gather::refresh(int64_t root) {
     gather(std::span(&root, 1), done);
     entry.ready = device_->record(device_->upload_stream());
   }
-  if (entry.widened) widen(root);
+  const Copy copy{root, entry.widened.data()};
+  if (entry.widened) widen(std::span(&copy, 1));
 }
 
 void Gather::end_all() {

@@ -74,8 +74,14 @@ class Gather {
   [[nodiscard]] std::vector<Whole> wholes_of(std::span<const int64_t> roots) const;
   [[nodiscard]] std::string label_of(std::span<const int64_t> roots) const;
   void gather(std::span<const int64_t> roots, size_t& done);
-  void widen(int64_t root);
-  [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32);
+  // A root's float32 copy.
+  struct Copy {
+    int64_t root;
+    std::byte* data;
+  };
+  void add_widened(const int64_t* ids, int64_t count);
+  void widen(std::span<const Copy> copies);
+  [[nodiscard]] otr_tensor tensor_of(int64_t id, bool as_float32) const;
 
   const layout::Model* model_;
   const Published* published_;

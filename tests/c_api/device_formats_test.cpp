@@ -73,4 +73,32 @@ TEST(DeviceFormats, ValuesAreWrittenThereAsOnTheHost) {
   }
 }
 
+// A host that acquires a layer in float32 has one launch for all of its parameters.
+TEST(DeviceFormats, CopiesOfOneAcquireAreOneLaunch) {
+  DeviceSolo solo(formats(1, "split"));
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 5; ++i) {
+    ids.push_back(solo.engine.add(("p" + std::to_string(i)).c_str(), {i, 7}, halfway(7 * i)));
+  }
+  solo.engine.commit();
+  ids.push_back(ids[2]);
+  otr_call_info info;
+  ASSERT_OK(otr_call_info_init(&info, sizeof info));
+  info.flags = OTR_ACQUIRE_FLOAT32;
+  const auto kernels = [&] {
+    double value = 0;
+    EXPECT_OK(otr_device_get_value(solo.context.get(), kSimulated, 0, "kernels", &value));
+    return value;
+  };
+  std::vector<otr_tensor> out(ids.size());
+  const double before = kernels();
+  ASSERT_OK(otr_engine_acquire(solo.engine.get(), ids.data(), 6, &info, out.data()));
+  EXPECT_EQ(kernels() - before, 1);
+  for (int i = 1; i < 5; ++i) {
+    const Values published = solo.engine.read(i, OTR_VALUE_PUBLISHED);
+    EXPECT_EQ(values_there(solo.context.get(), out[static_cast<size_t>(i)]), published);
+  }
+  EXPECT_EQ(out[5].data, out[2].data);
+}
+
 }  // namespace
