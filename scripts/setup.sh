@@ -5,13 +5,13 @@
 #   scripts/setup.sh              everything but frameworks
 #   scripts/setup.sh build        what the library and the tools need: no Python
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
-#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX)
+#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX), and nvcc
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in common apt julia rust aarch64 python; do
+for part in common apt julia rust aarch64 python cuda; do
   # shellcheck source=/dev/null
   source "scripts/setup/$part.sh"
 done
@@ -42,6 +42,7 @@ else
   [[ ${1:-} == build ]] || setup_python
   if [[ ${1:-} == frameworks ]]; then
     for part in $FRAMEWORKS; do setup_pip "$part"; done
+    setup_cuda
   fi
 fi
 finish

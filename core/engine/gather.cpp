@@ -9,6 +9,7 @@
 #include "core/base/bits.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/engine/own_pieces.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
@@ -31,23 +32,12 @@ Gather::Gather(const layout::Model& model, const Published& published, StateStor
       group_(&group),
       ledger_(&ledger),
       device_(devices.front),
-      pieces_{[&published](const layout::Piece& piece) { return published.at(piece); }},
+      pieces_(own_pieces(published, states, plan, devices)),
       entries_(static_cast<size_t>(model.size())),
       bounce_(*device_, ledger, pin, plan.gather_staging / 2),
       bounce_ahead_(*device_, ledger, pin, plan.gather_staging / 2),
       ahead_(*device_, bounce_ahead_, group.slice()),
-      exchange_(std::move(ahead)) {
-  const Format master = states.format(State::master), format = published.format();
-  // What is published is the master, rounded to nearest.
-  const bool same = plan.separate_master && (master == Format::float32 || master == format);
-  if (!devices.offloaded() || !published.is_cut_as_states() || !states.is_in_memory() || !same) {
-    return;
-  }
-  pieces_.on_host = [&states, master, format](const layout::Piece& part, std::byte* to) {
-    const Lease lease(states, part, kMaster, kNoStates);
-    kernels::convert(to, format, lease.states().master, master, part.count);
-  };
-}
+      exchange_(std::move(ahead)) {}
 
 const std::byte* Gather::value_of(int64_t root) const {
   const std::byte* whole = published_->whole(root);
@@ -260,18 +250,6 @@ void Gather::settle() {
   }
   // Parts of this rank's own are still copied from where they are about to change.
   device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
-}
-
-void Gather::check() {
-  if (exchange_) exchange_->check();
-}
-
-void Gather::give_up(int32_t culprit) noexcept {
-  if (exchange_) exchange_->give_up(culprit);
-}
-
-void Gather::cancel() noexcept {
-  if (exchange_) exchange_->cancel();
 }
 
 void Gather::release(const int64_t* ids, int64_t count, device::Stream stream) {

@@ -40,10 +40,16 @@ class Gather {
   // Waits for all that was prefetched, throws as an acquire.
   void settle();
   // Throws the failure of a prefetch. Any thread.
-  void check();
+  void check() {
+    if (exchange_) exchange_->check();
+  }
   // Of the prefetched: no other rank waits for it here any more; no wait here lasts.
-  void give_up(int32_t culprit) noexcept;
-  void cancel() noexcept;
+  void give_up(int32_t culprit) noexcept {
+    if (exchange_) exchange_->give_up(culprit);
+  }
+  void cancel() noexcept {
+    if (exchange_) exchange_->cancel();
+  }
   // The root's published value was written: float32 copies of it follow.
   void refresh(int64_t root);
   // The published parameters are about to change: every acquire ends. After settle.

@@ -107,7 +107,7 @@ using VU16 = hn::Vec<DU16>;
 
 // A draw's factor in each half of a leaf.
 HWY_INLINE VU16 draw_factor(Draw draw, bool second_half) {
-  return hn::Set(DU16{}, reference::kDrawFactors[second_half ? 1 : 0][static_cast<int>(draw)]);
+  return hn::Set(DU16{}, reference::draw_factor(second_half, draw));
 }
 
 // A draw of the pair at `position` of its leaf, from the leaf's numbers.

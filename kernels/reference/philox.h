@@ -41,10 +41,20 @@ OTR_ELEMENTWISE PhiloxBlock philox(PhiloxBlock counter, uint64_t key, int rounds
 // their square and cube nearly as evenly as 2^16 points can (the shortest vector of the dual
 // lattice is 203 long in the worst pair, 43 and more for the three).
 inline constexpr int64_t kNumbers = kLeaf / 2, kBlocksPerLeaf = kNumbers / 8;
-inline constexpr uint16_t kDrawFactors[2][3] = {{1, 0x43f9, 0x3261}, {0xac29, 0x972d, 0x403b}};
+OTR_ELEMENTWISE uint16_t draw_factor(bool second_half, Draw draw) {
+  switch (draw) {
+    case Draw::exp_avg:
+      return second_half ? 0x972d : 0x43f9;
+    case Draw::exp_avg_sq:
+      return second_half ? 0x403b : 0x3261;
+    default:  // weight
+      return second_half ? 0xac29 : 1;
+  }
+}
 
 OTR_ELEMENTWISE uint16_t random16(uint64_t key, uint64_t element, uint64_t step, Draw draw) {
-  const uint64_t n = element % kNumbers, half = element / kNumbers % 2;
+  const uint64_t n = element % kNumbers;
+  const bool second_half = element / kNumbers % 2 != 0;
   const uint64_t c = element / kLeaf * kBlocksPerLeaf + n / 2 % kBlocksPerLeaf;
   const PhiloxBlock block =
       philox({{static_cast<uint32_t>(c), static_cast<uint32_t>(c >> 32),
@@ -52,7 +62,7 @@ OTR_ELEMENTWISE uint16_t random16(uint64_t key, uint64_t element, uint64_t step,
              key);
   const uint32_t word = block.x[n / 32];
   const uint32_t number = n % 2 == 0 ? word & 0xffff : word >> 16;
-  return static_cast<uint16_t>(number * kDrawFactors[half][static_cast<int>(draw)]);
+  return static_cast<uint16_t>(number * draw_factor(second_half, draw));
 }
 
 }  // namespace outrigger::kernels::reference

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// One source for a device and for the host: work of a warp, whose 32 lanes take one part of it
+// after the other. nvcc gives each lane a thread. A host compiler runs the lanes of a part in a
+// loop, so that the tests of a machine without a GPU run what a GPU runs.
+//
+// A part is a body of each_lane(). What a lane keeps between two parts is PerLane; what one lane
+// leaves for another is Scratch, with a sync() between.
+#pragma once
+
+#include "kernels/reference/norm.h"
+#include "kernels/reference/philox.h"
+
+#if defined(__CUDACC__)
+#define OTR_DEVICE __device__ __forceinline__
+#else
+#define OTR_DEVICE inline
+#endif
+
+namespace outrigger::kernels::cuda {
+
+inline constexpr int kLanes = reference::kLanes;
+inline constexpr int kPerLane = static_cast<int>(kLeaf) / kLanes;  // elements, side by side
+
+// A warp's shared memory.
+struct alignas(16) Scratch {
+  float values[kLeaf];
+  uint32_t random[4 * reference::kBlocksPerLeaf];
+};
+
+#if defined(__CUDA_ARCH__)
+
+template <class T>
+struct PerLane {
+  T own;
+  OTR_DEVICE T& operator[](int) { return own; }
+};
+
+template <class Body>
+OTR_DEVICE void each_lane(Body&& body) {
+  body(static_cast<int>(threadIdx.x) % kLanes);
+}
+OTR_DEVICE void sync() { __syncwarp(); }
+
+// For all lanes.
+OTR_DEVICE uint32_t largest(PerLane<uint32_t>& x) {
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    const uint32_t other = __shfl_xor_sync(0xffffffff, x.own, step);
+    x.own = other > x.own ? other : x.own;
+  }
+  return x.own;
+}
+OTR_DEVICE bool all(PerLane<bool>& x) { return __all_sync(0xffffffff, x.own) != 0; }
+// In lane 0 alone: the sum in the order of reference/norm.h.
+OTR_DEVICE double sum_of(PerLane<double>& x) {
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    x.own += __shfl_down_sync(0xffffffff, x.own, step);
+  }
+  return x.own;
+}
+
+OTR_DEVICE void add_to(uint64_t& sum, uint64_t x) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(&sum), static_cast<unsigned long long>(x));
+}
+OTR_DEVICE void lower_to(uint64_t& least, uint64_t x) {
+  atomicMin(reinterpret_cast<unsigned long long*>(&least), static_cast<unsigned long long>(x));
+}
+
+#else
+
+template <class T>
+struct PerLane {
+  T lanes[kLanes];
+  T& operator[](int lane) { return lanes[lane]; }
+};
+
+template <class Body>
+inline void each_lane(Body&& body) {
+  for (int lane = 0; lane < kLanes; ++lane) body(lane);
+}
+inline void sync() {}
+
+inline uint32_t largest(PerLane<uint32_t>& x) {
+  uint32_t most = 0;
+  for (const uint32_t each : x.lanes) most = each > most ? each : most;
+  return most;
+}
+inline bool all(PerLane<bool>& x) {
+  bool every = true;
+  for (const bool each : x.lanes) every = every && each;
+  return every;
+}
+inline double sum_of(PerLane<double>& x) { return reference::sum_of_lanes(x.lanes); }
+
+inline void add_to(uint64_t& sum, uint64_t x) { sum += x; }
+inline void lower_to(uint64_t& least, uint64_t x) { least = x < least ? x : least; }
+
+#endif
+
+}  // namespace outrigger::kernels::cuda

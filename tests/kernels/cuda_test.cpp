@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU runs, built for the host with 32 lanes in a loop, beside the oracle: every rule,
+// format and rounding, ends of arrays and addresses off alignment, numbers of every bit pattern.
+#include <algorithm>
+
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/fold.h"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/update.h"
+#include "kernels/fold_origin.h"
+#include "tests/kernels/update_cases.h"
+
+namespace outrigger::kernels::test {
+namespace {
+
+template <class Body>
+void each_leaf(int64_t count, const Body& body) {
+  for (int64_t first = 0; first < count; first += kLeaf) body(first);
+}
+
+UpdateCount on_lanes(const Update& u) {
+  cuda::Scratch scratch;
+  cuda::CountBlock counts;
+  each_leaf(u.count, [&](int64_t first) { cuda::update_leaf(u, first, scratch, counts); });
+  return {static_cast<int64_t>(counts.updates), static_cast<int64_t>(counts.vanished)};
+}
+
+void expect_same(const NormSum& got, const NormSum& want) {
+  EXPECT_EQ(got.limbs, want.limbs);
+  EXPECT_EQ(got.nonfinite, want.nonfinite);
+  EXPECT_EQ(got.first_nonfinite, want.first_nonfinite);
+}
+
+// A count that ends within a lane's eight, one of whole leaves, one below a lane's.
+constexpr int64_t kCounts[] = {5, 2 * kLeaf, 2 * kLeaf + 43};
+
+template <class Body>
+void for_each_case(const Body& body) {
+  uint64_t seed = 1;
+  for (const AdamFormats& f : all_adam_formats()) {
+    for (const Values values : {Values::ordinary, Values::any}) {
+      for (const int64_t count : kCounts) {
+        for (const int64_t shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message() << name_of(f.weight) << ' ' << name_of(f.exp_avg) << ' '
+                                            << name_of(f.exp_avg_sq) << ' ' << name_of(f.grad)
+                                            << " x " << count << " + " << shift);
+          seed += 10;
+          body(Parameter(f, count, shift, values, seed));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaKernels, EveryRuleHasTheOraclesBits) {
+  for (const Rule rule : {Rule::adam, Rule::adagrad, Rule::lion, Rule::sgd, Rule::lamb}) {
+    for_each_case([&](Parameter got) {
+      got.rule = rule;
+      got.momentum = got.weight.count() % 2 == 0;
+      UpdateScalars scalars = ordinary_scalars();
+      scalars.clip_value = 0.04F;
+      scalars.decoupled = got.weight.count() % 2 == 1;
+      scalars.nesterov = true;
+      Parameter want = got;
+      const UpdateCount one = on_lanes(got.step(scalars));
+      const UpdateCount other = reference::update(want.step(scalars));
+      expect_same_bits(got, want);
+      EXPECT_EQ(one.updates, other.updates);
+      EXPECT_EQ(one.vanished, other.vanished);
+    });
+  }
+}
+
+// Steps too small for a bfloat16: most of them vanish, and stochastic rounding keeps some.
+TEST(CudaKernels, CountsWhatVanishes) {
+  for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+    AdamFormats f;
+    f.weight = Format::bfloat16;
+    f.weight_rounding = rounding;
+    Parameter got(f, 3 * kLeaf, 0, Values::ordinary, 4), want = got;
+    UpdateScalars scalars = ordinary_scalars();
+    scalars.minus_step = -1e-5F;
+    const UpdateCount one = on_lanes(got.step(scalars));
+    const UpdateCount other = reference::update(want.step(scalars));
+    EXPECT_EQ(one.vanished, other.vanished);
+    EXPECT_GT(one.vanished, 0);
+    EXPECT_LT(one.vanished, one.updates);
+    expect_same_bits(got, want);
+  }
+}
+
+TEST(CudaKernels, LambsNormsAndMuonsDirectionHaveTheOraclesBits) {
+  for_each_case([](Parameter got) {
+    const UpdateScalars scalars = ordinary_scalars();
+    got.rule = Rule::lamb;
+    Parameter want = got, muon = got, muon_want = got;
+    NormSum weights, directions;
+    cuda::NormBlock w, d;
+    cuda::Scratch scratch;
+    const Update step = got.step(scalars);
+    each_leaf(step.count,
+              [&](int64_t first) { cuda::lamb_norms_leaf(step, first, scratch, w, d); });
+    reference::lamb_norms(want.step(scalars), weights, directions);
+    expect_same_bits(got, want);
+    expect_same(cuda::carried(w), weights);
+    expect_same(cuda::carried(d), directions);
+
+    muon.rule = muon_want.rule = Rule::muon;
+    const auto count = static_cast<size_t>(muon.weight.count());
+    std::vector<float> direction(count), direction_want(count);
+    const Update of_muon = muon.step(scalars);
+    each_leaf(of_muon.count, [&](int64_t first) {
+      cuda::muon_direction_leaf(of_muon, first, scratch, direction.data());
+    });
+    reference::muon_direction(muon_want.step(scalars), direction_want.data());
+    expect_same_bits(muon, muon_want);
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(reference::bits_of(direction[i]), reference::bits_of(direction_want[i])) << i;
+    }
+  });
+}
+
+template <class Body>
+void with_accumulator(Format format, const Body& body) {
+  if (format == Format::bfloat16) return body(cuda::Bfloat16{});
+  if (format == Format::float16) return body(cuda::Float16{});
+  body(cuda::Float32{});
+}
+
+constexpr Format kSums[] = {Format::float32, Format::bfloat16, Format::float16};
+
+TEST(CudaKernels, AFoldHasTheOraclesBitsNormAndCulprit) {
+  uint64_t seed = 1;
+  for (const Format source : kSums) {
+    for (const Format accumulator : kSums) {
+      for (const int32_t world : {1, 2, 3, 5}) {
+        for (const bool add : {false, true}) {
+          for (const Values values : {Values::ordinary, Values::any}) {
+            SCOPED_TRACE(::testing::Message() << name_of(source) << ' ' << name_of(accumulator)
+                                              << ' ' << world << (add ? " add" : ""));
+            constexpr int64_t kCount = 3 * kLeaf;
+            std::vector<Array> ranks;
+            for (int32_t r = 0; r < world; ++r) {
+              ranks.emplace_back(source, kCount, r % 2);
+              fill(ranks.back(), values, ++seed);
+            }
+            Array got(accumulator, kCount, world % 2);
+            fill(got, values, ++seed);
+            Array want = got;
+            std::vector<const void*> sources;
+            for (const Array& rank : ranks) sources.push_back(rank.at());
+            NormSum norm;
+            Fold fold;
+            fold.sources = sources.data();
+            fold.world = world;
+            fold.source_format = source;
+            fold.accumulator = want.at();
+            fold.accumulator_format = accumulator;
+            fold.add = add;
+            fold.count = kCount;
+            fold.first_index = (int64_t{1} << 40) + 512;
+            fold.norm = &norm;
+            std::vector<std::byte> kept;
+            const Origin origin = fold_with_origin(fold, sources, kept);
+            fold.accumulator = got.at();
+            cuda::NormBlock block;
+            cuda::Scratch scratch;
+            with_accumulator(accumulator, [&](auto a) {
+              each_leaf(kCount, [&](int64_t first) {
+                cuda::fold_leaf<decltype(a)>(fold, first, scratch, &block);
+              });
+            });
+            expect_same_bits(got, want);
+            expect_same(cuda::carried(block), norm);
+            EXPECT_EQ(cuda::rank_of(block), origin.rank);
+            if (values == Values::any) {
+              EXPECT_GT(norm.nonfinite, 0);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Of one source that is the accumulator itself, and of none: the norm alone, of any count.
+TEST(CudaKernels, ANormAloneHasTheOraclesBits) {
+  uint64_t seed = 1;
+  for (const Format format : kSums) {
+    for (const Values values : {Values::ordinary, Values::any}) {
+      for (const int64_t count : kSizes) {
+        Array data(format, count, count % 3);
+        fill(data, values, ++seed);
+        const Array before = data;
+        NormSum norm;
+        reference::sum_of_squares(norm, data.at(), format, count, 7);
+        Fold fold;
+        fold.world = 0;
+        fold.accumulator = data.at();
+        fold.accumulator_format = format;
+        fold.count = count;
+        fold.first_index = 7;
+        cuda::NormBlock block;
+        cuda::Scratch scratch;
+        with_accumulator(format, [&](auto a) {
+          each_leaf(count, [&](int64_t first) {
+            cuda::fold_leaf<decltype(a)>(fold, first, scratch, &block);
+          });
+        });
+        expect_same(cuda::carried(block), norm);
+        expect_same_bits(data, before);
+      }
+    }
+  }
+}
+
+// Digits that have not been carried, from several blocks in any order.
+TEST(CudaKernels, BlocksOfASumAreOneSum) {
+  constexpr int64_t kCount = 4000 * kLeaf;
+  Array data(Format::float32, kCount);
+  fill(data, Values::ordinary, 5);
+  for (int64_t i = 0; i < kCount; i += 1000) data.set_value(i, 0x1p120F);
+  for (int64_t i = 1; i < kCount; i += 1000) data.set_value(i, 0x1p-149F);
+  NormSum want;
+  reference::sum_of_squares(want, data.at(), Format::float32, kCount, 0);
+  Fold fold;
+  fold.world = 0;
+  fold.accumulator = data.at();
+  fold.count = kCount;
+  cuda::NormBlock all, parts[7];
+  cuda::Scratch scratch;
+  for (int64_t leaf = kCount / kLeaf; leaf-- > 0;) {
+    cuda::fold_leaf<cuda::Float32>(fold, leaf * kLeaf, scratch, &parts[leaf % 7]);
+  }
+  for (const cuda::NormBlock& part : parts) cuda::merge(all, part);
+  expect_same(cuda::carried(all), want);
+  EXPECT_TRUE(std::ranges::any_of(all.digits, [](uint64_t d) { return d >> 32 != 0; }))
+      << "something to carry";
+}
+
+// Any digits are the integer that they stand for.
+TEST(CudaKernels, DigitsAreCarried) {
+  std::mt19937_64 random(7);
+  for (int n = 0; n < 200; ++n) {
+    cuda::NormBlock block;
+    NormSum want;
+    for (int d = 0; d < 18; ++d) {
+      block.digits[d] = n % 2 == 0 ? random() : ~uint64_t{0} >> random() % 40;
+      add_at(want.limbs, block.digits[d], 32 * d);
+    }
+    EXPECT_EQ(cuda::carried(block).limbs, want.limbs);
+  }
+}
+
+TEST(CudaKernels, AConversionHasTheOraclesBits) {
+  uint64_t seed = 1;
+  for (const Format to : kFormats) {
+    for (const Format from : kFormats) {
+      for (const int64_t count : kSizes) {
+        for (const int how : {0, 1, 2}) {  // to nearest, by a factor, added
+          SCOPED_TRACE(::testing::Message()
+                       << name_of(from) << " to " << name_of(to) << " x " << count << ", " << how);
+          Array source(from, count, 1), got(to, count, count % 2);
+          fill(source, Values::any, ++seed);
+          fill(got, Values::any, ++seed);
+          Array want = got;
+          const float factor = how == 1 ? 0.37F : 1.0F;
+          cuda::Conversion c{};
+          c.to = got.at();
+          c.from = source.at();
+          c.to_format = to;
+          c.from_format = from;
+          c.add = how == 2;
+          c.factor = factor;
+          c.count = count;
+          each_leaf(count, [&](int64_t first) { cuda::convert_run(c, first); });
+          if (how == 0) reference::convert(want.at(), to, source.at(), from, count);
+          if (how == 1) reference::scale(want.at(), to, source.at(), from, factor, count);
+          if (how == 2) reference::add(want.at(), to, source.at(), from, count);
+          expect_same_bits(got, want);
+        }
+      }
+    }
+  }
+}
+
+// A transposed view of three dimensions into a gapped one.
+TEST(CudaKernels, AConversionFollowsStrides) {
+  constexpr int64_t kShape[] = {3, 5, 41};
+  constexpr int64_t kFrom[] = {1, 3, 15}, kTo[] = {600, 100, 2};
+  Array source(Format::float32, 3 * 5 * 41), got(Format::bfloat16, 1800);
+  fill(source, Values::ordinary, 3);
+  fill(got, Values::ordinary, 4);
+  Array want = got;
+  cuda::Conversion c{};
+  c.to = got.at();
+  c.from = source.at();
+  c.to_format = Format::bfloat16;
+  c.factor = 3;
+  c.count = source.count();
+  c.ndim = 3;
+  for (int d = 0; d < 3; ++d) {
+    c.shape[d] = kShape[d];
+    c.from_strides[d] = kFrom[d];
+    c.to_strides[d] = kTo[d];
+  }
+  each_leaf(c.count, [&](int64_t first) { cuda::convert_run(c, first); });
+  for (int64_t x = 0; x < 3; ++x) {
+    for (int64_t y = 0; y < 5; ++y) {
+      for (int64_t z = 0; z < 41; ++z) {
+        want.set_value(x * 600 + y * 100 + z * 2, source.value(x + y * 3 + z * 15) * 3);
+      }
+    }
+  }
+  expect_same_bits(got, want);
+}
+
+TEST(CudaKernels, AProductHasTheOraclesBits) {
+  struct Sizes {
+    int64_t rows, inner, columns;
+  };
+  uint64_t seed = 1;
+  for (const auto& [rows, inner, columns] :
+       {Sizes{1, 1, 1}, {64, 16, 64}, {65, 17, 63}, {130, 100, 7}, {3, 0, 4}, {70, 33, 129}}) {
+    for (const bool plus : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << rows << ' ' << inner << ' ' << columns << plus);
+      Array left(Format::float32, rows * inner), right(Format::float32, inner * columns),
+          more(Format::float32, rows * columns), got(Format::float32, rows * columns);
+      fill(left, Values::ordinary, ++seed);
+      fill(right, Values::ordinary, ++seed);
+      fill(more, Values::ordinary, ++seed);
+      for (int64_t k = 0; k < inner; ++k) {  // a sum that rounds to a negative zero
+        left.set_value(k, -1e-30F);
+        right.set_value(k * columns, 1e-30F);
+      }
+      Array want = got;
+      Product p;
+      p.left = static_cast<const float*>(left.at());
+      p.right = static_cast<const float*>(right.at());
+      p.rows = rows;
+      p.inner = inner;
+      p.columns = columns;
+      p.factor = -1.5F;
+      p.plus = plus ? static_cast<const float*>(more.at()) : nullptr;
+      p.plus_factor = 0.75F;
+      p.out = static_cast<float*>(got.at());
+      cuda::ProductScratch scratch;
+      for (int64_t row = 0; row < rows; row += cuda::kTile) {
+        for (int64_t column = 0; column < columns; column += cuda::kTile) {
+          cuda::product_tile(p, row, column, scratch);
+        }
+      }
+      p.out = static_cast<float*>(want.at());
+      for (int64_t row = 0; row < rows; row += kProductTile) {
+        for (int64_t column = 0; column < columns; column += kProductTile) {
+          reference::product(p, row, column);
+        }
+      }
+      expect_same_bits(got, want);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace outrigger::kernels::test
