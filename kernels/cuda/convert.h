@@ -21,16 +21,37 @@ struct Conversion {
   int64_t shape[kDimensions], to_strides[kDimensions], from_strides[kDimensions];  // in elements
 };
 
+// Sets count and dimensions, of a row-major walk: those of one element go, and neighbours become
+// one where both sides let them. False: more than kDimensions are left. On the host.
+inline bool set_dimensions(Conversion& c, const int64_t* shape, const int64_t* to_strides,
+                           const int64_t* from_strides, int32_t ndim) {
+  c.count = 1;
+  c.ndim = 0;
+  for (int32_t d = 0; d < ndim; ++d) c.count *= shape[d];
+  for (int32_t d = 0; d < ndim; ++d) {
+    if (shape[d] == 1) continue;
+    const int last = c.ndim - 1;
+    if (last >= 0 && c.to_strides[last] == to_strides[d] * shape[d] &&
+        c.from_strides[last] == from_strides[d] * shape[d]) {
+      c.shape[last] *= shape[d];
+    } else if (c.ndim == kDimensions) {
+      return false;
+    } else {
+      c.shape[c.ndim++] = shape[d];
+    }
+    c.to_strides[c.ndim - 1] = to_strides[d];
+    c.from_strides[c.ndim - 1] = from_strides[d];
+  }
+  if (c.ndim == 1 && c.to_strides[0] == 1 && c.from_strides[0] == 1) c.ndim = 0;
+  return true;
+}
+
 template <class Body>
 OTR_DEVICE void with_format(Format format, const Body& body) {
-  if (format == Format::bfloat16) {
-    body(Bfloat16{});
-  } else if (format == Format::float16) {
-    body(Float16{});
-  } else if (format == Format::float64) {
+  if (format == Format::float64) {
     body(reference::Element<Format::float64>{});
   } else {
-    body(Float32{});
+    with_number(format, body);
   }
 }
 

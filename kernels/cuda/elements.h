@@ -91,18 +91,26 @@ using Float32 = reference::Element<Format::float32>;
 using Bfloat16 = reference::Element<Format::bfloat16>;
 using Float16 = reference::Element<Format::float16>;
 
+// Calls body with the format's trait.
+template <class Body>
+OTR_DEVICE void with_number(Format format, const Body& body) {
+  if (format == Format::bfloat16) {
+    body(Bfloat16{});
+  } else if (format == Format::float16) {
+    body(Float16{});
+  } else {
+    body(Float32{});
+  }
+}
+
 // Null data: zeros.
 OTR_DEVICE void load(float (&out)[kPerLane], const void* data, Format format, int64_t first,
                      int count) {
   if (data == nullptr) {
     for (float& x : out) x = 0;
-  } else if (format == Format::bfloat16) {
-    load<Bfloat16>(out, data, first, count);
-  } else if (format == Format::float16) {
-    load<Float16>(out, data, first, count);
-  } else {
-    load<Float32>(out, data, first, count);
+    return;
   }
+  with_number(format, [&](auto e) { load<decltype(e)>(out, data, first, count); });
 }
 
 // To nearest; x becomes what is stored.
@@ -117,13 +125,7 @@ OTR_DEVICE void store_nearest(void* data, int64_t first, int count, float (&x)[k
 }
 OTR_DEVICE void store_nearest(void* data, Format format, int64_t first, int count,
                               float (&x)[kPerLane]) {
-  if (format == Format::bfloat16) {
-    store_nearest<Bfloat16>(data, first, count, x);
-  } else if (format == Format::float16) {
-    store_nearest<Float16>(data, first, count, x);
-  } else {
-    store_nearest<Float32>(data, first, count, x);
-  }
+  with_number(format, [&](auto e) { store_nearest<decltype(e)>(data, first, count, x); });
 }
 
 }  // namespace outrigger::kernels::cuda

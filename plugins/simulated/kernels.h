@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's kernels on a simulated device: the CPU's, on the second mapping of its memory.
+// The plugin's kernels on a simulated device: those of a GPU, with their lanes in a loop, on the
+// second mapping of its memory.
 #pragma once
 
 #include "plugins/simulated/device.h"

@@ -105,14 +105,14 @@ Piece piece_of(Memories& memories, const otr_plugin_update& given) {
 
 void run(const Piece& piece, otr_plugin_update_count* total) {
   if (piece.rule == OTR_PLUGIN_MUON) {
-    kernels::muon_direction(piece.update, piece.direction);
+    on_lanes::muon_direction(piece.update, piece.direction);
   } else if (piece.rule == OTR_PLUGIN_LAMB_NORMS) {
     kernels::NormSum weights, directions;
-    kernels::lamb_norms(piece.update, weights, directions);
+    on_lanes::lamb_norms(piece.update, weights, directions);
     piece.norms[0] = written(weights, -1);
     piece.norms[1] = written(directions, -1);
   } else {
-    const kernels::UpdateCount count = kernels::update(piece.update);
+    const kernels::UpdateCount count = on_lanes::update(piece.update);
     if (total == nullptr) return;
     total->updates += count.updates;
     total->vanished += count.vanished;
@@ -161,13 +161,7 @@ void product(Device& device, const otr_plugin_product& list, uint64_t stream) {
   p.columns = given.columns;
   p.factor = given.factor;
   p.plus_factor = given.plus_factor;
-  device.launch(stream, "a product", memories.touches(), [p] {
-    for (int64_t row = 0; row < p.rows; row += kernels::kProductTile) {
-      for (int64_t column = 0; column < p.columns; column += kernels::kProductTile) {
-        kernels::product(p, row, column);
-      }
-    }
-  });
+  device.launch(stream, "a product", memories.touches(), [p] { on_lanes::product(p); });
 }
 
 }  // namespace outrigger::simulated

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/on_lanes.h"
 #include "kernels/kernels.h"
 #include "plugins/simulated/device.h"
 
 namespace outrigger::simulated {
 
 using kernels::Format;
+namespace on_lanes = kernels::cuda::on_lanes;
 
 // Of a tensor.
 inline Format format_of(int32_t format) {

@@ -3,27 +3,14 @@
 // format and rounding, ends of arrays and addresses off alignment, numbers of every bit pattern.
 #include <algorithm>
 
-#include "kernels/cuda/convert.h"
-#include "kernels/cuda/fold.h"
-#include "kernels/cuda/product.h"
-#include "kernels/cuda/update.h"
+#include "kernels/cuda/on_lanes.h"
 #include "kernels/fold_origin.h"
 #include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
 
-template <class Body>
-void each_leaf(int64_t count, const Body& body) {
-  for (int64_t first = 0; first < count; first += kLeaf) body(first);
-}
-
-UpdateCount on_lanes(const Update& u) {
-  cuda::Scratch scratch;
-  cuda::CountBlock counts;
-  each_leaf(u.count, [&](int64_t first) { cuda::update_leaf(u, first, scratch, counts); });
-  return {static_cast<int64_t>(counts.updates), static_cast<int64_t>(counts.vanished)};
-}
+namespace on_lanes = cuda::on_lanes;
 
 void expect_same(const NormSum& got, const NormSum& want) {
   EXPECT_EQ(got.limbs, want.limbs);
@@ -63,7 +50,7 @@ TEST(CudaKernels, EveryRuleHasTheOraclesBits) {
       scalars.decoupled = got.weight.count() % 2 == 1;
       scalars.nesterov = true;
       Parameter want = got;
-      const UpdateCount one = on_lanes(got.step(scalars));
+      const UpdateCount one = on_lanes::update(got.step(scalars));
       const UpdateCount other = reference::update(want.step(scalars));
       expect_same_bits(got, want);
       EXPECT_EQ(one.updates, other.updates);
@@ -81,7 +68,7 @@ TEST(CudaKernels, CountsWhatVanishes) {
     Parameter got(f, 3 * kLeaf, 0, Values::ordinary, 4), want = got;
     UpdateScalars scalars = ordinary_scalars();
     scalars.minus_step = -1e-5F;
-    const UpdateCount one = on_lanes(got.step(scalars));
+    const UpdateCount one = on_lanes::update(got.step(scalars));
     const UpdateCount other = reference::update(want.step(scalars));
     EXPECT_EQ(one.vanished, other.vanished);
     EXPECT_GT(one.vanished, 0);
@@ -95,37 +82,23 @@ TEST(CudaKernels, LambsNormsAndMuonsDirectionHaveTheOraclesBits) {
     const UpdateScalars scalars = ordinary_scalars();
     got.rule = Rule::lamb;
     Parameter want = got, muon = got, muon_want = got;
-    NormSum weights, directions;
-    cuda::NormBlock w, d;
-    cuda::Scratch scratch;
-    const Update step = got.step(scalars);
-    each_leaf(step.count,
-              [&](int64_t first) { cuda::lamb_norms_leaf(step, first, scratch, w, d); });
-    reference::lamb_norms(want.step(scalars), weights, directions);
+    NormSum weights, directions, weights_want, directions_want;
+    on_lanes::lamb_norms(got.step(scalars), weights, directions);
+    reference::lamb_norms(want.step(scalars), weights_want, directions_want);
     expect_same_bits(got, want);
-    expect_same(cuda::carried(w), weights);
-    expect_same(cuda::carried(d), directions);
+    expect_same(weights, weights_want);
+    expect_same(directions, directions_want);
 
     muon.rule = muon_want.rule = Rule::muon;
     const auto count = static_cast<size_t>(muon.weight.count());
     std::vector<float> direction(count), direction_want(count);
-    const Update of_muon = muon.step(scalars);
-    each_leaf(of_muon.count, [&](int64_t first) {
-      cuda::muon_direction_leaf(of_muon, first, scratch, direction.data());
-    });
+    on_lanes::muon_direction(muon.step(scalars), direction.data());
     reference::muon_direction(muon_want.step(scalars), direction_want.data());
     expect_same_bits(muon, muon_want);
     for (size_t i = 0; i < count; ++i) {
       ASSERT_EQ(reference::bits_of(direction[i]), reference::bits_of(direction_want[i])) << i;
     }
   });
-}
-
-template <class Body>
-void with_accumulator(Format format, const Body& body) {
-  if (format == Format::bfloat16) return body(cuda::Bfloat16{});
-  if (format == Format::float16) return body(cuda::Float16{});
-  body(cuda::Float32{});
 }
 
 constexpr Format kSums[] = {Format::float32, Format::bfloat16, Format::float16};
@@ -163,17 +136,14 @@ TEST(CudaKernels, AFoldHasTheOraclesBitsNormAndCulprit) {
             fold.norm = &norm;
             std::vector<std::byte> kept;
             const Origin origin = fold_with_origin(fold, sources, kept);
+            NormSum got_norm;
             fold.accumulator = got.at();
-            cuda::NormBlock block;
-            cuda::Scratch scratch;
-            with_accumulator(accumulator, [&](auto a) {
-              each_leaf(kCount, [&](int64_t first) {
-                cuda::fold_leaf<decltype(a)>(fold, first, scratch, &block);
-              });
-            });
+            fold.norm = &got_norm;
+            const Origin got_origin = on_lanes::fold(fold);
             expect_same_bits(got, want);
-            expect_same(cuda::carried(block), norm);
-            EXPECT_EQ(cuda::rank_of(block), origin.rank);
+            expect_same(got_norm, norm);
+            EXPECT_EQ(got_origin.index, origin.index);
+            EXPECT_EQ(got_origin.rank, origin.rank);
             if (values == Values::any) {
               EXPECT_GT(norm.nonfinite, 0);
             }
@@ -201,14 +171,10 @@ TEST(CudaKernels, ANormAloneHasTheOraclesBits) {
         fold.accumulator_format = format;
         fold.count = count;
         fold.first_index = 7;
-        cuda::NormBlock block;
-        cuda::Scratch scratch;
-        with_accumulator(format, [&](auto a) {
-          each_leaf(count, [&](int64_t first) {
-            cuda::fold_leaf<decltype(a)>(fold, first, scratch, &block);
-          });
-        });
-        expect_same(cuda::carried(block), norm);
+        NormSum got;
+        fold.norm = &got;
+        on_lanes::fold(fold);
+        expect_same(got, norm);
         expect_same_bits(data, before);
       }
     }
@@ -274,7 +240,7 @@ TEST(CudaKernels, AConversionHasTheOraclesBits) {
           c.add = how == 2;
           c.factor = factor;
           c.count = count;
-          each_leaf(count, [&](int64_t first) { cuda::convert_run(c, first); });
+          on_lanes::convert(c);
           if (how == 0) reference::convert(want.at(), to, source.at(), from, count);
           if (how == 1) reference::scale(want.at(), to, source.at(), from, factor, count);
           if (how == 2) reference::add(want.at(), to, source.at(), from, count);
@@ -298,14 +264,9 @@ TEST(CudaKernels, AConversionFollowsStrides) {
   c.from = source.at();
   c.to_format = Format::bfloat16;
   c.factor = 3;
-  c.count = source.count();
-  c.ndim = 3;
-  for (int d = 0; d < 3; ++d) {
-    c.shape[d] = kShape[d];
-    c.from_strides[d] = kFrom[d];
-    c.to_strides[d] = kTo[d];
-  }
-  each_leaf(c.count, [&](int64_t first) { cuda::convert_run(c, first); });
+  ASSERT_TRUE(cuda::set_dimensions(c, kShape, kTo, kFrom, 3));
+  EXPECT_EQ(c.count, source.count());
+  on_lanes::convert(c);
   for (int64_t x = 0; x < 3; ++x) {
     for (int64_t y = 0; y < 5; ++y) {
       for (int64_t z = 0; z < 41; ++z) {
@@ -314,6 +275,26 @@ TEST(CudaKernels, AConversionFollowsStrides) {
     }
   }
   expect_same_bits(got, want);
+}
+
+// Of 1 × 3 × 4 × 1 × 5, row-major on both sides, one is left; a gap or a turn keeps dimensions.
+TEST(CudaKernels, DimensionsBecomeOneWhereTheyCan) {
+  cuda::Conversion c{};
+  const int64_t shape[] = {1, 3, 4, 1, 5}, plain[] = {60, 20, 5, 5, 1}, gap[] = {99, 30, 5, 7, 1};
+  ASSERT_TRUE(cuda::set_dimensions(c, shape, plain, plain, 5));
+  EXPECT_EQ(c.ndim, 0);
+  EXPECT_EQ(c.count, 60);
+  ASSERT_TRUE(cuda::set_dimensions(c, shape, plain, gap, 5));
+  ASSERT_EQ(c.ndim, 2);
+  EXPECT_EQ(c.shape[0], 3);
+  EXPECT_EQ(c.shape[1], 20);
+  EXPECT_EQ(c.to_strides[0], 20);
+  EXPECT_EQ(c.from_strides[0], 30);
+  EXPECT_EQ(c.from_strides[1], 1);
+  ASSERT_TRUE(cuda::set_dimensions(c, nullptr, nullptr, nullptr, 0));
+  EXPECT_EQ(c.count, 1);
+  std::vector<int64_t> twos(17, 2), far(17, 1000);
+  EXPECT_FALSE(cuda::set_dimensions(c, twos.data(), far.data(), far.data(), 17));
 }
 
 TEST(CudaKernels, AProductHasTheOraclesBits) {
@@ -345,12 +326,7 @@ TEST(CudaKernels, AProductHasTheOraclesBits) {
       p.plus = plus ? static_cast<const float*>(more.at()) : nullptr;
       p.plus_factor = 0.75F;
       p.out = static_cast<float*>(got.at());
-      cuda::ProductScratch scratch;
-      for (int64_t row = 0; row < rows; row += cuda::kTile) {
-        for (int64_t column = 0; column < columns; column += cuda::kTile) {
-          cuda::product_tile(p, row, column, scratch);
-        }
-      }
+      on_lanes::product(p);
       p.out = static_cast<float*>(want.at());
       for (int64_t row = 0; row < rows; row += kProductTile) {
         for (int64_t column = 0; column < columns; column += kProductTile) {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA kernels on the host, as kernels.h has them: the lanes of one warp in a loop, a leaf
+// after the other. For tests, and for the simulated device, which so runs in an engine what a GPU
+// will.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/fold.h"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/update.h"
+#include "kernels/float_environment.h"
+#include "kernels/fold_origin.h"
+
+namespace outrigger::kernels::cuda::on_lanes {
+
+template <class Body>
+void each_leaf(int64_t count, const Body& body) {
+  const FloatEnvironment environment;
+  for (int64_t first = 0; first < count; first += kLeaf) body(first);
+}
+
+[[nodiscard]] inline UpdateCount update(const Update& u) {
+  Scratch scratch;
+  CountBlock counts;
+  each_leaf(u.count, [&](int64_t first) { update_leaf(u, first, scratch, counts); });
+  return {static_cast<int64_t>(counts.updates), static_cast<int64_t>(counts.vanished)};
+}
+
+inline void lamb_norms(const Update& u, NormSum& weights, NormSum& directions) {
+  Scratch scratch;
+  NormBlock w, d;
+  each_leaf(u.count, [&](int64_t first) { lamb_norms_leaf(u, first, scratch, w, d); });
+  merge(weights, carried(w));
+  merge(directions, carried(d));
+}
+
+inline void muon_direction(const Update& u, float* direction) {
+  Scratch scratch;
+  each_leaf(u.count, [&](int64_t first) { muon_direction_leaf(u, first, scratch, direction); });
+}
+
+// Without sources: the norm of the accumulator alone. Adds to *fold.norm.
+inline Origin fold(const Fold& fold) {
+  Scratch scratch;
+  NormBlock block;
+  with_number(fold.accumulator_format, [&](auto a) {
+    each_leaf(fold.count,
+              [&](int64_t first) { fold_leaf<decltype(a)>(fold, first, scratch, &block); });
+  });
+  const NormSum norm = carried(block);
+  if (fold.norm != nullptr) merge(*fold.norm, norm);
+  return {norm.first_nonfinite, rank_of(block)};
+}
+
+inline void convert(const Conversion& c) {
+  each_leaf(c.count, [&](int64_t first) { convert_run(c, first); });
+}
+
+inline void product(const Product& p) {
+  const FloatEnvironment environment;
+  ProductScratch scratch;
+  for (int64_t row = 0; row < p.rows; row += kTile) {
+    for (int64_t column = 0; column < p.columns; column += kTile) {
+      product_tile(p, row, column, scratch);
+    }
+  }
+}
+
+}  // namespace outrigger::kernels::cuda::on_lanes
