@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -88,6 +87,7 @@ class PluginDevice final : public Device {
  private:
   [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;
+  void count(int64_t bytes) noexcept;
   [[nodiscard]] std::byte* take_from_host(size_t bytes, Stream stream);
   kernels::NormSum run(const otr_plugin_fold& given, Nonfinite* origin);
   void run(std::span<const otr_plugin_update> list, otr_plugin_update_count& total);
@@ -95,9 +95,9 @@ class PluginDevice final : public Device {
   const otr_device_plugin table_;
   int32_t device_id_;
   otr_plugin_device* device_ = nullptr;
+  mutable std::mutex mutex_;  // guards the next, and allocator_ while nothing is allocated
+  int64_t allocated_ = 0;     // bytes
   std::optional<otr_device_allocator> allocator_;
-  std::atomic<int64_t> allocated_{0};  // bytes
-  mutable std::mutex mutex_;
   mutable std::array<Stream, 3> streams_{};  // made when they are first used; guarded by mutex_
 };
 

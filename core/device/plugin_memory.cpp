@@ -15,10 +15,11 @@ std::byte* PluginDevice::take(size_t bytes, Stream stream) {
 }
 
 void PluginDevice::set_allocator(const std::optional<otr_device_allocator>& allocator) {
-  if (const int64_t held = allocated_; held > 0) {
+  const std::lock_guard lock(mutex_);
+  if (allocated_ > 0) {
     fail(OTR_E_STATE,
          "{} bytes of {} device {} are in use: set the allocator before an engine is put there",
-         held, table_.name, device_id_);
+         allocated_, table_.name, device_id_);
   }
   allocator_ = allocator;
 }
@@ -47,21 +48,31 @@ std::byte* PluginDevice::take_from_host(size_t bytes, Stream stream) {
   return static_cast<std::byte*>(data);
 }
 
+void PluginDevice::count(int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  allocated_ += bytes;
+}
+
+// While anything is counted the allocator stays who it is.
 std::byte* PluginDevice::allocate(size_t bytes, Stream stream) {
-  std::byte* const data = allocator_ ? take_from_host(bytes, stream) : take(bytes, stream);
-  allocated_ += static_cast<int64_t>(bytes);
-  return data;
+  count(static_cast<int64_t>(bytes));
+  try {
+    return allocator_ ? take_from_host(bytes, stream) : take(bytes, stream);
+  } catch (...) {
+    count(-static_cast<int64_t>(bytes));
+    throw;
+  }
 }
 
 void PluginDevice::release(std::byte* data, size_t bytes, Stream stream) noexcept {
-  allocated_ -= static_cast<int64_t>(bytes);
   if (allocator_) {
     if (stream == kNoStream) drain();
     const Stream order = stream == kNoStream ? own_stream() : stream;
-    return allocator_->release(allocator_->user_data, data, bytes, order);
+    allocator_->release(allocator_->user_data, data, bytes, order);
+  } else if (table_.release(device_, data, stream) != OTR_OK) {
+    static_cast<void>(table_.release(device_, data, kNoStream));
   }
-  const int32_t status = table_.release(device_, data, stream);
-  if (status != OTR_OK) static_cast<void>(table_.release(device_, data, kNoStream));
+  count(-static_cast<int64_t>(bytes));
 }
 void PluginDevice::free(void* data) {
   check(table_.release(device_, data, kNoStream), "freeing memory");
