@@ -315,7 +315,7 @@ void Device::give(uint64_t stream, const char* what, std::span<const Touch> touc
     const std::lock_guard lock(mutex_);
     Queue& to = queue(stream);
     race = races_.give(stream <= 1 ? 0 : stream, what, touches);
-    to.give(std::move(work));
+    if (race.empty()) to.give(std::move(work));
   }
   if (!race.empty()) lose(race);
 }
