@@ -178,7 +178,8 @@ typedef struct otr_device_plugin {
    * of call has allocated. OTR_E_ARGUMENT: no live allocation. */
   int32_t (*release)(otr_plugin_device *device, void *data, uint64_t stream);
   /* Page-locks host memory. Copies from and to it run beside the host; a copy of other host memory
-   * may wait until it is done. */
+   * may wait until it is done. Several devices, of one process or more, may lock the same memory.
+   */
   int32_t (*pin)(otr_plugin_device *device, void *data, size_t bytes);
   void (*unpin)(otr_plugin_device *device, void *data);
 

@@ -48,8 +48,12 @@ void add_precisions(std::vector<Way>& all, const Json& config, const Json& zero,
 std::vector<Way> ways(const Json& config, int64_t stage, bool may_offload) {
   std::vector<Way> all;
   const auto name_of = [](int64_t s) { return format_text("stage {}", s); };
-  const auto offloaded = [](int64_t s) {
-    return Json{{"stage", s}, {"offload_optimizer", {{"device", "cpu"}}}};
+  const auto offloaded = [&](int64_t s) {
+    Json offload = {{"device", "cpu"}};
+    if (config.contains("/zero_optimization/offload_optimizer/ratio"_json_pointer)) {
+      offload["ratio"] = 1;
+    }
+    return Json{{"stage", s}, {"offload_optimizer", std::move(offload)}};
   };
   for (int64_t s = stage + 1; s <= 3; ++s) {
     all.push_back({name_of(s), {{{"zero_optimization", {{"stage", s}}}}}});

@@ -16,7 +16,8 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
   const int world = setting.placement.world;
   const Json zero = Json::parse(effective_config(config, world))["zero_optimization"];
   stage_ = zero["stage"]["value"].get<int64_t>();
-  offloads_ = zero["offload_optimizer"]["device"]["value"] != "none";
+  const Json& offload = zero["offload_optimizer"];
+  offloads_ = offload["device"]["value"] != "none" && offload["ratio"]["value"] == 1;
 
   otr_context* context = nullptr;
   check(otr_context_create(nullptr, &context));

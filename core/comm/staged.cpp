@@ -53,7 +53,11 @@ class Staged final : public Forwarding {
       : Forwarding(std::move(host)), device_(device), cpu_(cpu) {
     if (size() == 1) return;
     staging_ = inner().create_window(WindowKind::per_rank, staging_bytes, "device staging");
-    if (staging_bytes > 0) locked_ = lock({staging_->block(rank()), staging_bytes});
+    // Own bytes come down to it, and other ranks' go up from where they lie.
+    for (int32_t i = 0; i < size() && staging_bytes > 0; ++i) {
+      std::byte* const block = staging_->block((rank() + i) % size());
+      if (block != nullptr) locked_.push_back(lock({block, staging_bytes}));
+    }
     received_ = allocate(received_bytes, "device staging");
     if (has_levels()) sum_.resize(received_bytes / sizeof(float));
   }
@@ -157,7 +161,7 @@ class Staged final : public Forwarding {
   device::Device& device_;
   device::Device& cpu_;
   std::shared_ptr<Window> staging_, received_;
-  std::shared_ptr<void> locked_;  // ends before what it locks
+  std::vector<std::shared_ptr<void>> locked_;  // ends before what it locks
   std::vector<float> sum_;
   std::vector<const void*> slices_;
   std::optional<uint64_t> ticket_;

@@ -111,7 +111,8 @@ struct EngineConfig {
   bool divide_states = false;         // over all ranks, whatever the shard
   bool asynchronous_saves = false;    // outrigger.checkpoint.asynchronous
   Pin pin = Pin::prefer;              // outrigger.host_memory.pin
-  bool offload_optimizer = false;     // accumulators, master and moments in host memory
+  bool offload_optimizer = false;     // accumulators, master and moments in host memory …
+  double offload_ratio = 1;           // … of this part of the elements
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each
 };

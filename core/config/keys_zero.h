@@ -109,8 +109,11 @@ inline constexpr Key kZero[] = {
            "on a CPU engine none and cpu are the same memory"),
     flag("zero_optimization.offload_optimizer.pin_memory", "true", Status::supported,
          "page-locked memory", "see outrigger.host_memory.pin; a CPU engine copies to no device"),
-    real("zero_optimization.offload_optimizer.ratio", "1.0", 0, 1, Status::judged,
-         "share that is offloaded", "below 1 with stage 3 only; no effect on a CPU engine"),
+    real(
+        "zero_optimization.offload_optimizer.ratio", "1.0", 0, 1, Status::judged,
+        "part of the states' elements that is offloaded",
+        "in whole parameters: those declared first stay on the device; DeepSpeed has it at stage 3 "
+        "only; no effect on a CPU engine"),
     word("zero_optimization.offload_optimizer.nvme_path", "null", Status::judged,
          "directory for device nvme", kNvme),
     count("zero_optimization.offload_optimizer.buffer_count", "4", 0, kInt32, Status::hint,

@@ -102,6 +102,17 @@ void report_accepted(Values& values) {
   }
 }
 
+// LAMB's norms and Muon's matrices are computed where all states are.
+void refuse_divided(Values& values, const EngineConfig& config) {
+  const kernels::Rule rule = config.optimizer.rule;
+  const bool divided = config.offload_optimizer && config.offload_ratio < 1;
+  if (!divided || (rule != kernels::Rule::lamb && rule != kernels::Rule::muon)) return;
+  values.not_built.push_back(format_text(
+      "{} is legal but not built yet with {}, which updates all states in one memory: set the "
+      "ratio to 1 (all on the host) or 0 (all on the device), or use another rule",
+      values.lead("zero_optimization.offload_optimizer.ratio"), values.name("optimizer.type")));
+}
+
 }  // namespace
 
 int32_t shard_of(const EngineConfig& config, int32_t world) {
@@ -130,7 +141,12 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   read_optimizer(values, config.optimizer);
   read_schedule(values, config.optimizer);
   resolve_states(values, config.optimizer);
-  config.offload_optimizer = combination_of(values).offload_optimizer != Device::none;
+  if (kind == EngineKind::device) {
+    config.offload_ratio = values.number("zero_optimization.offload_optimizer.ratio");
+  }
+  config.offload_optimizer =
+      combination_of(values).offload_optimizer != Device::none && config.offload_ratio > 0;
+  refuse_divided(values, config);
   refuse_not_built(values);
 
   config.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));

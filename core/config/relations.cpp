@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::string_view kOptimizerDevice = "zero_optimization.offload_optimizer.device";
 constexpr std::string_view kParamDevice = "zero_optimization.offload_param.device";
+constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
 
 Device device_of(const Values& values, std::string_view path) {
   const std::string word = values.text(path);
@@ -74,15 +75,6 @@ void check_dtypes(Values& values) {
   constexpr std::string_view kSum = "communication_data_type";
   if (values.is_null(kSum)) {
     values.set(kSum, std::string(compute), Origin::derived);
-  }
-}
-
-void check_offload(const Values& values, int64_t stage) {
-  constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
-  if (values.number(kRatio) < 1 && stage != 3) {
-    fail(OTR_E_CONFIG,
-         "{} is legal with zero_optimization.stage 3 only; set it to 1, or the stage to 3",
-         values.lead(kRatio));
   }
 }
 
@@ -206,7 +198,10 @@ std::string place_of(const Values& values, const Rule& rule) {
 }  // namespace
 
 void apply_legality(Values& values, EngineKind engine) {
-  const Combination c = combination_of(values);
+  Combination c = combination_of(values);
+  if (c.offload_optimizer == Device::cpu && values.number(kRatio) == 0) {
+    c.offload_optimizer = Device::none;
+  }
   const Rule& rule = judge(c, engine);
   if (rule.verdict == Verdict::legal) return;
   const std::string place = format_text("{} ({})", place_of(values, rule), describe(c));
@@ -220,9 +215,12 @@ void apply_legality(Values& values, EngineKind engine) {
 
 void check_pairs(Values& values) {
   const int64_t stage = values.count("zero_optimization.stage");
+  if (values.given(kRatio) && values.text(kOptimizerDevice) == "none") {
+    values.warnings.push_back(
+        format_text("{} has no effect without {} \"cpu\"", values.lead(kRatio), kOptimizerDevice));
+  }
   check_sums(values, stage);
   check_dtypes(values);
-  check_offload(values, stage);
 }
 
 namespace {

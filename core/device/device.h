@@ -72,6 +72,18 @@ struct LambNorms {
   kernels::NormSum weights, directions;
 };
 
+// An update that was given to a device. The object's end waits for it.
+class Updating {
+ public:
+  virtual ~Updating() = default;
+  Updating(const Updating&) = delete;
+  Updating& operator=(const Updating&) = delete;
+  [[nodiscard]] virtual kernels::UpdateCount wait() = 0;
+
+ protected:
+  Updating() = default;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -111,11 +123,11 @@ class Device {
   // The same two, done when they return.
   void download_now(void* host, const void* from, size_t bytes) {
     download(host, from, bytes, own_stream());
-    synchronize(own_stream());
+    synchronize(record(own_stream()));
   }
   void upload_now(void* to, const void* host, size_t bytes) {
     upload(to, host, bytes, own_stream());
-    synchronize(own_stream());
+    synchronize(record(own_stream()));
   }
 
   // Row-major `to` ← view × factor, and view ← row-major `from`, as in tensor.h.
@@ -140,6 +152,9 @@ class Device {
   [[nodiscard]] virtual kernels::NormSum norm(const void* data, Format format, int64_t count,
                                               int64_t flat) = 0;
   [[nodiscard]] virtual kernels::UpdateCount update(std::span<const kernels::Update> pieces) = 0;
+  // The same update beside the host. The host as device is done when this returns.
+  [[nodiscard]] virtual std::unique_ptr<Updating> begin_update(
+      std::span<const kernels::Update> pieces) = 0;
   // kernels::lamb_norms of each piece.
   [[nodiscard]] virtual std::vector<LambNorms> lamb_norms(
       std::span<const kernels::Update> pieces) = 0;

@@ -271,4 +271,13 @@ kernels::UpdateCount Host::update(std::span<const kernels::Update> pieces) {
   return counts[0];
 }
 
+std::unique_ptr<Updating> Host::begin_update(std::span<const kernels::Update> pieces) {
+  struct Done final : Updating {
+    explicit Done(const kernels::UpdateCount& given) : count(given) {}
+    kernels::UpdateCount wait() override { return count; }
+    const kernels::UpdateCount count;
+  };
+  return std::make_unique<Done>(update(pieces));
+}
+
 }  // namespace outrigger::device

@@ -2,6 +2,7 @@
 // The host as a device: kernels split over an engine's workers.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -63,6 +64,7 @@ class Host : public Device {
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
+  std::unique_ptr<Updating> begin_update(std::span<const kernels::Update> pieces) override;
 
   std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces) override;
   void muon_direction(const kernels::Update& piece, float* direction) override;

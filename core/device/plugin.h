@@ -79,12 +79,14 @@ class PluginDevice final : public Device {
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;
+  std::unique_ptr<Updating> begin_update(std::span<const kernels::Update> pieces) override;
   std::vector<LambNorms> lamb_norms(std::span<const kernels::Update> pieces) override;
   void muon_direction(const kernels::Update& piece, float* direction) override;
   void multiply(const kernels::Product& product, Symmetric symmetric) override;
   void transpose(float* to, const float* from, int64_t rows, int64_t columns) override;
 
  private:
+  class Running;
   [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;
   void count(int64_t bytes) noexcept;

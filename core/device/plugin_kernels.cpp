@@ -163,7 +163,7 @@ kernels::NormSum PluginDevice::run(const otr_plugin_fold& given, Nonfinite* orig
   fold.struct_size = sizeof fold;
   fold.norm = &norm;
   check(table_.fold(device_, &fold, own_stream()), "a sum over ranks");
-  synchronize(own_stream());
+  synchronize(record(own_stream()));
   sum = sum_of(norm);
   if (origin != nullptr) keep_first(*origin, {norm.first_nonfinite, norm.first_rank});
   return sum;
@@ -203,14 +203,40 @@ void PluginDevice::run(std::span<const otr_plugin_update> list, otr_plugin_updat
   }
 }
 
-kernels::UpdateCount PluginDevice::update(std::span<const kernels::Update> pieces) {
+// The plugin adds to `total` as the device gets there.
+class PluginDevice::Running final : public Updating {
+ public:
+  explicit Running(PluginDevice& device) : device_(device) {}
+  ~Running() override {
+    if (is_begun && !is_done_) device_.drain();
+  }
+  kernels::UpdateCount wait() override {
+    device_.synchronize(done);
+    is_done_ = true;
+    return {total.updates, total.vanished};
+  }
+  otr_plugin_update_count total{};
+  bool is_begun = false;
+  Event done;
+
+ private:
+  PluginDevice& device_;
+  bool is_done_ = false;
+};
+
+std::unique_ptr<Updating> PluginDevice::begin_update(std::span<const kernels::Update> pieces) {
   std::vector<otr_plugin_update> list;
   list.reserve(pieces.size());
   for (const kernels::Update& piece : pieces) list.push_back(described(piece));
-  otr_plugin_update_count total{};
-  run(list, total);
-  synchronize(own_stream());
-  return {total.updates, total.vanished};
+  auto running = std::make_unique<Running>(*this);
+  run(list, running->total);
+  running->is_begun = true;
+  running->done = record(own_stream());
+  return running;
+}
+
+kernels::UpdateCount PluginDevice::update(std::span<const kernels::Update> pieces) {
+  return begin_update(pieces)->wait();
 }
 
 std::vector<LambNorms> PluginDevice::lamb_norms(std::span<const kernels::Update> pieces) {
@@ -224,7 +250,7 @@ std::vector<LambNorms> PluginDevice::lamb_norms(std::span<const kernels::Update>
   }
   otr_plugin_update_count none{};
   run(list, none);
-  synchronize(own_stream());
+  synchronize(record(own_stream()));
   std::vector<LambNorms> norms;
   norms.reserve(written.size());
   for (const auto& [weights, directions] : written) {

@@ -35,8 +35,8 @@ std::string format_names(uint64_t bits) {
                          const std::string& can) {
   fail(OTR_E_UNSUPPORTED,
        "{}: the plugin \"{}\" cannot do that on its device; it can {}. Set "
-       "zero_optimization.offload_optimizer.device to \"cpu\", or take one of these or a newer "
-       "plugin",
+       "zero_optimization.offload_optimizer.device to \"cpu\" (with all of it: ratio 1), or take "
+       "one of these or a newer plugin",
        what, device.name(), can);
 }
 
@@ -51,7 +51,8 @@ void require_format(const device::Device& device, const char* state, uint64_t bi
 
 void require_able(const device::Device& device, const config::EngineConfig& config) {
   const config::OptimizerConfig& optimizer = config.optimizer;
-  if (config.offload_optimizer || optimizer.host) return;
+  const bool none_kept = config.offload_optimizer && config.offload_ratio == 1;
+  if (none_kept || optimizer.host) return;
   const Abilities able = device.abilities();
   const auto require_rule = [&](kernels::Rule rule) {
     if (Abilities::has(able.rules, rule)) return;

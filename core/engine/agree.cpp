@@ -106,7 +106,7 @@ Decision Window::agree_on_gradients(const Summed& summed) {
   Decision d;
   d.present = Bits(declared_.model.size());
   for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    if (reducer_->present()[static_cast<size_t>(id)] != 0) d.present.set(id);
+    if (reducer_.is_present(id)) d.present.set(id);
   }
   agree(committed_.control, facts, d.present);
   const kernels::NormSum& norm = facts.norm;

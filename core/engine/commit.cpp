@@ -49,12 +49,6 @@ std::vector<std::string> lines_of(const std::string& effective_json) {
   return lines;
 }
 
-// The front's memory has the parameters.
-Devices devices_of(const Declared& declared, device::Host& host) {
-  device::Device* const front = declared.device ? declared.device.get() : &host;
-  return {front, declared.config.offload_optimizer ? &host : front};
-}
-
 // Where a rank, or the ranks that share its memory, have a part of what others make.
 bool is_cut(Home home) { return home == Home::shared || home == Home::slices; }
 
@@ -72,13 +66,14 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       control(own),
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
       host(&workers),
-      devices(devices_of(declared, host)),
-      layout(model, own.slices(), bucket_elements(model, declared.config, own.slices())),
+      devices{declared.device ? declared.device.get() : &host, &host},
+      layout(model, own.slices(), bucket_elements(model, declared.config, own.slices()),
+             kept_on_device(model, declared.config)),
       plan(model, layout, declared.config, {own.shape(), declared.device != nullptr}),
       pieces(plan.pieces(model, layout, own.slice())),
       publishing(is_cut(plan.home) ? own.publishing("published parameters")
                                    : comm::Communicator::Publishing()),
-      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices, host,
+      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices,
                 declared.ledger),
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),

@@ -33,6 +33,14 @@ struct Committed {
   [[nodiscard]] int32_t groups() const { return control.groups(); }
   // Not sharded: every rank updates everything.
   [[nodiscard]] bool sharded() const { return plan.home != Home::copy; }
+  // Where a trainable root's sum, master and moments are.
+  [[nodiscard]] device::Device& back_of(int64_t root) const {
+    return devices.of(plan.side_of(root).back);
+  }
+  // Where all states are, for the rules that need them in one memory: LAMB and Muon.
+  [[nodiscard]] device::Device& undivided_back() const {
+    return devices.of(plan.sides.back().back);
+  }
   // This rank's part of a root's masters and states. A parameter lies in one bucket, of which each
   // rank has one slice: so one piece at most is here.
   [[nodiscard]] std::optional<layout::Piece> local_piece(int64_t root) const;

@@ -68,8 +68,7 @@ Contents::Contents(Declared& declared, Committed& committed, const Manifest& man
 }
 
 bool Contents::is_in_memory() const {
-  const Devices& devices = committed_.devices;
-  return devices.front->is_host() && devices.back->is_host() && committed_.states->is_in_memory();
+  return committed_.devices.front->is_host() && committed_.states->is_in_memory();
 }
 
 bool Contents::is_seen_outside(size_t block) const {
@@ -78,8 +77,9 @@ bool Contents::is_seen_outside(size_t block) const {
   const Section& section = sections_[origin.section];
   if (section.kept == Kept::published) return true;
   if (section.kept != Kept::master) return false;
-  const bool is_published =
-      section.format == Format::split ? origin.plane == 0 : !committed_.plan.separate_master;
+  const bool is_published = section.format == Format::split
+                                ? origin.plane == 0
+                                : !committed_.plan.side_of(section.parameter).separate_master;
   return is_published;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model needs before anything of it is allocated: the plan that commit follows, and beside
 // it DeepSpeed's layout by its formula.
+#include <utility>
+
 #include "core/engine/declared.h"
 #include "core/engine/plan.h"
 #include "core/engine/start.h"
@@ -54,7 +56,8 @@ comm::Shape shape_of(const config::EngineConfig& config, const Estimate& e) {
 MemoryEntries ours(const layout::Model& model, const config::EngineConfig& config,
                    const Estimate& e, bool on_device) {
   const comm::Shape shape = shape_of(config, e);
-  const layout::Layout layout(model, shape.slices, bucket_elements(model, config, shape.slices));
+  const layout::Layout layout(model, shape.slices, bucket_elements(model, config, shape.slices),
+                              kept_on_device(model, config));
   const Plan plan(model, layout, config, {shape, on_device});
   MemoryEntries entries;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
@@ -85,19 +88,23 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
   return entries;
 }
 
+// Elements, and how many of these have a second moment.
+struct Counted {
+  int64_t elements = 0, second = 0;
+};
+
 // Parameters, gradients, master weights, moments; during the step the master's gradients, too. The
 // optimizer's part is divided from stage 1 on, gradients from stage 2 on, parameters at stage 3.
 // (DeepSpeed 0.19.8; its figures for 6.86e9 parameters on 4 ranks are in the test.)
-// second: of these, elements that have a second moment.
-MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineConfig& config,
-                         int32_t world, bool on_device) {
+// kept: on the device with offload, too.
+MemoryEntries deepspeeds(const Counted& kept, const Counted& others,
+                         const config::EngineConfig& config, int32_t world, bool on_device) {
   using memory::Space;
   const Space front = on_device ? Space::device : Space::host;
   const Space back = on_device && !config.offload_optimizer ? Space::device : Space::host;
-  const auto share_of = [&](int64_t all, int32_t from_stage) {
+  const auto share = [&](int64_t all, int32_t from_stage) {
     return config.stage >= from_stage ? (all + world - 1) / world : all;
   };
-  const auto share = [&](int32_t from_stage) { return share_of(elements, from_stage); };
   const config::OptimizerConfig& states = config.optimizer;
   // What DeepSpeed would hold where it has no such format.
   const auto format_of = [](kernels::Format f) {
@@ -105,34 +112,42 @@ MemoryEntries deepspeeds(int64_t elements, int64_t second, const config::EngineC
   };
   const kernels::Format master = format_of(states.master.format);
   MemoryEntries entries;
-  add(entries, front, Purpose::published, bytes_of(share(3), config.compute), 0);
-  add(entries, back, Purpose::accumulators, bytes_of(share(2), config.accumulator), 0);
-  // At float32 compute the parameters are the master.
-  if (config.compute != kernels::Format::float32) {
-    add(entries, back, Purpose::master, bytes_of(share(1), master), 0);
+  add(entries, front, Purpose::published,
+      bytes_of(share(kept.elements + others.elements, 3), config.compute), 0);
+  for (const auto& [space, counted] : {std::pair(front, kept), std::pair(back, others)}) {
+    const int64_t elements = share(counted.elements, 1);
+    add(entries, space, Purpose::accumulators,
+        bytes_of(share(counted.elements, 2), config.accumulator), 0);
+    // At float32 compute the parameters are the master.
+    if (config.compute != kernels::Format::float32) {
+      add(entries, space, Purpose::master, bytes_of(elements, master), 0);
+    }
+    if (states.keeps_exp_avg()) {
+      add(entries, space, Purpose::exp_avg, bytes_of(elements, format_of(states.exp_avg.format)),
+          0);
+    }
+    if (states.keeps_exp_avg_sq()) {
+      add(entries, space, Purpose::exp_avg_sq,
+          bytes_of(share(counted.second, 1), format_of(states.exp_avg_sq.format)), 0);
+    }
+    add(entries, space, Purpose::scratch, 0, bytes_of(elements, master));
   }
-  if (states.keeps_exp_avg()) {
-    add(entries, back, Purpose::exp_avg, bytes_of(share(1), format_of(states.exp_avg.format)), 0);
-  }
-  if (states.keeps_exp_avg_sq()) {
-    add(entries, back, Purpose::exp_avg_sq,
-        bytes_of(share_of(second, 1), format_of(states.exp_avg_sq.format)), 0);
-  }
-  add(entries, back, Purpose::scratch, 0, bytes_of(share(1), master));
   return entries;
 }
 
 MemoryEntries estimate_of(const layout::Model& model, const config::EngineConfig& config,
                           const Estimate& wanted, bool on_device) {
   if (!wanted.deepspeed) return ours(model, config, wanted, on_device);
-  int64_t elements = 0, second = 0;
+  Counted kept, others;
+  const int64_t first_other = kept_on_device(model, config);
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
     if (p.root != id || !p.trainable) continue;
-    elements += p.count;
-    if (!p.matrix) second += p.count;
+    Counted& own = id < first_other ? kept : others;
+    own.elements += p.count;
+    if (!p.matrix) own.second += p.count;
   }
-  return deepspeeds(elements, second, config, wanted.world, on_device);
+  return deepspeeds(kept, others, config, wanted.world, on_device);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Gather::Gather(const layout::Model& model, const Published& published, StateStor
       group_(&group),
       ledger_(&ledger),
       device_(devices.front),
-      pieces_(own_pieces(published, states, plan, devices)),
+      pieces_(own_pieces(published, states, plan)),
       entries_(static_cast<size_t>(model.size())),
       bounce_(*device_, ledger, pin, plan.gather_staging / 2),
       bounce_ahead_(*device_, ledger, pin, plan.gather_staging / 2),

@@ -67,15 +67,18 @@ class Batch {
   void give() const {
     device::Device& device = *job_.device;
     job_.bounce->await(operation_);
-    if (job_.mine.on_host) return give_from_host();
     const device::Stream stream = device.download_stream();
-    device.wait(stream, device.record(device.own_stream()));
+    bool comes_down = false;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const Transfer& part = transfers_[i];
+      std::byte* const to = parts_[i].bytes.data();
       if (part.from == nullptr) continue;
-      device.download(parts_[i].bytes.data(), part.from, parts_[i].bytes.size(), stream);
+      if (job_.mine.on_host && job_.mine.on_host(part.piece, to)) continue;
+      if (!comes_down) device.wait(stream, device.record(device.own_stream()));
+      comes_down = true;
+      device.download(to, part.from, parts_[i].bytes.size(), stream);
     }
-    device.synchronize(device.record(stream));
+    if (comes_down) device.synchronize(device.record(stream));
   }
   // The others' from where the operation has put them, this rank's from the device itself.
   void take() const {
@@ -95,13 +98,6 @@ class Batch {
   }
 
  private:
-  void give_from_host() const {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      const Transfer& part = transfers_[i];
-      if (part.from != nullptr) job_.mine.on_host(part.piece, parts_[i].bytes.data());
-    }
-  }
-
   Job job_;
   size_t operation_;
   std::vector<Transfer> transfers_;

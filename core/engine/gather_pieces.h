@@ -23,11 +23,12 @@ struct Whole {
   std::byte* data;
 };
 
-// Where a piece of this rank's lies on the device. on_host, where the host has its elements, too,
-// puts a part of them there: nothing comes down then. Any thread.
+// Where a piece of this rank's lies on the device. on_host, where the host may have its elements,
+// too, puts a part of them there, so that nothing comes down, or answers that it has none. Any
+// thread.
 struct Pieces {
   std::function<const std::byte*(const layout::Piece&)> at;
-  std::function<void(const layout::Piece& part, std::byte* to)> on_host = nullptr;
+  std::function<bool(const layout::Piece& part, std::byte* to)> on_host = nullptr;
 };
 
 // Page-locked host memory by which a device's pieces go, a place in it for each operation in turn:

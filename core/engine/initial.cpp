@@ -288,7 +288,7 @@ void Values::touch(int64_t root, int32_t value) {
   if (value == OTR_VALUE_MASTER) {
     declared_.ledger.touch(
         committed_.plan.touched_by(declared_.model, root, piece ? &*piece : nullptr));
-  } else if (piece && committed_.plan.back == memory::Space::host) {
+  } else if (piece && committed_.back_of(root).is_host()) {
     const State state = value == OTR_VALUE_EXP_AVG ? State::exp_avg : State::exp_avg_sq;
     declared_.ledger.touch(bytes_of(piece->count, committed_.states->format(state)));
   }

@@ -84,7 +84,7 @@ Values::Location Values::location_of(const layout::Parameter& root, int32_t valu
     if (location.piece) location.data = committed_.published.at(*location.piece);
     return location;
   }
-  location.device = committed_.devices.back;
+  location.device = &committed_.back_of(root.root);
   if (value == OTR_VALUE_GRAD) {
     location.format = declared_.config.accumulator;
     location.factor = window_.decision()->mean;
@@ -100,7 +100,7 @@ Values::Location Values::location_of(const layout::Parameter& root, int32_t valu
         Lease(*committed_.states, *location.piece, touched, write ? touched : kNoStates);
     location.data = location.lease.states().of(state);
     const bool split = location.format == Format::split;
-    location.beside_device = split ? committed_.devices.front : committed_.devices.back;
+    location.beside_device = split ? committed_.devices.front : location.device;
     location.beside = split
                           ? committed_.published.at(*location.piece)
                           : reinterpret_cast<std::byte*>(location.lease.states().scales_of(state));
@@ -155,7 +155,7 @@ void Values::write_weight(const layout::Piece& part, const float* values) {
   window_.note_written();
   const layout::Parameter& root = declared_.model.at(part.parameter);
   write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part, values);
-  if (committed_.plan.separate_master) {
+  if (committed_.plan.side_of(root.root).separate_master) {
     write_piece(location_of(root, OTR_VALUE_MASTER, true), part, values);
   }
 }

@@ -73,7 +73,7 @@ void OffloadedUpdate::flush(Wave& wave, kernels::UpdateCount& total) {
   } else {
     for (kernels::Update& part : wave.updates) part.published = nullptr;
   }
-  kernels::add(total, devices_.back->update(wave.updates));
+  kernels::add(total, devices_.host->update(wave.updates));
   upload(wave);
   const device::Event gone = front.record(front.upload_stream());
   if (!direct_) free_[slot] = gone;

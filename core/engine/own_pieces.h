@@ -8,7 +8,6 @@
 namespace outrigger::engine {
 
 // All outlive it. Under offload the host has what it updates, too: nothing need come down.
-[[nodiscard]] Pieces own_pieces(const Published& published, StateStore& states, const Plan& plan,
-                                const Devices& devices);
+[[nodiscard]] Pieces own_pieces(const Published& published, StateStore& states, const Plan& plan);
 
 }  // namespace outrigger::engine

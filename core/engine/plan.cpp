@@ -2,6 +2,7 @@
 #include "core/engine/plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/engine/gather_pieces.h"
 #include "core/engine/saved_bytes.h"
@@ -19,6 +20,10 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
   return config.stage == 3 ? Home::slices : Home::replica;
 }
 
+bool is_trained(const layout::Model& model, int64_t id) {
+  return model.at(id).root == id && model.at(id).trainable;
+}
+
 }  // namespace
 
 int64_t bucket_elements(const layout::Model& model, const config::EngineConfig& config,
@@ -27,26 +32,41 @@ int64_t bucket_elements(const layout::Model& model, const config::EngineConfig& 
   if (config.bucket_was_set) return config.bucket_elements;
   int64_t trainable = 0;
   for (int64_t id = 0; id < model.size(); ++id) {
-    const layout::Parameter& p = model.at(id);
-    if (p.root == id && p.trainable) trainable += p.count;
+    if (is_trained(model, id)) trainable += model.at(id).count;
   }
   const int64_t most = trainable / kPart / kernels::kLeaf * kernels::kLeaf;
   return std::max(config.bucket_elements, std::min(slices * kMessage, most));
 }
 
+int64_t kept_on_device(const layout::Model& model, const config::EngineConfig& config) {
+  if (!config.offload_optimizer || config.offload_ratio == 1) return 0;
+  int64_t all = 0;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    if (is_trained(model, id)) all += model.at(id).count;
+  }
+  const double wanted = (1 - config.offload_ratio) * static_cast<double>(all);
+  int64_t kept = 0, best = 0;
+  double missed = wanted;
+  for (int64_t id = 0; id < model.size(); ++id) {
+    if (!is_trained(model, id)) continue;
+    kept += model.at(id).count;
+    const double off = std::abs(static_cast<double>(kept) - wanted);
+    if (off >= missed) continue;
+    missed = off;
+    best = id + 1;
+  }
+  return best;
+}
+
 Plan::Plan(const layout::Model& model, const layout::Layout& layout,
            const config::EngineConfig& config, const Machine& machine)
     : front(machine.on_device ? Space::device : Space::host),
-      back(machine.on_device && !config.offload_optimizer ? Space::device : Space::host),
-      separate_master(config.optimizer.master.format != config.compute || offloaded()),
       home(home_of(config, machine)),
-      bucket_buffers(
-          std::max<uint64_t>(1, std::min<uint64_t>(static_cast<uint64_t>(config.bucket_buffers),
-                                                   layout.buckets().size()))),
+      kept_(layout.apart()),
       compute_(config.compute),
       master_format_(config.optimizer.master.format) {
   const int64_t all = layout.flat_elements(), trainable = layout.trainable_elements();
-  const int64_t shard = layout.shard_elements(), frozen = all - trainable;
+  const int64_t frozen = all - trainable;
   const comm::Shape& shape = machine.shape;
   const int64_t shown = trainable / shape.published_slices();
   const int64_t elements = home == Home::shared
@@ -55,48 +75,27 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
                                                   : all;
   published = engine::bytes_of(elements, config.compute);
   shared_published = engine::bytes_of(all, config.compute);
-  const int64_t owned = home == Home::copy ? trainable : shard;
+  divide(layout, config);
   const config::OptimizerConfig& states = config.optimizer;
-  if (separate_master) master = engine::bytes_of(owned, states.master.format);
-  if (states.keeps_exp_avg()) {
-    exp_avg = engine::bytes_of(owned, states.exp_avg.format);
+  std::vector<int64_t> second(sides.size());
+  for (size_t i = 0; i < sides.size(); ++i) second[i] = sides[i].elements;
+  if (states.keeps_exp_avg_sq() && states.rule == kernels::Rule::muon) {
+    second = place_second_moments(model, layout, shape.slice);
   }
-  if (states.keeps_exp_avg_sq()) {
-    const bool muon = states.rule == kernels::Rule::muon;
-    exp_avg_sq = engine::bytes_of(muon ? place_second_moments(model, layout, shape.slice) : owned,
-                                  states.exp_avg_sq.format);
+  for (size_t i = 0; i < sides.size(); ++i) {
+    plan_states(sides[i], states, second[i]);
+    plan_sums(sides[i], layout, config, shape);
   }
-  const bool boundary = config.order == config::Order::boundary;
-  accumulators =
-      engine::bytes_of(boundary || config.stage == 0 ? trainable : shard, config.accumulator);
-  const int64_t largest = layout.largest_bucket();
-  if (!boundary) {
-    ring = engine::bytes_of(largest * static_cast<int64_t>(bucket_buffers), config.compute);
-    if (offloaded()) packing = ring;
-  }
-  const int64_t reduced = engine::bytes_of(largest, boundary ? config.accumulator : config.compute);
   const bool alone = layout.world() == 1;  // no other rank has another slice
-  const bool levels = shape.groups > 1;
-  const int64_t slice = largest / layout.world();
-  const bool exchanges_on_device = back == Space::device && (!alone || levels);
-  if (back == Space::host || exchanges_on_device) {
-    received = comm::footprint_of(shape, {slice, reduced});
-  }
-  if (exchanges_on_device) {
-    received_on_device = levels ? engine::bytes_of(slice, kernels::Format::float32) : reduced;
-    if (levels) received += received_on_device;  // the sum, on the host
-    gradient_staging = config.stage == 0
-                           ? std::max(reduced, engine::bytes_of(largest, config.accumulator))
-                           : reduced;
-  }
   if (front == Space::device && home == Home::replica && !alone) {
     const auto runs = std::min<int64_t>(kSlots, static_cast<int64_t>(layout.buckets().size()));
-    publish_staging = engine::bytes_of(largest * runs, config.compute);
+    publish_staging = engine::bytes_of(layout.largest_bucket() * runs, config.compute);
   }
   if (front == Space::device && home == Home::slices && shape.published_slices() > 1) {
     gather_staging = 2 * Bounce::kBytes;  // at once, and ahead
   }
   if (offloaded() && !states.host) {
+    const int64_t owned = sides.back().elements;
     update_elements = std::clamp(owned, kernels::kLeaf, kUpdateElements);
     if (states.master.format != config.compute) {
       update_slots =
@@ -104,33 +103,107 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       update_staging = engine::bytes_of(update_elements * update_slots, config.compute);
     }
   }
-  if (back == Space::device && (!alone || levels)) {
+  if (sides.back().back == Space::device && (!alone || shape.groups > 1)) {
     matrix_staging = engine::bytes_of(matrices.elements, kernels::Format::float32);
   }
   // Windows are touched when they are made, private blocks later.
   published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
   if (front == Space::host && !published_at_commit) untouched += published;
-  if (back == Space::host) untouched += master + exp_avg + exp_avg_sq;
-  if (back == Space::host && !boundary && config.stage > 0) untouched += accumulators;
+  const bool private_sums = config.order != config::Order::boundary && config.stage > 0;
+  for (const Side& side : sides) {
+    untouched += side.received;
+    if (side.back != Space::host) continue;
+    untouched += side.master + side.exp_avg + side.exp_avg_sq;
+    if (private_sums) untouched += side.accumulators;
+  }
   if (config.asynchronous_saves) {
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
-  untouched += received + update_staging + gather_staging + matrix_staging + snapshots;
-  if (back == Space::host) untouched += matrices.bytes();
+  untouched += update_staging + gather_staging + matrix_staging + snapshots;
+  if (sides.back().back == Space::host) untouched += matrices.bytes();
 }
 
-int64_t Plan::place_second_moments(const layout::Model& model, const layout::Layout& layout,
-                                   int32_t rank) {
+// Bucket 0 has the parameters declared last; those declared first have the lowest flat offsets.
+void Plan::divide(const layout::Layout& layout, const config::EngineConfig& config) {
+  const std::vector<layout::Bucket>& buckets = layout.buckets();
+  const auto end = static_cast<int64_t>(buckets.size());
+  const auto is_kept = [&](const layout::Bucket& b) { return b.parameters.front() < kept_; };
+  const int64_t first_kept = std::ranges::find_if(buckets, is_kept) - buckets.begin();
+  const auto add = [&](Space back, int64_t from, int64_t to) {
+    Side& side = sides.emplace_back(
+        Side{.back = back,
+             .separate_master = master_format_ != config.compute || front != back,
+             .begin = from,
+             .end = to});
+    const int64_t world = layout.world();
+    for (int64_t b = from; b < to; ++b) {
+      const layout::Bucket& bucket = layout.bucket(b);
+      side.elements += home == Home::copy ? bucket.elements : bucket.elements / world;
+      side.all += bucket.elements;
+      side.largest = std::max(side.largest, bucket.elements);
+    }
+    if (from < to) {
+      side.flat = layout.bucket(to - 1).begin;
+      side.shard = home == Home::copy ? side.flat : layout.bucket(to - 1).shard;
+    }
+    side.bucket_buffers =
+        std::clamp<uint64_t>(static_cast<uint64_t>(config.bucket_buffers), 1,
+                             std::max<uint64_t>(1, static_cast<uint64_t>(to - from)));
+  };
+  const bool offloads = front == Space::device && config.offload_optimizer;
+  if (first_kept < end) add(Space::device, first_kept, end);
+  if (first_kept > 0 || end == 0) add(offloads ? Space::host : front, 0, first_kept);
+}
+
+void Plan::plan_states(Side& side, const config::OptimizerConfig& states, int64_t second) {
+  if (side.separate_master) side.master = engine::bytes_of(side.elements, states.master.format);
+  if (states.keeps_exp_avg()) {
+    side.exp_avg = engine::bytes_of(side.elements, states.exp_avg.format);
+  }
+  if (states.keeps_exp_avg_sq()) {
+    side.exp_avg_sq = engine::bytes_of(second, states.exp_avg_sq.format);
+  }
+}
+
+void Plan::plan_sums(Side& side, const layout::Layout& layout, const config::EngineConfig& config,
+                     const comm::Shape& shape) const {
+  const bool boundary = config.order == config::Order::boundary;
+  side.accumulators = engine::bytes_of(boundary || config.stage == 0 ? side.all : side.elements,
+                                       config.accumulator);
+  if (!boundary) {
+    side.ring =
+        engine::bytes_of(side.largest * static_cast<int64_t>(side.bucket_buffers), config.compute);
+    if (side.back != front) side.packing = side.ring;
+  }
+  const int64_t reduced =
+      engine::bytes_of(side.largest, boundary ? config.accumulator : config.compute);
+  const bool levels = shape.groups > 1;
+  const int64_t slice = side.largest / layout.world();
+  const bool exchanges_on_device = side.back == Space::device && (layout.world() > 1 || levels);
+  if (side.back == Space::host || exchanges_on_device) {
+    side.received = comm::footprint_of(shape, {slice, reduced});
+  }
+  if (!exchanges_on_device) return;
+  side.received_on_device = levels ? engine::bytes_of(slice, kernels::Format::float32) : reduced;
+  if (levels) side.received += side.received_on_device;  // the sum, on the host
+  side.gradient_staging =
+      config.stage == 0 ? std::max(reduced, engine::bytes_of(side.largest, config.accumulator))
+                        : reduced;
+}
+
+std::vector<int64_t> Plan::place_second_moments(const layout::Model& model,
+                                                const layout::Layout& layout, int32_t rank) {
   second_moments.resize(static_cast<size_t>(model.size()));
-  int64_t elements = 0;
+  std::vector<int64_t> elements(sides.size(), 0);
   for (const layout::Piece& piece : pieces(model, layout, rank)) {
     if (model.at(piece.parameter).matrix) continue;
-    second_moments[static_cast<size_t>(piece.parameter)] = elements - piece.first;
-    elements += kernels::in_leaves(piece.count);
+    int64_t& next = elements[static_cast<size_t>(&side_of(piece.parameter) - sides.data())];
+    second_moments[static_cast<size_t>(piece.parameter)] = next - piece.first;
+    next += kernels::in_leaves(piece.count);
   }
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
-    if (p.root == id && p.trainable && p.matrix) matrices.include(rows_of(p), columns_of(p));
+    if (is_trained(model, id) && p.matrix) matrices.include(rows_of(p), columns_of(p));
   }
   return elements;
 }
@@ -149,33 +222,40 @@ int64_t Plan::touched_by(const layout::Model& model, int64_t root,
   const layout::Parameter& p = model.at(root);
   if (!p.trainable) return publishes ? engine::bytes_of(p.count, compute_) : 0;
   if (piece == nullptr) return 0;
+  const Side& side = side_of(root);
   return (publishes ? engine::bytes_of(piece->count, compute_) : 0) +
-         (separate_master && back == Space::host ? engine::bytes_of(piece->count, master_format_)
-                                                 : 0);
+         (side.separate_master && side.back == Space::host
+              ? engine::bytes_of(piece->count, master_format_)
+              : 0);
 }
 
 int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
-  const int64_t in_front = space == front ? 1 : 0, in_back = space == back ? 1 : 0;
+  const auto sum = [&](int64_t Side::* of, bool there) {
+    int64_t bytes = 0;
+    for (const Side& side : sides) bytes += there || side.back == space ? side.*of : 0;
+    return bytes;
+  };
+  const bool on_host = space == Space::host;
   switch (purpose) {
     case memory::Purpose::published:
-      return in_front * published;
+      return space == front ? published : 0;
     case memory::Purpose::master:
-      return in_back * master;
+      return sum(&Side::master, false);
     case memory::Purpose::exp_avg:
-      return in_back * exp_avg;
+      return sum(&Side::exp_avg, false);
     case memory::Purpose::exp_avg_sq:
-      return in_back * exp_avg_sq;
+      return sum(&Side::exp_avg_sq, false);
     case memory::Purpose::accumulators:
-      return in_back * accumulators;
+      return sum(&Side::accumulators, false);
     case memory::Purpose::buckets:
-      return in_back * ring + (space == Space::host
-                                   ? received + gradient_staging + publish_staging +
-                                         update_staging + gather_staging + matrix_staging
-                                   : received_on_device + packing);
+      return sum(&Side::ring, false) +
+             (on_host ? sum(&Side::received, true) + sum(&Side::gradient_staging, true) +
+                            publish_staging + update_staging + gather_staging + matrix_staging
+                      : sum(&Side::received_on_device, true) + sum(&Side::packing, true));
     case memory::Purpose::scratch:  // other scratch comes and goes
-      return in_back * matrices.bytes();
+      return space == sides.back().back ? matrices.bytes() : 0;
     case memory::Purpose::snapshots:
-      return space == Space::host ? snapshots : 0;
+      return on_host ? snapshots : 0;
     default:
       return 0;  // comes and goes
   }

@@ -35,42 +35,62 @@ using kernels::bytes_of;
 [[nodiscard]] int64_t bucket_elements(const layout::Model& model,
                                       const config::EngineConfig& config, int32_t slices);
 
+// Parameters with a lower id keep sums, masters and moments on the device although the others are
+// offloaded, so that about the configured part of the elements is: those whose gradients come last
+// and which the next forward needs first, since nothing could hide their copies. 0: none do.
+[[nodiscard]] int64_t kept_on_device(const layout::Model& model,
+                                     const config::EngineConfig& config);
+
+// Consecutive buckets whose sums, masters and moments lie in one memory.
+struct Side {
+  memory::Space back = memory::Space::host;
+  // Not if the master's format is the published one, and so is its place: one copy serves as both.
+  bool separate_master = false;
+  int64_t begin = 0, end = 0;     // buckets
+  int64_t flat = 0, shard = 0;    // of its first element; where all is kept, both in the flat space
+  int64_t all = 0, elements = 0;  // of its buckets, and of what this rank keeps of them
+  int64_t largest = 0;            // bucket's elements
+  uint64_t bucket_buffers = 1;    // of the ring of the micro-step order
+  int64_t master = 0, exp_avg = 0, exp_avg_sq = 0;
+  int64_t accumulators = 0, ring = 0;
+  // What a reduction copies: from ranks that share no host memory, and to the device's.
+  int64_t received = 0, received_on_device = 0;
+  // Of the device, where gradients are packed that come down in buckets.
+  int64_t packing = 0;
+  int64_t gradient_staging = 0;  // host memory between the device and the other ranks
+};
+
 struct Plan {
   Plan(const layout::Model& model, const layout::Layout& layout, const config::EngineConfig& config,
        const Machine& machine);
 
   using Space = memory::Space;
   Space front;  // of parameters and the host's gradients
-  Space back;   // of accumulators, master and moments
-  [[nodiscard]] bool offloaded() const { return front != back; }
-  // The master's format is the published one, and so is its place: one copy serves as both.
-  bool separate_master;
+  // One, or with a part of the states on the host two, the device's first.
+  std::vector<Side> sides;
+  [[nodiscard]] const Side& side_of(int64_t root) const {
+    return root < kept_ ? sides.front() : sides.back();
+  }
+  // Some sums, masters and moments are in another memory than parameters and gradients.
+  [[nodiscard]] bool offloaded() const { return front != sides.back().back; }
 
   Home home;
   // The published parameters lie in a window, not in a private block.
   [[nodiscard]] bool windowed() const { return home == Home::shared || home == Home::replica; }
   // The rank has more of the published parameters than of states, and commit touches all of it.
   bool published_at_commit;
-  uint64_t bucket_buffers;  // of the ring of the micro-step order
   // Charged to this rank. Windows that ranks share are larger: `shared_published`.
   int64_t published = 0, shared_published = 0;
-  int64_t master = 0, exp_avg = 0, exp_avg_sq = 0;
-  int64_t accumulators = 0, ring = 0;
-  // What a reduction copies: from ranks that share no host memory, and to the device's.
-  int64_t received = 0, received_on_device = 0;
-  // Host memory between the device and the other ranks that acquires take.
-  int64_t gather_staging = 0;
-  // Of the device, where gradients are packed that come down in buckets.
-  int64_t packing = 0;
-  // Host memory between the device and the other ranks: of the reducer, of publishing.
-  int64_t gradient_staging = 0, publish_staging = 0;
+  // Host memory between the device and the other ranks that acquires and publishing take.
+  int64_t gather_staging = 0, publish_staging = 0;
   // An offloaded update goes up in parts of so many elements, from slots in host memory, or (0)
   // from the masters.
   int64_t update_elements = 0, update_slots = 0, update_staging = 0;
   // What asynchronous saves copy to, where it is reserved.
   int64_t snapshots = 0;
   // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
-  // where the second moment of the others' element 0 would lie, by root. Empty: as in the shard.
+  // where the second moment of the others' element 0 would lie on its side, by root. Empty: as in
+  // the shard.
   optimizer::NewtonSchulz::Room matrices;
   int64_t matrix_staging = 0;  // host memory between a device's matrices and the other ranks
   std::vector<int64_t> second_moments;
@@ -93,10 +113,16 @@ struct Plan {
   }
 
  private:
+  int64_t kept_;  // parameters with a lower id are the first side's
   kernels::Format compute_, master_format_;
-  // Elements of second moments.
-  int64_t place_second_moments(const layout::Model& model, const layout::Layout& layout,
-                               int32_t rank);
+  void divide(const layout::Layout& layout, const config::EngineConfig& config);
+  // second: elements that have a second moment.
+  static void plan_states(Side& side, const config::OptimizerConfig& states, int64_t second);
+  void plan_sums(Side& side, const layout::Layout& layout, const config::EngineConfig& config,
+                 const comm::Shape& shape) const;
+  // Elements of second moments on each side.
+  std::vector<int64_t> place_second_moments(const layout::Model& model,
+                                            const layout::Layout& layout, int32_t rank);
 };
 
 }  // namespace outrigger::engine

@@ -13,8 +13,7 @@ using memory::Purpose;
 
 Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
                      const layout::Layout& states, const config::EngineConfig& config,
-                     const Plan& plan, const Devices& devices, device::Device& host,
-                     memory::Ledger& ledger)
+                     const Plan& plan, const Devices& devices, memory::Ledger& ledger)
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
@@ -28,7 +27,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   }
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
-      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, host,
+      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, *devices.host,
                                   memory::page_lock(*devices.front, ledger, config.pin),
                                   static_cast<size_t>(plan.publish_staging), 0);
       comm_ = staged_.get();

@@ -24,7 +24,7 @@ class Published {
   // Collective.
   Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
             const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
-            const Devices& devices, device::Device& host, memory::Ledger& ledger);
+            const Devices& devices, memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Which rank has what of them, where their home is slices.

@@ -14,10 +14,10 @@ using memory::Purpose;
 Reducer::Reducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange)
     : context_(context),
       exchange_(std::move(exchange)),
-      staging_charge_(*context.ledger, Purpose::buckets, context.plan->gradient_staging),
-      received_charge_(*context.ledger, Purpose::buckets, context.plan->received,
+      staging_charge_(*context.ledger, Purpose::buckets, context.side->gradient_staging),
+      received_charge_(*context.ledger, Purpose::buckets, context.side->received,
                        memory::Space::host, memory::Touch::later),
-      device_charge_(*context.ledger, Purpose::buckets, context.plan->received_on_device,
+      device_charge_(*context.ledger, Purpose::buckets, context.side->received_on_device,
                      memory::Space::device),
       present_(static_cast<size_t>(context.model->size()), 0),
       norms_(context.layout->buckets().size()) {}
@@ -26,7 +26,7 @@ std::shared_ptr<comm::Window> Reducer::make_window(int64_t bytes, Purpose purpos
                                                    const char* label, Entered& entered) {
   auto window =
       exchange_->create_window(comm::WindowKind::per_rank, static_cast<size_t>(bytes), label);
-  entered.charge = memory::Charge(*context_.ledger, purpose, bytes, context_.plan->back);
+  entered.charge = memory::Charge(*context_.ledger, purpose, bytes, context_.side->back);
   if (back().is_host() && bytes > 0) {
     entered.note = memory::PageNote(*context_.ledger,
                                     {window->block(context_.rank), static_cast<size_t>(bytes)});
@@ -62,7 +62,7 @@ Summed Reducer::finish() {
 // Every rank has its slices of the sums; all want all of them.
 void Reducer::begin_gather() {
   const size_t size = kernels::size_of(context_.config->accumulator);
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+  for (const layout::Bucket& bucket : context_.buckets()) {
     exchange_->begin(comm::WindowGather{*whole_, static_cast<size_t>(bucket.begin) * size,
                                         static_cast<size_t>(bucket.slice) * size,
                                         "gather gradients"});
@@ -137,7 +137,7 @@ device::Event Reducer::rescale(void* slot, const Gradient& gradient) const {
 kernels::NormSum Reducer::norm() const {
   kernels::NormSum sum;
   const Format format = context_.config->accumulator;
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+  for (const layout::Bucket& bucket : context_.buckets()) {
     const layout::Piece slice = slice_of(bucket);
     kernels::merge(sum, back().norm(gradient(slice), format, slice.count, slice.flat));
   }

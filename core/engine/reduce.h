@@ -38,10 +38,18 @@ struct ReduceContext {
   const layout::Model* model;
   const layout::Layout* layout;
   const config::EngineConfig* config;
-  const Plan* plan;
+  const Side* side;  // whose buckets it reduces
   memory::Ledger* ledger;
   Devices devices;
-  device::Device* host;  // which sums what comes from other ranks by way of it
+  [[nodiscard]] device::Device& back() const { return devices.of(side->back); }
+  [[nodiscard]] bool offloaded() const { return devices.front != &back(); }
+  [[nodiscard]] std::span<const layout::Bucket> buckets() const {
+    return std::span(layout->buckets())
+        .subspan(static_cast<size_t>(side->begin), static_cast<size_t>(side->end - side->begin));
+  }
+  [[nodiscard]] const layout::Bucket& bucket(int64_t index) const {  // of these
+    return layout->bucket(side->begin + index);
+  }
 };
 
 // A gradient as the host gives it: a tensor in front, in the order of a stream, to be multiplied.
@@ -70,6 +78,7 @@ struct Entered {
   memory::PageNote note;
 };
 
+// Of the buckets of one side.
 class Reducer {
  public:
   // The exchange is the reducer's own.
@@ -98,8 +107,10 @@ class Reducer {
   // Ends what runs without waiting for other ranks.
   void stop() noexcept { exchange_->stop(); }
 
-  // One byte for each parameter: whether this rank has a gradient for it in this window.
-  [[nodiscard]] const std::vector<uint8_t>& present() const { return present_; }
+  // Whether this rank has a gradient for it in this window.
+  [[nodiscard]] bool is_present(int64_t root) const {
+    return present_[static_cast<size_t>(root)] != 0;
+  }
   void mark_present(int64_t root) {  // passes beside each other may
     std::atomic_ref(present_[static_cast<size_t>(root)]).store(1, std::memory_order_relaxed);
   }
@@ -132,14 +143,14 @@ class Reducer {
   [[nodiscard]] memory::Block scratch_for(int64_t root, device::Stream stream) const;
   [[nodiscard]] kernels::Format compute() const { return context_.config->compute; }
   [[nodiscard]] device::Device& front() const { return *context_.devices.front; }
-  [[nodiscard]] device::Device& back() const { return *context_.devices.back; }
+  [[nodiscard]] device::Device& back() const { return context_.back(); }
   // A slot comes back as it went out: row-major, compute dtype. Throws OTR_E_SHAPE, OTR_E_DTYPE.
   void check_slot(int64_t root, const tensor::View& grad) const;
   [[noreturn]] void slot_is_out(int64_t root) const;
 
   ReduceContext context_;
   const std::unique_ptr<comm::Exchange> exchange_;
-  std::shared_ptr<comm::Window> whole_;  // every rank's accumulator of the whole flat space, if any
+  std::shared_ptr<comm::Window> whole_;  // every rank's accumulator of all buckets, if any
   std::atomic<bool> discard_{false};
 
  private:
@@ -149,7 +160,7 @@ class Reducer {
   }
   void begin_gather();
   memory::Charge staging_charge_, received_charge_, device_charge_;
-  std::vector<uint8_t> present_;
+  std::vector<uint8_t> present_;         // by root
   bool finishing_ = false;               // finish was called in this window
   std::vector<kernels::NormSum> norms_;  // of this rank's slice of each bucket; the exchange's
   device::Nonfinite origin_;             // … this, too

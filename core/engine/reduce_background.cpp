@@ -10,19 +10,19 @@ namespace outrigger::engine {
 
 void MicroStepReducer::begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index) {
   const uint64_t turn = pass->first_turn + static_cast<uint64_t>(index);
-  for (const int64_t root : context_.layout->bucket(index).parameters) {
+  for (const int64_t root : context_.bucket(index).parameters) {
     front().wait(fill_stream(), std::exchange(pass->entries[static_cast<size_t>(root)].ready, {}));
   }
   produced_[turn % buffers_] = front().record(fill_stream());
   // On a device with offload it comes down while earlier ones are summed.
-  const bool early = context_.devices.offloaded() && is_free(turn);
+  const bool early = context_.offloaded() && is_free(turn);
   if (early) pass->packed[static_cast<size_t>(index)] = fill_bucket(*pass, index);
-  comm::Reduction operation = reduction(context_.layout->bucket(index), *ring_, buffer_offset(turn),
+  comm::Reduction operation = reduction(context_.bucket(index), *ring_, buffer_offset(turn),
                                         compute_, !pass->first_of_window, "reduce gradients");
   operation.prepare = [this, pass, index] {
     std::optional<device::Event>& packed = pass->packed[static_cast<size_t>(index)];
     if (!packed) packed = fill_bucket(*pass, index);
-    if (context_.devices.offloaded()) front().synchronize(*packed);
+    if (context_.offloaded()) front().synchronize(*packed);
   };
   operation.reuse = "reuse a gradient bucket";
   const comm::Exchange::Ticket ticket = exchange_->begin(std::move(operation));
@@ -44,7 +44,7 @@ void MicroStepReducer::place_parameter(std::byte* buffer, const layout::Bucket& 
 
 device::Event MicroStepReducer::bring(std::byte* to, const std::byte* from,
                                       const layout::Bucket& bucket) const {
-  if (!context_.devices.offloaded()) return {};
+  if (!context_.offloaded()) return {};
   const int64_t bytes = bytes_of(bucket.elements, compute_);
   front().download(to, from, static_cast<size_t>(bytes), fill_stream());
   return front().record(fill_stream());
@@ -52,7 +52,7 @@ device::Event MicroStepReducer::bring(std::byte* to, const std::byte* from,
 
 // All parameters are complete, or the pass has ended: nobody else touches their values any more.
 device::Event MicroStepReducer::fill_bucket(Pass& pass, int64_t index) {
-  const layout::Bucket& bucket = context_.layout->bucket(index);
+  const layout::Bucket& bucket = context_.bucket(index);
   const uint64_t turn = pass.first_turn + static_cast<uint64_t>(index);
   std::byte* to = buffer(turn);
   const auto size = static_cast<int64_t>(kernels::size_of(compute_));
@@ -87,7 +87,7 @@ void MicroStepReducer::find_late(Pass& pass) const {
 std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared_ptr<Pass>& pass) {
   if (pass->late[context_.model->size()]) discard_ = true;
   std::vector<comm::Reduction> operations;
-  const auto& buckets = context_.layout->buckets();
+  const auto buckets = context_.buckets();
   for (size_t b = 0; b < buckets.size(); ++b) {
     const auto& roots = buckets[b].parameters;
     if (std::none_of(roots.begin(), roots.end(), [&](int64_t id) { return pass->late[id]; })) {
@@ -95,10 +95,10 @@ std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared
     }
     if (!late_ring_) {
       const auto size = static_cast<int64_t>(kernels::size_of(compute_));
-      const int64_t bytes = context_.layout->largest_bucket() * size;
+      const int64_t bytes = context_.side->largest * size;
       late_ring_ =
           make_window(bytes, memory::Purpose::buckets, "late gradient bucket", late_entered_);
-      if (context_.devices.offloaded()) {
+      if (context_.offloaded()) {
         late_pinned_ = pinned({late_ring_->block(context_.rank), static_cast<size_t>(bytes)});
         late_packing_ = memory::Block(*context_.ledger, memory::Purpose::buckets, bytes, &front());
       }
@@ -112,8 +112,8 @@ std::vector<comm::Reduction> MicroStepReducer::late_reductions(const std::shared
 }
 
 void MicroStepReducer::fill_late_bucket(Pass& pass, int64_t index) {
-  const layout::Bucket& bucket = context_.layout->bucket(index);
-  const bool offloaded = context_.devices.offloaded();
+  const layout::Bucket& bucket = context_.bucket(index);
+  const bool offloaded = context_.offloaded();
   std::byte* const everybodys = late_ring_->block(context_.rank);
   std::byte* const to = offloaded ? late_packing_.data() : everybodys;
   front().zero(to, static_cast<size_t>(bytes_of(bucket.elements, compute_)), fill_stream());

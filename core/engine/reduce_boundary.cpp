@@ -12,15 +12,15 @@ BoundaryReducer::BoundaryReducer(const ReduceContext& context,
     : Reducer(context, std::move(exchange)),
       format_(context.config->accumulator),
       entries_(static_cast<size_t>(context.model->size())) {
-  const int64_t bytes = context.plan->accumulators;
+  const int64_t bytes = context.side->accumulators;
   whole_ = make_window(bytes, memory::Purpose::accumulators, "gradient accumulators", entered_);
-  if (context.devices.offloaded()) {
+  if (context.offloaded()) {
     pinned_ = pinned({whole_->block(context.rank), static_cast<size_t>(bytes)});
   }
 }
 
 std::byte* BoundaryReducer::at(int64_t flat) const {
-  return whole_->block(context_.rank) + flat * static_cast<int64_t>(kernels::size_of(format_));
+  return whole_->block(context_.rank) + bytes_of(flat - context_.side->flat, format_);
 }
 
 class BoundaryReducer::Sink final : public GradientSink {
@@ -49,7 +49,7 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (slot.data != nullptr) slot_is_out(root);
-  const bool in_place = format_ == compute() && !context_.devices.offloaded();
+  const bool in_place = format_ == compute() && !context_.offloaded();
   if (!entry.filled && !entry.lent && in_place) {
     entry.lent = true;
     slot.data = at(context_.layout->position(root).flat);
@@ -76,7 +76,7 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
     if (made) entry.waiting = std::move(made);
   } else {
     std::byte* const sum = at(context_.layout->position(root).flat);
-    if (context_.devices.offloaded()) {
+    if (context_.offloaded()) {
       bring_down(sum, !entry.filled, gradient, entry.ready);
     } else {
       deposit(sum, format_, !entry.filled, gradient, entry.ready);
@@ -145,7 +145,7 @@ void BoundaryReducer::end(std::vector<Slot>& slots, bool discard) {
 }
 
 void BoundaryReducer::zero_missing() {
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
+  for (const layout::Bucket& bucket : context_.buckets()) {
     for (const int64_t id : bucket.parameters) {
       if (entries_[static_cast<size_t>(id)].filled) continue;
       const int64_t bytes = bytes_of(context_.model->at(id).count, format_);
@@ -157,7 +157,7 @@ void BoundaryReducer::zero_missing() {
 
 void BoundaryReducer::begin_sums() {
   for (Entry& entry : entries_) {
-    if (context_.devices.offloaded()) {
+    if (context_.offloaded()) {
       front().synchronize(entry.ready);
     } else {
       back().wait(back().own_stream(), entry.ready);
@@ -165,8 +165,8 @@ void BoundaryReducer::begin_sums() {
     entry.ready = {};
   }
   zero_missing();
-  for (const layout::Bucket& bucket : context_.layout->buckets()) {
-    const size_t offset = static_cast<size_t>(bucket.begin) * kernels::size_of(format_);
+  for (const layout::Bucket& bucket : context_.buckets()) {
+    const auto offset = static_cast<size_t>(bytes_of(bucket.begin - context_.side->flat, format_));
     exchange_->begin(reduction(bucket, *whole_, offset, format_, false, "reduce gradients"));
   }
 }

@@ -16,32 +16,31 @@ MicroStepReducer::MicroStepReducer(const ReduceContext& context,
     : Reducer(context, std::move(exchange)),
       compute_(context.config->compute),
       format_(context.config->accumulator),
-      buffers_(context.plan->bucket_buffers),
+      buffers_(context.side->bucket_buffers),
       produced_(buffers_),
       tickets_(buffers_) {
-  const Plan& plan = *context.plan;
-  ring_ = make_window(plan.ring, Purpose::buckets, "gradient buckets", ring_entered_);
+  const Side& side = *context.side;
+  ring_ = make_window(side.ring, Purpose::buckets, "gradient buckets", ring_entered_);
   if (context.config->stage == 0) {
-    whole_ = make_window(plan.accumulators, Purpose::accumulators, "gradient accumulators",
+    whole_ = make_window(side.accumulators, Purpose::accumulators, "gradient accumulators",
                          whole_entered_);
   } else {
-    shard_ = memory::Block(*context.ledger, Purpose::accumulators, plan.accumulators, &back());
+    shard_ = memory::Block(*context.ledger, Purpose::accumulators, side.accumulators, &back());
   }
-  if (context.devices.offloaded()) {
-    pinned_ = pinned({ring_->block(context.rank), static_cast<size_t>(plan.ring)});
-    packing_ = memory::Block(*context.ledger, Purpose::buckets, plan.packing, &front());
+  if (context.offloaded()) {
+    pinned_ = pinned({ring_->block(context.rank), static_cast<size_t>(side.ring)});
+    packing_ = memory::Block(*context.ledger, Purpose::buckets, side.packing, &front());
   }
   exchange_->start();
 }
 
 std::byte* MicroStepReducer::accumulator(int64_t flat, int64_t shard) const {
-  const auto size = static_cast<int64_t>(kernels::size_of(format_));
-  return whole_ ? whole_->block(context_.rank) + flat * size : shard_.data() + shard * size;
+  return whole_ ? whole_->block(context_.rank) + bytes_of(flat - context_.side->flat, format_)
+                : shard_.data() + bytes_of(shard - context_.side->shard, format_);
 }
 
 size_t MicroStepReducer::buffer_offset(uint64_t turn) const {
-  return turn % buffers_ * static_cast<size_t>(context_.layout->largest_bucket()) *
-         kernels::size_of(compute_);
+  return turn % buffers_ * static_cast<size_t>(context_.side->largest) * kernels::size_of(compute_);
 }
 
 std::byte* MicroStepReducer::buffer(uint64_t turn) const {
@@ -99,7 +98,7 @@ class MicroStepReducer::Sink final : public GradientSink {
 
 std::unique_ptr<GradientSink> MicroStepReducer::begin_pass() {
   check();
-  const auto& buckets = context_.layout->buckets();
+  const auto buckets = context_.buckets();
   auto pass = std::make_shared<Pass>(static_cast<size_t>(context_.model->size()), buckets.size());
   for (size_t b = 0; b < buckets.size(); ++b) {
     for (const int64_t root : buckets[b].parameters) {
@@ -165,8 +164,7 @@ void MicroStepReducer::add(Pass& pass, int64_t root, const Gradient& gradient) {
     mark_present(root);
   }
   pass.contributed = true;
-  const auto bucket = static_cast<size_t>(context_.layout->position(root).bucket);
-  if (complete && --pass.missing[bucket] == 0) launch_complete();
+  if (complete && --pass.missing[static_cast<size_t>(index_of(root))] == 0) launch_complete();
 }
 
 void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient,
@@ -194,7 +192,7 @@ void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const 
 
 void MicroStepReducer::launch_complete() {
   const std::lock_guard lock(launch_mutex_);
-  const auto buckets = static_cast<int64_t>(context_.layout->buckets().size());
+  const auto buckets = static_cast<int64_t>(context_.buckets().size());
   while (!passes_.empty()) {
     const std::shared_ptr<Pass> pass = passes_.front();
     while (next_bucket_ < buckets &&

@@ -82,7 +82,11 @@ class MicroStepReducer final : public Reducer {
   // Where the buffer is not free because the host is ahead of its own device: waits for that.
   void keep_near(uint64_t turn);
   [[nodiscard]] uint64_t turn_of(const Pass& pass, int64_t root) const {
-    return pass.first_turn + static_cast<uint64_t>(context_.layout->position(root).bucket);
+    return pass.first_turn + static_cast<uint64_t>(index_of(root));
+  }
+  // Of its bucket, among the side's.
+  [[nodiscard]] int64_t index_of(int64_t root) const {
+    return context_.layout->position(root).bucket - context_.side->begin;
   }
   // The event after which the ranks' buffer is full; its work is on fill_stream().
   device::Event fill_bucket(Pass& pass, int64_t index);
@@ -96,7 +100,7 @@ class MicroStepReducer final : public Reducer {
   device::Event bring(std::byte* to, const std::byte* from, const layout::Bucket& bucket) const;
   // Of filling buffers and what follows: with offload beside the device's other work.
   [[nodiscard]] device::Stream fill_stream() const {
-    return context_.devices.offloaded() ? front().download_stream() : back().own_stream();
+    return context_.offloaded() ? front().download_stream() : back().own_stream();
   }
   [[nodiscard]] std::byte* accumulator(int64_t flat, int64_t shard) const;
   [[nodiscard]] std::byte* buffer(uint64_t turn) const;  // in front

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/reducers.h"
 
+#include <exception>
+#include <utility>
+
 #include "core/comm/staged.h"
 #include "core/engine/reduce_boundary.h"
 #include "core/engine/reduce_micro_step.h"
 
 namespace outrigger::engine {
+namespace {
 
 std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
-  if (!context.devices.back->is_host()) {
-    device::Device& device = *context.devices.back;
-    comm = comm::make_staged(std::move(comm), device, *context.host,
+  if (!context.back().is_host()) {
+    device::Device& device = context.back();
+    comm = comm::make_staged(std::move(comm), device, *context.devices.host,
                              memory::page_lock(device, *context.ledger, context.config->pin),
-                             static_cast<size_t>(context.plan->gradient_staging),
-                             static_cast<size_t>(context.plan->received_on_device));
+                             static_cast<size_t>(context.side->gradient_staging),
+                             static_cast<size_t>(context.side->received_on_device));
   }
   constexpr const char* kName = "the reduction of gradients";
   if (context.config->order == config::Order::boundary) {
@@ -23,6 +27,85 @@ std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
   }
   return std::make_unique<MicroStepReducer>(context,
                                             comm::make_blocking_exchange(std::move(comm), kName));
+}
+
+}  // namespace
+
+Reducers::Reducers(const ReduceContext& context, const Plan& plan,
+                   std::unique_ptr<comm::Communicator> comm)
+    : plan_(plan) {
+  for (const Side& side : plan.sides) {
+    const bool last = &side == &plan.sides.back();
+    ReduceContext own = context;
+    own.side = &side;
+    all_.push_back(make_reducer(own, last ? std::move(comm) : comm->duplicate("gradients")));
+  }
+}
+
+class Reducers::Sink final : public GradientSink {
+ public:
+  explicit Sink(Reducers& reducers) : reducers_(reducers) {
+    for (const auto& reducer : reducers.all_) sinks_.push_back(reducer->begin_pass());
+  }
+  void* slot(int64_t root) override { return of(root).slot(root); }
+  void add(int64_t root, const Gradient& gradient) override { of(root).add(root, gradient); }
+  void end(bool abandoned) override {  // all of them, whatever becomes of one
+    std::exception_ptr failure;
+    for (const auto& sink : sinks_) {
+      try {
+        sink->end(abandoned);
+      } catch (...) {
+        if (!failure) failure = std::current_exception();
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  [[nodiscard]] GradientSink& of(int64_t root) {
+    const Plan& plan = reducers_.plan_;
+    return *sinks_[static_cast<size_t>(&plan.side_of(root) - plan.sides.data())];
+  }
+  Reducers& reducers_;
+  std::vector<std::unique_ptr<GradientSink>> sinks_;
+};
+
+std::unique_ptr<GradientSink> Reducers::begin_pass() {
+  if (all_.size() == 1) return all_.front()->begin_pass();
+  return std::make_unique<Sink>(*this);
+}
+
+Summed Reducers::finish() {
+  Summed summed;
+  for (const auto& reducer : all_) {
+    const Summed own = reducer->finish();
+    kernels::merge(summed.norm, own.norm);
+    device::keep_first(summed.origin, own.origin);
+    summed.discard = summed.discard || own.discard;
+  }
+  return summed;
+}
+
+kernels::NormSum Reducers::norm() const {
+  kernels::NormSum sum;
+  for (const auto& reducer : all_) kernels::merge(sum, reducer->norm());
+  return sum;
+}
+
+void Reducers::clear() {
+  for (const auto& reducer : all_) reducer->clear();
+}
+void Reducers::check() {
+  for (const auto& reducer : all_) reducer->check();
+}
+void Reducers::wait_idle() {
+  for (const auto& reducer : all_) reducer->wait_idle();
+}
+void Reducers::give_up(int32_t culprit) noexcept {
+  for (const auto& reducer : all_) reducer->give_up(culprit);
+}
+void Reducers::stop() noexcept {
+  for (const auto& reducer : all_) reducer->stop();
 }
 
 }  // namespace outrigger::engine

@@ -54,7 +54,7 @@ void Values::restore(const layout::Piece& part, Kept kept, Format format,
   if (kernels::is_composed(format)) {
     location.beside_device->upload_now(location.beside_at(part.first), composed.beside.data(),
                                        composed.beside.size());
-  } else if (weight && committed_.plan.separate_master) {
+  } else if (weight && committed_.plan.side_of(root.root).separate_master) {
     write_piece(location_of(root, OTR_VALUE_PUBLISHED, true), part, values().data());
   }
 }

@@ -72,12 +72,12 @@ void visit_section(Declared& declared, Committed& committed, const Section& sect
   const StateSet read{
       {state == State::master, state == State::exp_avg, state == State::exp_avg_sq}};
   const Lease lease(*committed.states, piece, read, kNoStates);
-  const std::byte* const data =
-      on_host(ledger, *committed.devices.back, lease.states().of(state), bytes, copy);
+  device::Device& back = committed.back_of(section.parameter);
+  const std::byte* const data = on_host(ledger, back, lease.states().of(state), bytes, copy);
   const std::byte* beside = nullptr;
   if (kernels::is_composed(section.format)) {
     const bool split = section.format == Format::split;
-    beside = on_host(ledger, split ? front : *committed.devices.back,
+    beside = on_host(ledger, split ? front : back,
                      split ? committed.published.at(piece)
                            : reinterpret_cast<std::byte*>(lease.states().scales_of(state)),
                      kernels::beside_bytes_of(section.count, section.format), beside_copy);

@@ -29,7 +29,8 @@ int64_t rounded_at_once(const layout::Parameter& root, const Plan& plan, const l
       from_rank0 || shows_all ? most_at_once(begin, end) : most_at_once(0, end - begin);
   const int64_t others =
       shows_all ? std::max(most_at_once(0, begin), most_at_once(end, root.count)) : 0;
-  const bool master_there = plan.separate_master && plan.back == Plan::Space::device;
+  const Side& side = plan.side_of(root.root);
+  const bool master_there = side.separate_master && side.back == Plan::Space::device;
   const kernels::Format master = plan.master_format();
   const int64_t whole = engine::bytes_of(own, master) + kernels::beside_bytes_of(own, master);
   return std::max(engine::bytes_of(std::max(own, others), plan.compute()),

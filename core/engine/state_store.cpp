@@ -2,6 +2,7 @@
 #include "core/engine/state_store.h"
 
 #include <limits>
+#include <vector>
 
 #include "core/memory/block.h"
 #include "core/memory/pinned.h"
@@ -13,20 +14,27 @@ namespace {
 using memory::Block;
 using memory::Purpose;
 
+// Of one side.
+struct States {
+  States(const StoreContext& c, const Side& side)
+      : master(c.ledger, Purpose::master, side.master, &c.devices.of(side.back)),
+        exp_avg(c.ledger, Purpose::exp_avg, side.exp_avg, &c.devices.of(side.back)),
+        exp_avg_sq(c.ledger, Purpose::exp_avg_sq, side.exp_avg_sq, &c.devices.of(side.back)) {
+    // Masters in the published format go to the device as they are.
+    if (side.back != c.plan.front && c.plan.update_slots == 0 && master) {
+      pinned = memory::Pinned(*c.devices.front, c.ledger,
+                              {master.data(), static_cast<size_t>(master.bytes())}, c.pin);
+    }
+  }
+  Block master, exp_avg, exp_avg_sq;
+  memory::Pinned pinned;
+};
+
 class Resident final : public StateStore {
  public:
   explicit Resident(const StoreContext& c)
-      : StateStore(c.model, c.optimizer),
-        plan_(c.plan),
-        published_(c.published),
-        master_(c.ledger, Purpose::master, c.plan.master, c.devices.back),
-        exp_avg_(c.ledger, Purpose::exp_avg, c.plan.exp_avg, c.devices.back),
-        exp_avg_sq_(c.ledger, Purpose::exp_avg_sq, c.plan.exp_avg_sq, c.devices.back) {
-    // Masters in the published format go to the device as they are.
-    if (c.devices.offloaded() && c.plan.update_slots == 0 && master_) {
-      pinned_ = memory::Pinned(*c.devices.front, c.ledger,
-                               {master_.data(), static_cast<size_t>(master_.bytes())}, c.pin);
-    }
+      : StateStore(c.model, c.optimizer), plan_(c.plan), published_(c.published) {
+    for (const Side& side : c.plan.sides) sides_.emplace_back(c, side);
   }
 
   int64_t room() const override { return std::numeric_limits<int64_t>::max(); }
@@ -36,19 +44,22 @@ class Resident final : public StateStore {
   void settle() override {}
 
   Leased lease(const layout::Piece& piece, StateSet) override {
+    const Side& side = plan_.side_of(piece.parameter);
+    const States& own = sides_[static_cast<size_t>(&side - plan_.sides.data())];
+    const int64_t first = piece.shard - side.shard;
     Leased states;
     states.master =
-        plan_.separate_master ? at(master_, piece.shard, State::master) : published_.at(piece);
+        side.separate_master ? at(own.master, first, State::master) : published_.at(piece);
     if (keeps(State::exp_avg, piece.parameter)) {
-      states.exp_avg = at(exp_avg_, piece.shard, State::exp_avg);
-      states.exp_avg_scales = scales_at(exp_avg_, piece.shard, State::exp_avg);
+      states.exp_avg = at(own.exp_avg, first, State::exp_avg);
+      states.exp_avg_scales = scales_at(own.exp_avg, first, State::exp_avg);
     }
     if (keeps(State::exp_avg_sq, piece.parameter)) {
       const auto& zeros = plan_.second_moments;
       const int64_t element =
-          zeros.empty() ? piece.shard : zeros[static_cast<size_t>(piece.parameter)] + piece.first;
-      states.exp_avg_sq = at(exp_avg_sq_, element, State::exp_avg_sq);
-      states.exp_avg_sq_scales = scales_at(exp_avg_sq_, element, State::exp_avg_sq);
+          zeros.empty() ? first : zeros[static_cast<size_t>(piece.parameter)] + piece.first;
+      states.exp_avg_sq = at(own.exp_avg_sq, element, State::exp_avg_sq);
+      states.exp_avg_sq_scales = scales_at(own.exp_avg_sq, element, State::exp_avg_sq);
     }
     return states;
   }
@@ -65,8 +76,7 @@ class Resident final : public StateStore {
 
   const Plan& plan_;
   const Published& published_;
-  Block master_, exp_avg_, exp_avg_sq_;
-  memory::Pinned pinned_;
+  std::vector<States> sides_;
 };
 
 }  // namespace

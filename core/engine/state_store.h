@@ -3,7 +3,8 @@
 // elements at a time as the store has room for, and gives them back; between two leases a store may
 // keep them anywhere.
 //
-// resident: in memory where the update runs. All is leased at once, and a lease is a pointer.
+// resident: in memory where the update runs, that of each side of the plan. All is leased at once,
+// and a lease is a pointer.
 #pragma once
 
 #include <array>

@@ -59,13 +59,13 @@ class Runs {
 
 Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window)
     : declared_(declared), committed_(committed), run_(run), window_(window) {
-  if (committed.devices.offloaded()) {
+  if (committed.plan.offloaded()) {
     offloaded_ =
         std::make_unique<OffloadedUpdate>(committed.devices, committed.plan, declared.config.pin,
                                           committed.published, *committed.states, declared.ledger);
   }
   if (committed.plan.matrices.elements > 0) {
-    matrices_ = std::make_unique<Matrices>(committed.control, *committed.devices.back,
+    matrices_ = std::make_unique<Matrices>(committed.control, committed.undivided_back(),
                                            declared.model, committed.layout, committed.plan,
                                            declared.config.pin, declared.ledger);
   }
@@ -92,7 +92,7 @@ kernels::Update Updater::update_of(const layout::Piece& piece, const StateStore:
   } else {
     a.weight_format = store.format(State::master);
     a.weight = states.master;
-    if (committed_.plan.separate_master) a.published = published;
+    if (committed_.plan.side_of(piece.parameter).separate_master) a.published = published;
   }
   a.exp_avg_format = store.format(State::exp_avg);
   a.exp_avg = states.exp_avg;
@@ -137,7 +137,18 @@ void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
 
 kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
                                   std::span<const layout::Piece> pieces) {
-  return offloaded_ ? offloaded_->run(updates, pieces) : committed_.devices.back->update(updates);
+  device::Device& front = *committed_.devices.front;
+  if (!offloaded_) return front.update(updates);
+  const auto is_kept = [&](const layout::Piece& p) {
+    return !committed_.back_of(p.parameter).is_host();
+  };
+  const auto kept =
+      static_cast<size_t>(std::ranges::partition_point(pieces, is_kept) - pieces.begin());
+  std::unique_ptr<device::Updating> beside;
+  if (kept > 0) beside = front.begin_update(updates.first(kept));
+  kernels::UpdateCount count = offloaded_->run(updates.subspan(kept), pieces.subspan(kept));
+  if (beside) kernels::add(count, beside->wait());
+  return count;
 }
 
 // LAMB visits its pieces twice: for the moments and the norms that follow from them, and, once the
@@ -150,7 +161,7 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
   };
   std::vector<Norms> norms(static_cast<size_t>(declared_.model.size()));
   visit(pieces, {kAllStates, kMoments}, scalars, [&](const Visited& v) {
-    const std::vector<device::LambNorms> mine = committed_.devices.back->lamb_norms(v.updates);
+    const std::vector<device::LambNorms> mine = committed_.undivided_back().lamb_norms(v.updates);
     for (size_t i = 0; i < v.updates.size(); ++i) {
       Norms& n = norms[static_cast<size_t>(v.pieces[i].parameter)];
       kernels::merge(n.weights, mine[i].weights);

@@ -45,7 +45,8 @@ class Updater {
   [[nodiscard]] kernels::Update update_of(const layout::Piece& piece,
                                           const StateStore::Leased& states,
                                           optimizer::StepScalars& scalars) const;
-  // updates[i] is of pieces[i].
+  // updates[i] is of pieces[i]; those of the plan's first side come first. The device's run beside
+  // the host's.
   [[nodiscard]] kernels::UpdateCount run(std::span<const kernels::Update> updates,
                                          std::span<const layout::Piece> pieces);
   [[nodiscard]] kernels::UpdateCount update_layers(std::span<const layout::Piece> pieces,

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/comm/combine.h"
-#include "core/engine/reducers.h"
 
 namespace outrigger::engine {
 
@@ -13,13 +12,12 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
     : declared_(declared),
       committed_(committed),
       run_(run),
-      reducer_(make_reducer(
-          {committed.control.rank(), committed.control.slice(), &declared.model, &committed.layout,
-           &declared.config, &committed.plan, &declared.ledger, committed.devices, &committed.host},
-          std::move(gradients))) {}
+      reducer_({committed.control.rank(), committed.control.slice(), &declared.model,
+                &committed.layout, &declared.config, nullptr, &declared.ledger, committed.devices},
+               committed.plan, std::move(gradients)) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {
-  std::unique_ptr<GradientSink> sink = reducer_->begin_pass();
+  std::unique_ptr<GradientSink> sink = reducer_.begin_pass();
   if (!std::exchange(has_begun_, true)) declared_.ledger.touch_all();
   ++open_passes_;
   ++passes_in_step_;
@@ -90,7 +88,7 @@ void Window::await_streams() {
   for (const device::Stream stream : callers_streams_) {
     const device::Event done = device.record(stream);
     device.wait(device.own_stream(), done);
-    if (committed_.devices.offloaded()) device.wait(device.upload_stream(), done);
+    if (committed_.plan.offloaded()) device.wait(device.upload_stream(), done);
   }
   callers_streams_.clear();
 }
@@ -122,10 +120,10 @@ const Decision& Window::reduce(bool updates) {
   if (updates && declared_.config.optimizer.host) return reduced_->decision;
   if (!reduced_) reduced_ = Reduced{};
   if (!reduced_->summed) {
-    reduced_->mine = reducer_->finish();
+    reduced_->mine = reducer_.finish();
     reduced_->summed = true;
   } else if (reduced_->replaced) {
-    reduced_->mine.norm = committed_.counts ? reducer_->norm() : kernels::NormSum{};
+    reduced_->mine.norm = committed_.counts ? reducer_.norm() : kernels::NormSum{};
     reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
     reduced_->replaced = false;
   }
@@ -153,13 +151,12 @@ bool Window::has_grad(const layout::Parameter& root) const {
          "and otr_engine_step");
   }
   if (!root.trainable) return false;
-  return is_updated(reduced_->decision, root.root) ||
-         reducer_->present()[static_cast<size_t>(root.root)] != 0;
+  return is_updated(reduced_->decision, root.root) || reducer_.is_present(root.root);
 }
 
 void Window::note_replaced(int64_t root) {
   reduced_->replaced = true;
-  reducer_->mark_present(root);
+  reducer_.mark_present(root);
 }
 
 void Window::note_written() {
@@ -201,12 +198,12 @@ bool Window::drop() {
   if (declared_.device) declared_.device->synchronize(declared_.device->own_stream());
   if (!reduced_) reduced_ = Reduced{};
   // In the micro-step order ranks have begun to sum them.
-  if (declared_.config.order == config::Order::micro_step) static_cast<void>(reducer_->finish());
+  if (declared_.config.order == config::Order::micro_step) static_cast<void>(reducer_.finish());
   return false;
 }
 
 void Window::clear() {
-  reducer_->clear();
+  reducer_.clear();
   reduced_.reset();
   seed_overflow_ = false;
   passes_ = steps_ = passes_in_step_ = 0;

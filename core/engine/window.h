@@ -12,7 +12,7 @@
 
 #include "core/base/bits.h"
 #include "core/engine/committed.h"
-#include "core/engine/reduce.h"
+#include "core/engine/reducers.h"
 #include "core/engine/run.h"
 
 namespace outrigger::engine {
@@ -80,7 +80,7 @@ class Window {
 
   // Between reduce and step.
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const {
-    return reducer_->gradient(piece);
+    return reducer_.gradient(piece);
   }
   void note_replaced(int64_t root);
   void note_written();  // a weight, by the host
@@ -98,7 +98,7 @@ class Window {
   [[nodiscard]] bool is_empty() const { return passes_ == 0 && steps_ == 0 && !reduced_; }
   [[nodiscard]] bool has_begun() const { return has_begun_; }
   [[nodiscard]] bool has_open_passes() const { return open_passes_ > 0; }
-  [[nodiscard]] Reducer& reducer() { return *reducer_; }
+  [[nodiscard]] Reducers& reducer() { return reducer_; }
 
  private:
   // Gradients that are summed and agreed on; the window takes no more.
@@ -119,7 +119,7 @@ class Window {
   Declared& declared_;
   Committed& committed_;
   Run& run_;
-  std::unique_ptr<Reducer> reducer_;
+  Reducers reducer_;
   std::mutex stream_mutex_;
   std::set<device::Stream> callers_streams_;  // of this window; guarded by stream_mutex_
   std::atomic<int64_t> open_passes_{0};

@@ -16,14 +16,15 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 // Runs of trainable roots, the last declared first; each run ascending.
 std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Position>& positions,
-                                      int64_t bucket_elements) {
+                                      int64_t bucket_elements, int64_t apart) {
   std::vector<std::vector<int64_t>> runs;
   int64_t filled = 0;
   for (int64_t id = model.size(); id-- > 0;) {
     const Parameter& p = model.at(id);
     if (p.root != id || !p.trainable || p.count == 0) continue;
     const int64_t padded = positions[static_cast<size_t>(id)].padded;
-    if (runs.empty() || filled + padded > bucket_elements) {
+    const bool closes = !runs.empty() && id < apart && runs.back().back() >= apart;
+    if (runs.empty() || closes || filled + padded > bucket_elements) {
       runs.emplace_back();
       filled = 0;
     }
@@ -36,13 +37,13 @@ std::vector<std::vector<int64_t>> cut(const Model& model, const std::vector<Posi
 
 }  // namespace
 
-Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements)
-    : world_(world), positions_(static_cast<size_t>(model.size())) {
+Layout::Layout(const Model& model, int32_t world, int64_t bucket_elements, int64_t apart)
+    : world_(world), apart_(apart), positions_(static_cast<size_t>(model.size())) {
   for (int64_t id = 0; id < model.size(); ++id) {
     if (model.at(id).root == id)
       positions_[static_cast<size_t>(id)].padded = kernels::in_leaves(model.at(id).count);
   }
-  const auto runs = cut(model, positions_, bucket_elements);
+  const auto runs = cut(model, positions_, bucket_elements, apart);
   buckets_.resize(runs.size());
   for (size_t b = runs.size(); b-- > 0;) {  // the last bucket holds the first parameters
     Bucket& bucket = buckets_[b];

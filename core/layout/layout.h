@@ -47,12 +47,14 @@ struct Position {
 class Layout {
  public:
   // bucket_elements: a bucket is closed before it would exceed this; a larger parameter goes alone.
-  Layout(const Model& model, int32_t world, int64_t bucket_elements);
+  // apart: parameters with a lower id share no bucket with the others.
+  Layout(const Model& model, int32_t world, int64_t bucket_elements, int64_t apart = 0);
 
   // The same buckets in fewer slices, of which so many divide the world.
   [[nodiscard]] Layout in_slices(int32_t slices) const;
 
   [[nodiscard]] int32_t world() const { return world_; }
+  [[nodiscard]] int64_t apart() const { return apart_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const Bucket& bucket(int64_t index) const {
     return buckets_[static_cast<size_t>(index)];
@@ -87,6 +89,7 @@ class Layout {
                                 int32_t rank) const;
 
   int32_t world_;
+  int64_t apart_;
   std::vector<Bucket> buckets_;
   std::vector<Position> positions_;
   int64_t trainable_ = 0;

@@ -83,6 +83,14 @@ TEST(DeviceAbilities, WhatItDoesNotClaimIsRefusedByName) {
                      with(R"("Lamb")", "", R"(, "offload_optimizer": {"device": "cpu"})"));
     EXPECT_OK(otr_engine_set_device(offloaded.get(), kSimulated, 3));
   }
+  // A part on the host leaves a part on the device.
+  for (const char* ratio : {"0.5", "0"}) {
+    Engine part(comm.get(), with(R"("Lion")", "",
+                                 R"(, "offload_optimizer": {"device": "cpu", "ratio": )" +
+                                     std::string(ratio) + "}"));
+    EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_engine_set_device(part.get(), kSimulated, 3),
+                 "optimizer.type = \"Lion\"", "update by Adam, SGD", "ratio 1");
+  }
 }
 
 TEST(DeviceAbilities, ATableThatIsTooShortIsRefused) {

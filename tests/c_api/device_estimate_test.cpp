@@ -129,12 +129,13 @@ void compare(int32_t rank, otr_comm* comm, const Case& c) {
   EXPECT_OK(otr_engine_finalize(there.get()));
 }
 
-std::string on_device_config(const Kind& kind, bool offload, const std::string& own) {
+// offload: the part of the states that is offloaded; empty: none.
+std::string on_device_config(const Kind& kind, const std::string& offload, const std::string& own) {
   std::string config = config_of(kind, 1, "", own);
   const std::string section = R"("stage": )" + std::to_string(kind.stage);
-  if (offload) {
+  if (!offload.empty()) {
     config.insert(config.find(section) + section.size(),
-                  R"(, "offload_optimizer": {"device": "cpu"})");
+                  R"(, "offload_optimizer": {"device": "cpu", "ratio": )" + offload + "}");
   }
   return config;
 }
@@ -145,9 +146,9 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
   for (const char* precision : {"float32", "bf16", "bf16_states", "fp16", "fp16_master"}) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
       for (const char* order : {"boundary", "micro_step"}) {
-        for (const bool offload : {false, true}) {
+        for (const std::string offload : {"", "1", "0.5"}) {
           const bool low = std::string_view(precision).size() > 7;  // bf16_states, fp16_master
-          if (stage == 0 && (offload || low)) continue;             // legal from stage 1 on
+          if (stage == 0 && (!offload.empty() || low)) continue;    // legal from stage 1 on
           for (const int32_t world : {1, 2, 3, 4}) {
             const int32_t shard = world == 4 && random() % 2 == 0 ? 2 : 0;
             const std::string own =
@@ -158,7 +159,7 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
             Case c{on_device_config({"", stage, precision, order}, offload, own), world,
                    static_cast<int32_t>(OTR_START_GIVEN + random() % 3), random() % 2 == 0 ? 2 : 4,
                    random() % 4 == 0};
-            if (random() % 3 == 0) {
+            if (offload != "0.5" && random() % 3 == 0) {
               c.config.replace(c.config.find("AdamW"), 5, random() % 2 == 0 ? "Muon" : "Lamb");
             }
             run_ranks(
@@ -171,7 +172,7 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
       }
     }
   }
-  EXPECT_GE(cases, 200);
+  EXPECT_GE(cases, 300);
 }
 
 // A split master's state is two bytes, a moment in blocks 260 for 256 elements.
@@ -182,8 +183,10 @@ TEST(DeviceEstimate, IsThatOfTheFormatsThatHaveTwoArrays) {
       for (const char* rule : {"AdamW", "Muon", "Lamb"}) {
         for (const char* master : {"split", "bfloat16", "float32"}) {
           if (stage == 0 && master == std::string_view("bfloat16")) continue;
-          for (const bool offload : {false, true}) {
-            if (offload && (stage == 0 || master == std::string_view("split"))) continue;
+          for (const std::string offload : {"", "1", "0.5", "0"}) {
+            const bool offloads = offload == "1" || offload == "0.5";
+            if (offloads && (stage == 0 || master == std::string_view("split"))) continue;
+            if (offload == "0.5" && rule != std::string_view("AdamW")) continue;
             const int32_t world = 1 + static_cast<int32_t>(random() % 3);
             const std::string own = R"("states": {"master": {"format": ")" + std::string(master) +
                                     R"("}, "exp_avg": {"format": "block8"},

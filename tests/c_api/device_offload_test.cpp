@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // States on the host, parameters on a device: what a step costs there, that its bits depend on
 // nothing of it, and what becomes of every failure on the way.
+#include <array>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device_support.h"
@@ -27,10 +29,12 @@ Cost cost_of(otr_context* context, int32_t device) {
 
 constexpr int64_t kSide = 700;  // more than one part of an update, and no multiple of a leaf
 
-std::string offloaded(int32_t stage, const char* precision) {
+// ratio: the part of it, of parameters of one size.
+std::string offloaded(int32_t stage, const char* precision, const char* ratio = "1") {
   return R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, )" + std::string(precision) +
          R"("gradient_clipping": 0.5, "zero_optimization": {"stage": )" + std::to_string(stage) +
-         R"(, "reduce_bucket_size": 500000, "offload_optimizer": {"device": "cpu"}}})";
+         R"(, "reduce_bucket_size": 500000, "offload_optimizer": {"device": "cpu", "ratio": )" +
+         ratio + "}}}";
 }
 
 constexpr const char* kFloat32 = "";
@@ -91,13 +95,15 @@ void expect_no_waits(Engine& engine, otr_context* context, int32_t device, bool 
 TEST(DeviceOffload, AStepWaitsForNothingButGradientsAndOtherRanks) {
   for (const int32_t stage : {2, 3}) {
     for (const char* precision : {kFloat32, kBf16, kBf16States}) {
-      SCOPED_TRACE(std::to_string(stage) + " " + precision);
-      const auto context = device_context();
-      for (const int32_t world : {1, 2}) {
-        run_ranks(context.get(), world, [&](int32_t rank, otr_comm* comm) {
-          Engine engine(comm, offloaded(stage, precision));
-          expect_no_waits(engine, context.get(), rank, world == 1);
-        });
+      for (const char* ratio : {"1", "0.6"}) {
+        SCOPED_TRACE(std::to_string(stage) + " " + precision + " " + ratio);
+        const auto context = device_context();
+        for (const int32_t world : {1, 2}) {
+          run_ranks(context.get(), world, [&](int32_t rank, otr_comm* comm) {
+            Engine engine(comm, offloaded(stage, precision, ratio));
+            expect_no_waits(engine, context.get(), rank, world == 1);
+          });
+        }
       }
     }
   }
@@ -141,52 +147,64 @@ TEST(DeviceOffload, AcquiredWeightsAreNewInTheOrderOfTheStream) {
 
 // At stage 3 ranks gather from their masters on the host: an acquire, at once or ahead of it,
 // brings nothing down, and shows what each owner has published on its device.
-TEST(DeviceOffload, AGatherBringsNothingDown) {
+// ratio: at 0.125 the last parameter is offloaded.
+void expect_gathers(const char* precision, const char* ratio) {
   constexpr int64_t kCount = kSide * kSide;
   const auto context = device_context();
+  std::array<double, 2> came{};
+  run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
+    Engine engine(comm, offloaded(3, precision, ratio));
+    EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
+    // Of the large one, rank 0 has more than a place in the memory by which pieces go.
+    const std::vector<int64_t> counts{kCount, 3, 70000};
+    std::vector<int64_t> ids;
+    for (const int64_t count : counts) {
+      ids.push_back(engine.add(("w" + std::to_string(count)).c_str(), {count}, dyadic(count, 5)));
+    }
+    engine.commit();
+    const auto down = [&] {
+      double bytes = -1;
+      EXPECT_OK(otr_device_get_value(context.get(), kSimulated, rank, "bytes_to_host", &bytes));
+      return bytes;
+    };
+    for (int step = 0; step < 3; ++step) {
+      const Owned<otr_pass> pass = engine.begin();
+      for (size_t i = ids.size(); i-- > 0;) {
+        const DeviceTensor grad(context.get(), simulated(rank),
+                                Tensor({counts[i]}, dyadic(counts[i], 7 * step + rank)));
+        EXPECT_OK(otr_pass_add_grad(pass.get(), ids[i], &grad, nullptr));
+      }
+      Engine::end(pass);
+      EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+      const double before = down();
+      if (step == 1) {
+        EXPECT_OK(otr_engine_prefetch(engine.get(), ids.data(), 3, nullptr));
+      }
+      std::vector<otr_tensor> weights(ids.size());
+      ASSERT_OK(otr_engine_acquire(engine.get(), ids.data(), 3, nullptr, weights.data()));
+      came.at(static_cast<size_t>(rank)) += down() - before;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const bool is_float32 = weights[i].dtype.bits == 32;
+        const Tensor seen = Tensor::filled({counts[i]}, 0, is_float32 ? "float32" : "bfloat16");
+        ASSERT_OK(otr_tensor_copy(context.get(), &seen, &weights[i]));
+        EXPECT_EQ(seen.values(), engine.read(ids[i], OTR_VALUE_PUBLISHED));
+        EXPECT_NE(seen.values(), dyadic(counts[i], 5));
+      }
+      ASSERT_OK(otr_engine_release(engine.get(), ids.data(), 3, nullptr));
+    }
+  });
+  const int64_t kept = std::string_view(ratio) == "1" ? 0 : kCount + 3;
+  EXPECT_EQ(came[0] + came[1],
+            3.0 * static_cast<double>(kept) * (std::string_view(precision).empty() ? 4 : 2));
+}
+
+// What the host has a master of; what stays on the device comes down once.
+TEST(DeviceOffload, AGatherBringsDownWhatTheHostHasNoMasterOf) {
   for (const char* precision : {kFloat32, kBf16, kBf16States}) {
-    SCOPED_TRACE(precision);
-    run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
-      Engine engine(comm, offloaded(3, precision));
-      EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
-      // Of the large one, rank 0 has more than a place in the memory by which pieces go.
-      const std::vector<int64_t> counts{kCount, 3, 70000};
-      std::vector<int64_t> ids;
-      for (const int64_t count : counts) {
-        ids.push_back(engine.add(("w" + std::to_string(count)).c_str(), {count}, dyadic(count, 5)));
-      }
-      engine.commit();
-      const auto down = [&] {
-        double bytes = -1;
-        EXPECT_OK(otr_device_get_value(context.get(), kSimulated, rank, "bytes_to_host", &bytes));
-        return bytes;
-      };
-      for (int step = 0; step < 3; ++step) {
-        const Owned<otr_pass> pass = engine.begin();
-        for (size_t i = ids.size(); i-- > 0;) {
-          const DeviceTensor grad(context.get(), simulated(rank),
-                                  Tensor({counts[i]}, dyadic(counts[i], 7 * step + rank)));
-          EXPECT_OK(otr_pass_add_grad(pass.get(), ids[i], &grad, nullptr));
-        }
-        Engine::end(pass);
-        EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
-        if (step == 1) {
-          EXPECT_OK(otr_engine_prefetch(engine.get(), ids.data(), 3, nullptr));
-        }
-        const double before = down();
-        std::vector<otr_tensor> weights(ids.size());
-        ASSERT_OK(otr_engine_acquire(engine.get(), ids.data(), 3, nullptr, weights.data()));
-        EXPECT_EQ(down(), before);
-        for (size_t i = 0; i < ids.size(); ++i) {
-          const bool is_float32 = weights[i].dtype.bits == 32;
-          const Tensor seen = Tensor::filled({counts[i]}, 0, is_float32 ? "float32" : "bfloat16");
-          ASSERT_OK(otr_tensor_copy(context.get(), &seen, &weights[i]));
-          EXPECT_EQ(seen.values(), engine.read(ids[i], OTR_VALUE_PUBLISHED));
-          EXPECT_NE(seen.values(), dyadic(counts[i], 5));
-        }
-        ASSERT_OK(otr_engine_release(engine.get(), ids.data(), 3, nullptr));
-      }
-    });
+    for (const char* ratio : {"1", "0.125"}) {
+      SCOPED_TRACE(std::string(precision) + " " + ratio);
+      expect_gathers(precision, ratio);
+    }
   }
 }
 
@@ -362,12 +380,13 @@ TEST(DeviceOffload, EveryFailureIsAnErrorAndNothingLeaks) {
   for (const int32_t stage : {1, 2, 3}) {
     for (const char* precision : {kFloat32, kBf16, kBf16States}) {
       for (const char* what : {"fail_allocation", "fail_operation", "fail_pin"}) {
+        const char* const ratio = stage == 2 ? "0.6" : "1";
         int failures = 0;
         bool struck = true;
         for (int nth = 1; struck; ++nth) {
           SCOPED_TRACE(std::to_string(stage) + " " + precision + what + " " + std::to_string(nth));
           const int64_t locked = locked_kib();
-          const int32_t status = live(offloaded(stage, precision), what, nth, &struck);
+          const int32_t status = live(offloaded(stage, precision, ratio), what, nth, &struck);
           const bool is_loss = std::string(what) == "fail_operation";
           EXPECT_TRUE(status == OTR_OK ||
                       status == (is_loss ? OTR_E_DEVICE_FAULT : OTR_E_OUT_OF_MEMORY))

@@ -93,6 +93,67 @@ TEST(Engine, ParametersOnTheCpuAreWhereTheyAreAnyway) {
       OTR_E_CONFIG, {"offload_param needs sharded parameters", "stage 3"});
 }
 
+// Of what stays on a device a configuration has to be legal as without offload.
+TEST(Engine, APartOfTheStatesStaysOnADevice) {
+  const auto text = [](std::string_view keys, std::string_view offload) {
+    return outrigger::format_text(R"({{{} "zero_optimization": {{"stage": 1{}}}}})", keys, offload);
+  };
+  const auto with = [](std::string_view ratio) {
+    return outrigger::format_text(R"(, "offload_optimizer": {{"device": "cpu", "ratio": {}}})",
+                                  ratio);
+  };
+  const auto parse = [&](std::string_view keys, std::string_view offload) {
+    return parse_engine(text(keys, offload), 2, EngineKind::device);
+  };
+  EXPECT_EQ(parse("", with("0.5")).offload_ratio, 0.5);
+  EXPECT_TRUE(parse("", with("0.5")).offload_optimizer);
+  EXPECT_FALSE(parse("", with("0")).offload_optimizer);
+  EXPECT_EQ(parse("", with("1")).offload_ratio, 1);
+  EXPECT_EQ(parse_engine(text("", with("0.5")), 2).offload_ratio, 1) << "on the host";
+  const EngineConfig idle = parse("", R"(, "offload_optimizer": {"ratio": 0.5})");
+  ASSERT_EQ(idle.warnings.size(), 1U);
+  EXPECT_NE(idle.warnings[0].find("ratio = 0.5 has no effect without"), std::string::npos);
+  expect_fault_with(fault_of([&] { (void)parse("", with("1.5")); }), OTR_E_CONFIG,
+                    {"ratio = 1.5", "from 0 to 1"});
+  for (
+      const std::string_view keys :
+      {R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true},)",
+       R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)",
+       R"("bf16": {"enabled": true},)", R"("optimizer": {"type": "Lamb"},)",
+       R"("optimizer": {"type": "Muon"},)",
+       R"("outrigger": {"states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}}},)",
+       R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true},)"}) {
+    SCOPED_TRACE(keys);
+    for (const char* ratio : {"1", "0"}) {
+      EXPECT_EQ(fault_of([&] { (void)parse(keys, with(ratio)); }).text, "") << ratio;
+    }
+    const Fault part = fault_of([&] { (void)parse(keys, with("0.5")); });
+    if (keys.find("type") == std::string_view::npos) {
+      EXPECT_EQ(part.text, "");
+    } else {
+      expect_fault_with(part, OTR_E_UNSUPPORTED,
+                        {"ratio = 0.5", "not built yet with optimizer.type = \"",
+                         "to 1 (all on the host) or 0 (all on the device)", "another rule"});
+    }
+  }
+  constexpr std::string_view kSplit =
+      R"("bf16": {"enabled": true}, "outrigger": {"states": {"master": {"format": "split"}}},)";
+  for (const char* ratio : {"1", "0.5"}) {
+    expect_fault_with(fault_of([&] { (void)parse(kSplit, with(ratio)); }), OTR_E_UNSUPPORTED,
+                      {"master.format = \"split\"", "to \"none\""});
+  }
+  EXPECT_EQ(fault_of([&] { (void)parse(kSplit, with("0")); }).text, "");
+  const auto at_stage0 = [&](std::string_view offload) {
+    return fault_of([&] {
+      (void)parse_engine(
+          outrigger::format_text(R"({{"zero_optimization": {{"stage": 0{}}}}})", offload), 2,
+          EngineKind::device);
+    });
+  };
+  EXPECT_EQ(at_stage0(with("0")).text, "");
+  EXPECT_EQ(at_stage0(with("0.5")).status, OTR_E_CONFIG);
+}
+
 TEST(Engine, ReadsEveryField) {
   const EngineConfig config = parse_engine(R"({
     "gradient_accumulation_steps": 3, "gradient_clipping": 2, "gradient_allreduce_op": "SUM",

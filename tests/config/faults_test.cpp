@@ -129,10 +129,6 @@ TEST(Faults, ContradictionsShowBothWaysOut) {
        "line 1, column 32: data_types.param_dtype = \"bf16\" contradicts bf16.enabled = false "
        "(default) and fp16.enabled = false (default), which choose fp32; leave it out, or enable "
        "the mode of that dtype"},
-      {"{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", "
-       "\"ratio\": 0.5}}}",
-       "line 1, column 84: zero_optimization.offload_optimizer.ratio = 0.5 is legal with "
-       "zero_optimization.stage 3 only; set it to 1, or the stage to 3"},
       {"{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}",
        "line 1, column 59: optimizer.params.adam_w_mode = false contradicts optimizer.type = "
        "\"AdamW\" (line 1, column 24): AdamW's decay is always decoupled; use type \"Adam\" for "

@@ -74,6 +74,20 @@ TEST_F(EstimateDevice, TellsWhatLiesInWhichMemory) {
   EXPECT_EQ(resident(offloaded["rank"]["deepspeed"], "total"), 14 * kGib);
   EXPECT_GE(offloaded["host_bytes_needed"], resident(host, "total"));
 
+  // A half of it: the parameters declared first stay, and full offload is what would fit.
+  std::string half = kOffloaded;
+  half.replace(half.find(R"("cpu")"), 5, R"("cpu", "ratio": 0.5)");
+  const Json part = json_of(with(half.c_str(), {"--device-gib", "4", "--host-gib", "64"}));
+  for (const char* purpose : {"master weights", "exp_avg", "exp_avg_sq"}) {
+    EXPECT_EQ(resident(part["device"]["outrigger"], purpose), 2 * kGib) << purpose;
+    EXPECT_EQ(resident(part["rank"]["outrigger"], purpose), 2 * kGib) << purpose;
+  }
+  EXPECT_EQ(resident(part["device"]["deepspeed"], "total"), (2 + 7) * kGib);
+  EXPECT_EQ(resident(part["rank"]["deepspeed"], "total"), 7 * kGib);
+  ASSERT_GE(part["would_fit"].size(), 1U);
+  EXPECT_EQ(part["would_fit"][0]["change"], "stage 2, offload");
+  EXPECT_EQ(part["would_fit"][0]["patch"]["zero_optimization"]["offload_optimizer"]["ratio"], 1);
+
   // Each rank has a device, and a host as many times the memory.
   const Json four = json_of(with(kOffloaded, {"--world", "4", "--device-gib", "24"}));
   EXPECT_EQ(resident(four["rank"]["outrigger"], "master weights"), kGib);

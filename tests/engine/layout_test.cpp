@@ -63,6 +63,18 @@ TEST(Layout, LastParametersComeFirst) {
   EXPECT_EQ(layout.parameter_at(512), 1);
 }
 
+TEST(Layout, KeepsTheFirstParametersInBucketsOfTheirOwn) {
+  const Model model = model_of({300, 300, 300, 300});
+  const Layout layout(model, 2, 1 << 20, 1);
+  ASSERT_EQ(layout.buckets().size(), 2U);
+  EXPECT_EQ(layout.bucket(0).parameters, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(layout.bucket(1).parameters, std::vector<int64_t>{0});
+  EXPECT_EQ(layout.position(0).flat, 0);
+  EXPECT_EQ(layout.bucket(0).begin, 512);
+  EXPECT_EQ(Layout(model, 2, 1 << 20, 4).buckets().size(), 1U) << "all of them";
+  EXPECT_EQ(Layout(model, 2, 600, 2).buckets().size(), 4U) << "full before";
+}
+
 TEST(Layout, OwnersAgreeWithPieces) {
   const Model model = model_of({5000, 10, 700});
   const Layout layout(model, 3, 1 << 20);

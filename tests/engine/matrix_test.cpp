@@ -24,6 +24,7 @@ const Bytes& expected_for(const Case& c) {
   plain.form = Form::pass;
   plain.on = On::cpu;
   plain.share = true;
+  plain.ratio = 1;
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
   return entry->second;
@@ -56,7 +57,10 @@ struct Over {
   std::string rule = "AdamW";
   int32_t hosts = 0, shard = 0;
   bool divided = false;
+  std::vector<double> ratios = {1};
 };
+// The part that is offloaded: nothing but a few elements, about half, nearly all, nothing at all.
+const std::vector<double> kRatios{0.05, 0.5, 0.3, 0.8, 0};
 void sweep(Provider provider, int32_t first_world, int32_t last_world, const Over& over = {}) {
   int variant = 0;
   for (int32_t world = first_world; world <= last_world; ++world) {
@@ -79,6 +83,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.hosts = over.hosts;
               c.shard = over.shard;
               c.divided = over.divided;
+              c.ratio = over.ratios[static_cast<size_t>(variant / 3) % over.ratios.size()];
               // Not each n-th: of what is varied above it would meet the same values.
               const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
               if (legal(c) && mixed % thinned(over.every) == 0) expect_equal(c);
@@ -109,6 +114,7 @@ TEST(Matrix, Hosts) {
   }
   sweep(Provider::shm, 4, 4, {.every = 3, .hosts = 2});
   sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .hosts = 2});
+  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .hosts = 2, .ratios = kRatios});
   sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .hosts = 2});
   for (const char* rule : {"Lamb", "Muon"}) {
     sweep(Provider::threads, 4, 4, {.every = 5, .rule = rule, .hosts = 2});
@@ -127,6 +133,8 @@ void sweep_meshes(bool divided) {
   sweep(Provider::custom, 4, 4, {.every = 3, .shard = 2, .divided = divided});
   sweep(Provider::threads, 4, 4, {.every = 3, .share = false, .shard = 2, .divided = divided});
   sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 5, .shard = 2, .divided = divided});
+  sweep(Provider::threads, 4, 4,
+        {.on = On::offload, .every = 5, .shard = 2, .divided = divided, .ratios = kRatios});
   sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3, .shard = 2, .divided = divided});
   sweep(Provider::threads, 3, 3, {.on = On::device, .every = 5, .shard = 1, .divided = divided});
   sweep(Provider::threads, 4, 4, {.every = 3, .hosts = 2, .shard = 2, .divided = divided});
@@ -164,6 +172,8 @@ TEST(DeviceMatrix, Rules) {
     sweep(Provider::custom, 3, 3, {.on = On::device, .every = 19, .rule = rule});
     sweep(Provider::threads, 4, 4, {.on = On::device, .every = 19, .rule = rule, .shard = 2});
     sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 5, .rule = rule});
+    sweep(Provider::threads, 2, 2,
+          {.on = On::offload, .every = 7, .rule = rule, .ratios = kRatios});
   }
 }
 
@@ -174,6 +184,18 @@ TEST(DeviceMatrix, ThreadsOffloaded) { sweep(Provider::threads, 2, 3, {.on = On:
 TEST(DeviceMatrix, SharedMemory) { sweep(Provider::shm, 2, 2, {.on = On::device, .every = 3}); }
 TEST(DeviceMatrix, SharedMemoryOffloaded) {
   sweep(Provider::shm, 2, 2, {.on = On::offload, .every = 3});
+}
+TEST(DeviceMatrix, SelfPartlyOffloaded) {
+  sweep(Provider::self, 1, 1, {.on = On::offload, .ratios = kRatios});
+}
+TEST(DeviceMatrix, ThreadsPartlyOffloaded) {
+  sweep(Provider::threads, 2, 3, {.on = On::offload, .every = 2, .ratios = kRatios});
+}
+TEST(DeviceMatrix, SharedMemoryPartlyOffloaded) {
+  sweep(Provider::shm, 2, 2, {.on = On::offload, .every = 3, .ratios = kRatios});
+}
+TEST(DeviceMatrix, CustomPartlyOffloaded) {
+  sweep(Provider::custom, 2, 2, {.on = On::offload, .every = 5, .ratios = kRatios});
 }
 TEST(DeviceMatrix, Custom) { sweep(Provider::custom, 2, 2, {.on = On::device, .every = 3}); }
 TEST(DeviceMatrix, CustomOffloaded) {

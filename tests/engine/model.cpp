@@ -151,11 +151,13 @@ bool legal(const Case& c) {
   const Precision& p = precision_of(c);
   const bool low = p.master == Format::bfloat16 || p.master == Format::float16;
   if (c.stage == 0 && low) return false;
-  if (c.on == On::offload && p.master == Format::split) return false;
+  const bool offloads = c.on == On::offload && c.ratio > 0;
+  if (offloads && p.master == Format::split) return false;
+  if (offloads && c.ratio < 1 && (c.rule == "Lamb" || c.rule == "Muon")) return false;
   // Keys about moments that nobody keeps.
   if (!rule_of(c).exp_avg && !rule_of(c).exp_avg_sq && p.exp_avg == Format::bfloat16) return false;
   if (!rule_of(c).exp_avg && p.exp_avg == Format::block8) return false;
-  if (c.stage == 0 && c.on == On::offload) return false;
+  if (c.stage == 0 && offloads) return false;
   // DeepSpeed's rule: at stage 0 the accumulator has the model's dtype.
   return c.stage != 0 || p.accumulator == p.compute;
 }
@@ -170,15 +172,18 @@ std::string config_of(const Case& c) {
                      "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, rule_of(c).type, c.lr, kDecay,
       rule_of(c).params, c.stage, c.bucket,
-      c.on == On::offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "", states_of(c),
-      c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
+      c.on == On::offload
+          ? outrigger::format_text(R"(, "offload_optimizer": {{"device": "cpu", "ratio": {}}})",
+                                   c.ratio)
+          : "",
+      states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
       c.divided ? "all" : "group");
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}{}",
+      "{}{}{}{} {} lr {}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -190,7 +195,8 @@ std::string text_of(const Case& c) {
       c.share ? "" : " with copies", c.rule, c.lr,
       c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts),
       c.shard == 0 ? ""
-                   : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""));
+                   : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""),
+      c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio));
 }
 
 const std::vector<ModelParameter>& model_parameters() {

@@ -36,6 +36,7 @@ struct Case {
   int32_t hosts = 0;     // over a hierarchical communicator of so many; 0: of one level
   int32_t shard = 0;     // outrigger.mesh.shard
   bool divided = false;  // "states": "all"
+  double ratio = 1;      // with offload: the part that is
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

@@ -96,10 +96,10 @@ TEST(Scale, PlansOfManyRanksShareOutTheStates) {
   int64_t master = 0, published = 0;
   for (int32_t rank = 0; rank < 1024; ++rank) {
     const Plan plan(model, layout, config, {{comm::Levels::hosts, 128, 1024, rank, false}, false});
-    master += plan.master;
+    master += plan.sides.front().master;
     published += plan.published;
     // Of 94 GB in all; most of it is the ring, whose buckets are as large as the embedding.
-    ASSERT_LT(plan.host_bytes() - plan.ring, 400 << 20);
+    ASSERT_LT(plan.host_bytes() - plan.sides.front().ring, 400 << 20);
   }
   EXPECT_EQ(master, layout.trainable_elements() * 4);
   EXPECT_EQ(published, layout.trainable_elements() * 2);
@@ -118,7 +118,7 @@ TEST(Scale, PlansOfManyHostsHaveTheParametersOnEach) {
     ASSERT_FALSE(slices[static_cast<size_t>(shape.slice)]) << rank;
     slices[static_cast<size_t>(shape.slice)] = true;
     const Plan plan(model, layout, config, {shape, false});
-    master += plan.master;
+    master += plan.sides.front().master;
     published += plan.published;
   }
   EXPECT_EQ(master, layout.trainable_elements() * 4);

@@ -65,7 +65,8 @@ class Paged final : public engine::StateStore {
     };
     Leased states{data(State::master), data(State::exp_avg), data(State::exp_avg_sq),
                   page(State::exp_avg).scales.data(), page(State::exp_avg_sq).scales.data()};
-    if (!context_.plan.separate_master) states.master = context_.published.at(piece);
+    if (!context_.plan.side_of(piece.parameter).separate_master)
+      states.master = context_.published.at(piece);
     return states;
   }
 
@@ -107,7 +108,8 @@ class Paged final : public engine::StateStore {
     Pages pages;
     for (const State s : kAll) {
       const bool kept =
-          keeps(s, piece.parameter) && (s != State::master || context_.plan.separate_master);
+          keeps(s, piece.parameter) &&
+          (s != State::master || context_.plan.side_of(piece.parameter).separate_master);
       if (!kept) continue;
       Page& page = pages[static_cast<size_t>(s)];
       page.resize(piece.count, format(s), std::byte{0xa5}, 123);

@@ -28,7 +28,7 @@ class Names(unittest.TestCase):
     def test_questions_about_the_configuration(self):
         given = {"gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW", "params": {"lr": 0.25}}, "bf16": {"enabled": True},
                  "zero_optimization": {"stage": 3, "reduce_bucket_size": 1024, "stage3_param_persistence_threshold": 7,
-                                       "offload_optimizer": {"device": "cpu"}},
+                                       "offload_optimizer": {"device": "cpu", "ratio": 0.25}},
                  "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4}}, "steps_per_print": float("inf")}
         before = copy.deepcopy(given)
         engine, *_ = outrigger.torch.initialize(model=net(), config=given, comm=solo())
@@ -37,7 +37,7 @@ class Names(unittest.TestCase):
         self.assertEqual((engine.zero_reduce_bucket_size(), engine.zero_param_persistence_threshold()), (1024, 7))
         self.assertEqual((engine.optimizer_params(), engine.scheduler_params()), ({"lr": 0.25}, {"warmup_num_steps": 4}))
         self.assertEqual((engine.managed_gradient_accumulation(), engine.gradient_accumulation_steps()), (True, 3))
-        self.assertEqual(engine.zero_offload_optimizer()["device"], "cpu")
+        self.assertEqual((engine.zero_offload_optimizer()["device"], engine.zero_partial_offload()), ("cpu", 0.25))
         self.assertIsNone(engine.zero_offload_param())
         self.assertEqual(engine.get_data_types()[0], torch.bfloat16)
         self.assertEqual(engine.communication_data_type, torch.bfloat16)

@@ -92,9 +92,15 @@ Configuration draw_configuration(Bytes& bytes) {
   // Legal from stage 1 on; on a device not beside a split master.
   const uint32_t offload = bytes.below(8);
   const bool offloads = offload < 3 && (stage > 0 || offload == 0);
+  constexpr const char* kRatios[] = {"1", "0.5", "0.9", "0"};
+  const std::string offloading =
+      !offloads
+          ? ""
+          : outrigger::format_text(R"(, "offload_optimizer": {{"device": "cpu", "ratio": {}}})",
+                                   bytes.pick(kRatios));
   text += outrigger::format_text(
       R"("zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}}, )", stage,
-      bytes.pick(kBuckets), offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
+      bytes.pick(kBuckets), offloading);
   const uint32_t order = bytes.below(3);
   const char* separator = "";
   text += R"("outrigger": {)";

@@ -87,8 +87,8 @@ TABLE = (
         "get_autosp_backend get_autotp_backend load_moe_state_dict", _PARALLEL),
     Row(REFUSED, ENGINE, "get_deepcompile_backend get_deepspeed_compile_backend is_deepcompile_* register_compile_pass compile_zero_optimization_stage",
         "DeepCompile is not there; engine.compile() is torch.compile of the module"),
-    Row(REFUSED, ENGINE, "zenflow_config super_offload swap_tensor_config aio_config cpuadam_cores_perc zero_nvme_offload_optimizer "
-        "zero_partial_offload", "states are on the host or the device, all of them; outrigger.workers sets the threads"),
+    Row(REFUSED, ENGINE, "zenflow_config super_offload swap_tensor_config aio_config cpuadam_cores_perc zero_nvme_offload_optimizer",
+        "states are on the host or the device; outrigger.workers sets the threads"),
     Row(REFUSED, ENGINE, "get_optimizer_configuration optimizer_legacy_fusion dynamic_loss_scale_args initial_dynamic_scale",
         "ask engine.effective(\"fp16\", \"initial_scale_power\") and its neighbours"),
     Row(REFUSED, ENGINE, "checkpoint_* load_universal_checkpoint use_node_local_storage zero_elastic_checkpoint zero_load_from_fp32_weights",

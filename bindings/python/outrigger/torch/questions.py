@@ -124,6 +124,9 @@ class Questions:
 
     zero_use_cpu_optimizer = zero_cpu_offload
 
+    def zero_partial_offload(self) -> float:
+        return float(self.effective("zero_optimization", "offload_optimizer", "ratio"))
+
     def zero_offload_optimizer(self) -> dict[str, Any] | None:
         return self._section("offload_optimizer")
 
