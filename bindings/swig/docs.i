@@ -229,6 +229,21 @@ mapping with other memory, the mapping's figures count by the block's share. *in
 size of buffer in bytes; out, the size needed with the final NUL. buffer may be NULL with size 0,
 to ask (OTR_OK); the text may be longer at the next call. Takes milliseconds. OTR_E_BUFFER_SIZE:
 too small. Local. Since: 0.1";
+%feature("docstring") otr_offload_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_offload_states "Moves states from the device to host memory, so that others can use the device between two
+windows; returns when its memory is free. otr_engine_memory shows where they are. What is on the
+host already stays; so does a bucket for the exchange of gradients. Until
+otr_engine_reload_states a call that needs what was moved returns OTR_E_STATE: acquires,
+prefetches and reads of OTR_VALUE_PUBLISHED need published parameters, passes the memory for
+gradients, and steps, checkpoints, snapshots, other reads and all writes need everything.
+options: NULL for defaults; every rank gives the same. Collective. A failure is the same on all
+ranks; OTR_E_OUT_OF_MEMORY leaves the engine as it was. OTR_E_STATE: a window or pass is open, a
+parameter is acquired, or states are away already; OTR_E_MISMATCH: ranks move others;
+OTR_E_DEVICE_FAULT poisons. Since: 0.1";
+%feature("docstring") otr_engine_reload_states "Moves all of it back; returns when it is there. Tensors acquired before may lie elsewhere.
+Collective. A failure is the same on all ranks. OTR_E_OUT_OF_MEMORY: a device has no room; the
+states stay in host memory, and the call can be made again. OTR_E_STATE: nothing was moved;
+OTR_E_DEVICE_FAULT poisons. Since: 0.1";
 %feature("docstring") otr_estimate_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_swig_engine_estimate "What one rank of world_size would hold for the parameters declared so far (their data may be
 NULL; nothing is allocated): entries as from otr_engine_memory. Resident bytes are those of the
@@ -651,6 +666,9 @@ rest while it runs. Default 0: not counted";
 %feature("docstring") otr_memory_entry::resident_bytes "now. A block that ranks of one host share is charged by slices, so the
 sum over ranks counts it once";
 %feature("docstring") otr_memory_entry::peak_bytes "the most there was so far, the start included";
+%feature("docstring") otr_offload_options::states "OTR_STATES_; 0 (default): all";
+%feature("docstring") otr_offload_options::page_lock "1 (default): host memory is page-locked as outrigger.host_memory.pin has it;
+0: it is not";
 %feature("docstring") otr_estimate_options::world_size "default 1";
 %feature("docstring") otr_estimate_options::rank "default 0, which is charged for frozen parameters of a shared copy";
 %feature("docstring") otr_estimate_options::layout "OTR_LAYOUT_; default ours";

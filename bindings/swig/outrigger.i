@@ -113,6 +113,7 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
             OTR_FREE_TEXT(name) free((otr_tensor *)self->published); free((otr_tensor *)self->remainder);)
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
+OTR_OPTIONS(offload_options, OffloadOptions, , )
 %define OTR_FREE_TEXTS(field)
 for (int64_t i = 0; i < self->field##_count; ++i) free((char *)self->field[i]);
 free((char **)self->field);

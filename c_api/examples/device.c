@@ -112,6 +112,16 @@ static int report(const Trainer *t) {
   return 0;
 }
 
+/* Another model has the device for a while, as in reinforcement learning: states are on the host.
+ */
+static int lend_device(const Trainer *t) {
+  TRY(otr_engine_offload_states(t->engine, NULL));
+  printf("lent, ");
+  if (report(t)) return 1;
+  TRY(otr_engine_reload_states(t->engine));
+  return 0;
+}
+
 int main(int argc, char **argv) {
   const int offload = argc > 1 && strcmp(argv[1], "--offload") == 0;
   Trainer t = {NULL, NULL};
@@ -124,6 +134,7 @@ int main(int argc, char **argv) {
   }
   for (int i = 0; i < 300; i++) {
     if (step(&t, &loss)) return 1;
+    if (i == 100 && lend_device(&t)) return 1;
   }
   printf("loss %.6f\n", (double)loss);
   if (report(&t)) return 1;

@@ -43,6 +43,13 @@ engine::ParameterOptions options_of(const otr_param_options& o) {
           o.held_bytes};
 }
 
+otr_offload_options offload_defaults() {
+  otr_offload_options o{};
+  o.struct_size = sizeof o;
+  o.page_lock = 1;
+  return o;
+}
+
 otr_estimate_options estimate_defaults() {
   otr_estimate_options o{};
   o.struct_size = sizeof o;
@@ -285,6 +292,30 @@ int32_t otr_engine_host_memory(const otr_engine* engine, char* buffer,
     required(inout_size, "inout_size");
     write_text(e.host_memory(), buffer, inout_size);
   });
+}
+
+int32_t otr_offload_options_init(otr_offload_options* options, size_t size) noexcept {
+  return init_struct(options, size, offload_defaults(), "options");
+}
+
+int32_t otr_engine_offload_states(otr_engine* engine, const otr_offload_options* options) noexcept {
+  return waiting(engine, [&](engine::Engine& e) {
+    const otr_offload_options read = read_struct(options, offload_defaults(), "options");
+    if (read.states < 0 || read.states > engine::kAllOfIt) {
+      fail(OTR_E_ARGUMENT,
+           "states = {}; legal is a sum of OTR_STATES_PUBLISHED (1), OTR_STATES_MASTER (2), "
+           "OTR_STATES_MOMENTS (4) and OTR_STATES_GRADIENTS (8), or 0 for all",
+           read.states);
+    }
+    if (read.page_lock != 0 && read.page_lock != 1) {
+      fail(OTR_E_ARGUMENT, "page_lock = {}; legal is 0 or 1", read.page_lock);
+    }
+    e.offload_states(read.states == 0 ? engine::kAllOfIt : read.states, read.page_lock == 1);
+  });
+}
+
+int32_t otr_engine_reload_states(otr_engine* engine) noexcept {
+  return waiting(engine, [&](engine::Engine& e) { e.reload_states(); });
 }
 
 int32_t otr_estimate_options_init(otr_estimate_options* options, size_t size) noexcept {

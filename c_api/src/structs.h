@@ -31,6 +31,8 @@ inline constexpr size_t kFirstSize<otr_param_options> = 80;
 template <>
 inline constexpr size_t kFirstSize<otr_memory_entry> = 32;
 template <>
+inline constexpr size_t kFirstSize<otr_offload_options> = 48;
+template <>
 inline constexpr size_t kFirstSize<otr_estimate_options> = 96;
 template <>
 inline constexpr size_t kFirstSize<otr_step_report> = 104;

@@ -30,6 +30,10 @@ class Window {
   // The rank's block as mapped here; null for another rank's where the ranks share no memory.
   [[nodiscard]] virtual std::byte* block(int32_t rank) const = 0;
   [[nodiscard]] virtual size_t bytes() const = 0;
+  // This rank's block, if it is a device's memory, goes, and comes back zero-filled, perhaps
+  // elsewhere; other memory stays. While nobody uses it. restore throws OTR_E_OUT_OF_MEMORY.
+  virtual void drop() noexcept {}
+  virtual void restore() {}
 };
 
 // The sum over ranks of this rank's slice. Every rank has filled bytes

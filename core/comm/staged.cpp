@@ -26,7 +26,6 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] size_t bytes() const { return bytes_; }
 
  private:
   device::Device& device_;
@@ -37,13 +36,21 @@ class DeviceMemory {
 class DeviceWindow final : public Window {
  public:
   DeviceWindow(device::Device& device, int32_t rank, size_t bytes)
-      : rank_(rank), memory_(device, bytes) {}
-  std::byte* block(int32_t rank) const override { return rank == rank_ ? memory_.data() : nullptr; }
-  size_t bytes() const override { return memory_.bytes(); }
+      : device_(device), rank_(rank), bytes_(bytes), memory_(std::in_place, device, bytes) {}
+  std::byte* block(int32_t rank) const override {
+    return rank == rank_ && memory_ ? memory_->data() : nullptr;
+  }
+  size_t bytes() const override { return bytes_; }
+  void drop() noexcept override { memory_.reset(); }
+  void restore() override {
+    if (!memory_) memory_.emplace(device_, bytes_);
+  }
 
  private:
+  device::Device& device_;
   int32_t rank_;
-  DeviceMemory memory_;
+  size_t bytes_;
+  std::optional<DeviceMemory> memory_;
 };
 
 class Staged final : public Forwarding {

@@ -112,6 +112,7 @@ void Engine::drain() noexcept {
 // What commit made, and what the host held for it; under the declarations' mutex.
 void Engine::let_go() noexcept {
   drain();
+  away_.reset();
   saver_.reset();
   declared_.initial.clear();
   values_.reset();
@@ -186,6 +187,7 @@ void Engine::check() {
 void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
                      otr_tensor* out) {
   require(State::committed, "otr_engine_acquire");
+  require_here(OTR_STATES_PUBLISHED, "otr_engine_acquire");
   window_->note_stream(stream);
   const auto acquire = [&] { committed_->gather.acquire(ids, count, as_float32, stream, out); };
   if (committed_->plan.home != Home::slices) {
@@ -205,6 +207,7 @@ void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
 
 void Engine::prefetch(const int64_t* ids, int64_t count) {
   require(State::committed, "otr_engine_prefetch");
+  require_here(OTR_STATES_PUBLISHED, "otr_engine_prefetch");
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
   if (committed_->plan.home != Home::slices) return;  // an acquire is a pointer
   health_.collective("otr_engine_prefetch", Again::never,
@@ -213,18 +216,21 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
 
 void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* values) {
   require(State::committed, "otr_engine_set_initial");
+  require_here(kAllOfIt, "otr_engine_set_initial");
   values_->set_initial(ids, count, values);
 }
 
 void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
   health_.on_device([&] {
     require(State::committed, "otr_engine_parameter_read");
+    require_readable(value, "otr_engine_parameter_read");
     values_->read(id, value, out);
   });
 }
 
 void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_parameter_write");
+  require_here(kAllOfIt, "otr_engine_parameter_write");
   values_->write(id, value, source);
 }
 
@@ -237,11 +243,13 @@ void Engine::local_range(int64_t id, int64_t& first, int64_t& count) const {
 
 void Engine::read_local(int64_t id, int32_t value, const otr_tensor& out) {
   require(State::committed, "otr_engine_local_read");
+  require_readable(value, "otr_engine_local_read");
   health_.on_device([&] { values_->read_local(id, value, out); });
 }
 
 void Engine::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_local_write");
+  require_here(kAllOfIt, "otr_engine_local_write");
   health_.on_device([&] { values_->write_local(id, value, source); });
 }
 
@@ -252,6 +260,7 @@ std::vector<Section> Engine::sections() const {
 
 void Engine::read_section(const Section& section, Encoding encoding, std::span<std::byte> out) {
   require_between_windows("read_section");
+  require_here(kAllOfIt, "read_section");
   health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engine/away.h"
 #include "core/engine/checkpoints.h"
 #include "core/engine/committed.h"
 #include "core/engine/declared.h"
@@ -112,6 +113,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] double loss_scale() const { return run_.scaler.scale(); }
   void require_not_pending(const char* call) const { health_.require_not_pending(call); }
   void set_trainable(int64_t id, bool trainable);
+  // OTR_STATES_, a sum: these leave a device for host memory, page-locked as the configuration has
+  // it or not at all, and come back. Both are collective; with no window open.
+  void offload_states(int32_t states, bool page_lock);
+  void reload_states();
   // With no window open.
   void save(const std::string& directory, const std::string& tag, const SaveOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
@@ -133,6 +138,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require(State state, const char* call) const;
   void join_mesh();
   void require_between_windows(const char* call) const;
+  // None of these OTR_STATES_ are away.
+  void require_here(int32_t states, const char* call) const;
+  void require_readable(int32_t value, const char* call) const;  // OTR_VALUE_
   void require_step(const char* call);
   void tell(const Error& error, bool first) noexcept;
   void drain() noexcept;
@@ -158,6 +166,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Window> window_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Values> values_;
+  int32_t states_away_ = 0;                                                  // OTR_STATES_
+  std::unique_ptr<Away> away_;                                               // of a device's
   const std::shared_ptr<const int> live_passes_ = std::make_shared<int>(0);  // each keeps a copy
   bool saves_ended_ = false;              // a finalize has heard of the last one
   std::unique_ptr<Saver> saver_;          // from the first asynchronous save on, or from commit

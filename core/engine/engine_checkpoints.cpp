@@ -13,6 +13,7 @@ Checkpoints Engine::checkpoints(checkpoint::Files& files) {
 void Engine::save(const std::string& directory, const std::string& tag, const SaveOptions& options,
                   checkpoint::Files& files) {
   require_between_windows("otr_engine_save");
+  require_here(kAllOfIt, "otr_engine_save");
   check();
   checkpoints(files).save(directory, tag, options);
 }
@@ -20,18 +21,21 @@ void Engine::save(const std::string& directory, const std::string& tag, const Sa
 void Engine::load(const std::string& directory, const std::string& tag, const LoadOptions& options,
                   checkpoint::Files& files) {
   require_between_windows("otr_engine_load");
+  require_here(kAllOfIt, "otr_engine_load");
   check();
   checkpoints(files).load(directory, tag, options);
 }
 
 void Engine::snapshot(RankCopies& into, const SnapshotOptions& options) {
   require_between_windows("otr_engine_snapshot");
+  require_here(kAllOfIt, "otr_engine_snapshot");
   check();
   checkpoints(checkpoint::posix_files()).snapshot(into, options);
 }
 
 void Engine::restore(std::span<RankCopies* const> snapshots) {
   require_between_windows("otr_engine_restore");
+  require_here(kAllOfIt, "otr_engine_restore");
   check();
   checkpoints(checkpoint::posix_files()).restore(snapshots);
 }

@@ -270,6 +270,14 @@ void Gather::release(const int64_t* ids, int64_t count, device::Stream stream) {
   }
 }
 
+void Gather::require_none_acquired(const char* call) const {
+  for (size_t root = 0; root < entries_.size(); ++root) {
+    if (entries_[root].acquired == 0) continue;
+    fail(OTR_E_STATE, "{}: parameter \"{}\" is acquired: call otr_engine_release first", call,
+         model_->at(static_cast<int64_t>(root)).name);
+  }
+}
+
 void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.whole) {

@@ -35,6 +35,7 @@ class Gather {
                otr_tensor* out);
   // What is not acquired any more is freed after what was given to the stream.
   void release(const int64_t* ids, int64_t count, device::Stream stream);
+  void require_none_acquired(const char* call) const;
   // Begins to gather what is not there, for a later acquire.
   void prefetch(const int64_t* ids, int64_t count);
   // Waits for all that was prefetched, throws as an acquire.

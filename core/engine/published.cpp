@@ -49,6 +49,21 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
 }
 
+void Published::list_movable(std::vector<Movable>& all, memory::Ledger& ledger) {
+  if (window_) {
+    add_movable(all, OTR_STATES_PUBLISHED, Purpose::published, *window_, comm_->rank(), ledger,
+                window_charge_, true);
+  } else {
+    add_movable(all, OTR_STATES_PUBLISHED, Purpose::published, private_, true);
+  }
+  if (all.empty()) return;
+  Movable& own = all.back();
+  own.restore = [this, restore = std::move(own.restore), data = own.data] {
+    restore();
+    data_ = data();
+  };
+}
+
 int64_t Published::place_of(const layout::Piece& piece) const {
   if (home_ != Home::slices) return piece.flat;
   const layout::Bucket& bucket = layout().bucket(layout().position(piece.parameter).bucket);

@@ -12,6 +12,7 @@
 #include "core/config/config.h"
 #include "core/engine/devices.h"
 #include "core/engine/gather_pieces.h"
+#include "core/engine/movable.h"
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
@@ -57,6 +58,9 @@ class Published {
     if (const auto i = static_cast<size_t>(root); i < ready_.size())
       front_->wait(stream, ready_[i]);
   }
+
+  // A device's memory of them.
+  void list_movable(std::vector<Movable>& all, memory::Ledger& ledger);
 
   // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
   void publish() const;

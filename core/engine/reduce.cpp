@@ -34,6 +34,13 @@ std::shared_ptr<comm::Window> Reducer::make_window(int64_t bytes, Purpose purpos
   return window;
 }
 
+void Reducer::list_window(std::vector<Movable>& all, Purpose purpose,
+                          const std::shared_ptr<comm::Window>& window, Entered& entered) const {
+  if (!window || back().is_host()) return;
+  add_movable(all, OTR_STATES_GRADIENTS, purpose, *window, context_.rank, *context_.ledger,
+              entered.charge, false);
+}
+
 comm::Reduction Reducer::reduction(const layout::Bucket& bucket, const comm::Window& window,
                                    size_t offset, Format from, bool add, const char* label) {
   const layout::Piece slice = slice_of(bucket);

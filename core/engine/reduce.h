@@ -17,6 +17,7 @@
 #include "core/config/config.h"
 #include "core/device/device.h"
 #include "core/engine/devices.h"
+#include "core/engine/movable.h"
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
@@ -106,6 +107,8 @@ class Reducer {
   void give_up(int32_t culprit) noexcept { exchange_->give_up(culprit); }
   // Ends what runs without waiting for other ranks.
   void stop() noexcept { exchange_->stop(); }
+  // A device's memory for gradients, while none are under way.
+  virtual void list_movable(std::vector<Movable>& all) = 0;
 
   // Whether this rank has a gradient for it in this window.
   [[nodiscard]] bool is_present(int64_t root) const {
@@ -122,6 +125,8 @@ class Reducer {
   // Every rank's block of so many bytes in the back, readable by all.
   [[nodiscard]] std::shared_ptr<comm::Window> make_window(int64_t bytes, memory::Purpose purpose,
                                                           const char* label, Entered& entered);
+  void list_window(std::vector<Movable>& all, memory::Purpose purpose,
+                   const std::shared_ptr<comm::Window>& window, Entered& entered) const;
   // The host's memory, for copies of the front.
   [[nodiscard]] memory::Pinned pinned(std::span<std::byte> memory) const {
     return {front(), *context_.ledger, memory, context_.config->pin};

@@ -18,6 +18,9 @@ class BoundaryReducer final : public Reducer {
 
   std::unique_ptr<GradientSink> begin_pass() override;
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override;
+  void list_movable(std::vector<Movable>& all) override {
+    list_window(all, memory::Purpose::accumulators, whole_, entered_);
+  }
 
  private:
   // One parameter in one window.

@@ -217,4 +217,15 @@ void MicroStepReducer::end(Pass& pass, bool abandoned) {
 
 void MicroStepReducer::on_clear() { passes_in_window_ = 0; }
 
+void MicroStepReducer::list_movable(std::vector<Movable>& all) {
+  list_window(all, Purpose::buckets, ring_, ring_entered_);
+  list_window(all, Purpose::buckets, late_ring_, late_entered_);
+  list_window(all, Purpose::accumulators, whole_, whole_entered_);
+  if (!back().is_host()) {
+    add_movable(all, OTR_STATES_GRADIENTS, Purpose::accumulators, shard_, false);
+  }
+  add_movable(all, OTR_STATES_GRADIENTS, Purpose::buckets, packing_, false);
+  add_movable(all, OTR_STATES_GRADIENTS, Purpose::buckets, late_packing_, false);
+}
+
 }  // namespace outrigger::engine

@@ -31,6 +31,7 @@ class MicroStepReducer final : public Reducer {
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override {
     return accumulator(piece.flat, piece.shard);
   }
+  void list_movable(std::vector<Movable>& all) override;
 
  private:
   // One parameter's gradient in one pass.

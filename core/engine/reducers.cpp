@@ -107,5 +107,8 @@ void Reducers::give_up(int32_t culprit) noexcept {
 void Reducers::stop() noexcept {
   for (const auto& reducer : all_) reducer->stop();
 }
+void Reducers::list_movable(std::vector<Movable>& all) {
+  for (const auto& reducer : all_) reducer->list_movable(all);
+}
 
 }  // namespace outrigger::engine

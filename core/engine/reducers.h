@@ -28,6 +28,7 @@ class Reducers {
   void wait_idle();
   void give_up(int32_t culprit) noexcept;
   void stop() noexcept;
+  void list_movable(std::vector<Movable>& all);
   [[nodiscard]] bool is_present(int64_t root) const { return of(root).is_present(root); }
   void mark_present(int64_t root) { of(root).mark_present(root); }
 

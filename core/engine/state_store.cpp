@@ -42,6 +42,14 @@ class Resident final : public StateStore {
   void fetch(const layout::Piece&, StateSet) override {}
   void give_back(const layout::Piece&, StateSet) override {}
   void settle() override {}
+  void list_movable(std::vector<Movable>& all) override {
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      if (plan_.sides[i].back == memory::Space::host) continue;
+      add_movable(all, OTR_STATES_MASTER, Purpose::master, sides_[i].master, true);
+      add_movable(all, OTR_STATES_MOMENTS, Purpose::exp_avg, sides_[i].exp_avg, true);
+      add_movable(all, OTR_STATES_MOMENTS, Purpose::exp_avg_sq, sides_[i].exp_avg_sq, true);
+    }
+  }
 
   Leased lease(const layout::Piece& piece, StateSet) override {
     const Side& side = plan_.side_of(piece.parameter);

@@ -16,6 +16,7 @@
 
 #include "core/config/config.h"
 #include "core/engine/devices.h"
+#include "core/engine/movable.h"
 #include "core/engine/plan.h"
 #include "core/engine/published.h"
 #include "core/layout/layout.h"
@@ -76,6 +77,8 @@ class StateStore {
   virtual void give_back(const layout::Piece& piece, StateSet written) = 0;
   // Waits until all that was given back is kept.
   virtual void settle() = 0;
+  // A device's memory of them.
+  virtual void list_movable(std::vector<Movable>&) {}
 
   // guard: called before a lease that changes anything, on the thread that asks for it; null:
   // nothing is. Not while it runs.

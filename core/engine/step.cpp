@@ -33,6 +33,7 @@ std::shared_ptr<Pass> Engine::begin_pass(const otr_tensor* output_grads, int64_t
                                          const Tag& tag, bool keep_dtype, device::Stream stream) {
   constexpr const char* kCall = "otr_pass_begin";
   require(State::committed, kCall);
+  require_here(OTR_STATES_GRADIENTS, kCall);
   window_->require_not_reduced(kCall);
   check();
   return health_.on_device([&] {
@@ -60,6 +61,7 @@ void Engine::set_boundary(int32_t boundary) {
 
 void Engine::require_step(const char* call) {
   require(State::committed, call);
+  require_here(kAllOfIt, call);
   window_->require_no_pass(call);
   check();
   window_->require_step(call);
@@ -194,6 +196,7 @@ bool Engine::has_grad(int64_t id) const {
 void Engine::discard() {
   constexpr const char* kCall = "otr_engine_discard";
   require(State::committed, kCall);
+  require_here(OTR_STATES_GRADIENTS, kCall);
   window_->require_no_pass(kCall);
   check();
   bool stands = false;

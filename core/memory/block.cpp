@@ -38,28 +38,42 @@ Pool::Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> ot
 
 Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device,
              device::Stream stream)
-    : stream_(stream) {
+    : purpose_(purpose), stream_(stream) {
   if (bytes <= 0) return;
   bytes_ = static_cast<size_t>(bytes);
-  const bool on_device = device != nullptr && !device->is_host();
-  if (on_device) {
-    try {
-      data_ = device->allocate(bytes_, stream);
-    } catch (const Error& error) {
-      fail(error.status(), "{}: {}", name_of(purpose), error.what());
-    }
-    device_ = device;
-  } else {
-    const bool of_updates = is_of_updates(purpose);
-    memory_ = host_memory(purpose, bytes_,
-                          of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
-    data_ = memory_.get();
-    if (of_updates) ledger.add_neighbour({data_, bytes_});
-    note_ = note_of(ledger, data_, bytes_);
-  }
   ledger_ = &ledger;
-  charge_ = Charge(ledger, purpose, bytes, on_device ? Space::device : Space::host,
-                   !on_device && is_touched_later(purpose) ? Touch::later : Touch::now);
+  if (device != nullptr && !device->is_host()) {
+    device_ = device;
+    allocate_there();
+    return;
+  }
+  const bool of_updates = is_of_updates(purpose);
+  memory_ = host_memory(purpose, bytes_,
+                        of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
+  data_ = memory_.get();
+  if (of_updates) ledger.add_neighbour({data_, bytes_});
+  note_ = note_of(ledger, data_, bytes_);
+  charge_ = Charge(ledger, purpose, bytes, Space::host,
+                   is_touched_later(purpose) ? Touch::later : Touch::now);
+}
+
+void Block::allocate_there() {
+  try {
+    data_ = device_->allocate(bytes_, stream_);
+  } catch (const Error& error) {
+    fail(error.status(), "{}: {}", name_of(purpose_), error.what());
+  }
+  charge_ = Charge(*ledger_, purpose_, static_cast<int64_t>(bytes_), Space::device);
+}
+
+void Block::drop() noexcept {
+  if (device_ == nullptr || data_ == nullptr) return;
+  device_->release(std::exchange(data_, nullptr), bytes_, stream_);
+  charge_ = {};
+}
+
+void Block::restore() {
+  if (device_ != nullptr && data_ == nullptr) allocate_there();
 }
 
 Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool) {
@@ -78,6 +92,7 @@ Block& Block::operator=(Block&& other) noexcept {
     release();
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
+    purpose_ = other.purpose_;
     memory_ = std::move(other.memory_);
     ledger_ = std::exchange(other.ledger_, nullptr);
     device_ = std::exchange(other.device_, nullptr);

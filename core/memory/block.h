@@ -55,11 +55,17 @@ class Block {
   explicit operator bool() const { return data_ != nullptr; }
   // Its last use is in this stream: freeing it waits for nothing.
   void free_after(device::Stream stream) { stream_ = stream; }
+  // A device's memory goes, when the work that was given before is done, and comes back
+  // zero-filled, perhaps elsewhere; the host's stays. restore throws as the constructor.
+  void drop() noexcept;
+  void restore();
 
  private:
   void release() noexcept;
+  void allocate_there();
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+  Purpose purpose_ = Purpose::published;
   std::shared_ptr<std::byte> memory_;  // without a device
   Ledger* ledger_ = nullptr;
   device::Device* device_ = nullptr;  // null: the host's

@@ -127,6 +127,18 @@ function memory(engine::Engine)
     [(unsafe_string(e.purpose), e.resident_bytes, e.peak_bytes) for e in entries]
 end
 
+"""
+Moves states from the device to host memory, so that others can use the device between two windows. states: a sum of OTR_STATES_PUBLISHED,
+OTR_STATES_MASTER, OTR_STATES_MOMENTS and OTR_STATES_GRADIENTS; 0: all. Until reload_states! a call that needs what was moved fails. Collective.
+"""
+offload_states!(engine::Engine; states = 0, page_lock = true) = check(otr_engine_offload_states(engine,
+    Options(otr_offload_options, otr_offload_options_init; states = Int32(states), page_lock = Int32(page_lock))))
+
+"""
+Moves all of it back. Collective.
+"""
+reload_states!(engine::Engine) = check(otr_engine_reload_states(engine))
+
 """What the system has given for the engine's large blocks of host memory: resident, huge and locked bytes, nodes, page-locking."""
 function host_memory(engine::Engine)
     size = Ref{Csize_t}(0)

@@ -51,6 +51,10 @@ const OTR_VALUE_PUBLISHED = Int32(1)
 const OTR_VALUE_EXP_AVG = Int32(2)
 const OTR_VALUE_EXP_AVG_SQ = Int32(3)
 const OTR_VALUE_GRAD = Int32(4)
+const OTR_STATES_PUBLISHED = Int32(1)
+const OTR_STATES_MASTER = Int32(2)
+const OTR_STATES_MOMENTS = Int32(4)
+const OTR_STATES_GRADIENTS = Int32(8)
 const OTR_LAYOUT_OUTRIGGER = Int32(0)
 const OTR_LAYOUT_DEEPSPEED = Int32(1)
 const OTR_START_NONE = Int32(0)
@@ -191,6 +195,14 @@ struct otr_memory_entry
     purpose::Cstring
     resident_bytes::Int64
     peak_bytes::Int64
+end
+
+struct otr_offload_options
+    struct_size::UInt32
+    states::Int32
+    page_lock::Int32
+    reserved0::Int32
+    reserved::NTuple{4, UInt64}
 end
 
 struct otr_estimate_options
@@ -670,6 +682,21 @@ otr_engine_host_memory(engine, buffer, inout_size) =
     ccall((:otr_engine_host_memory, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
         engine, buffer, inout_size)
+
+otr_offload_options_init(options, size) =
+    ccall((:otr_offload_options_init, liboutrigger), Int32,
+        (Ptr{otr_offload_options}, Csize_t),
+        options, size)
+
+otr_engine_offload_states(engine, options) =
+    @gcsafe ccall((:otr_engine_offload_states, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_offload_options}),
+        engine, options)
+
+otr_engine_reload_states(engine) =
+    @gcsafe ccall((:otr_engine_reload_states, liboutrigger), Int32,
+        (Ptr{otr_engine},),
+        engine)
 
 otr_estimate_options_init(options, size) =
     ccall((:otr_estimate_options_init, liboutrigger), Int32,

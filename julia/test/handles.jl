@@ -34,6 +34,10 @@ end
     acquire(engine, ids[1:2]) do (a, b)
         @test a == w && b == permutedims(w)
     end
+    offload_states!(engine; states = Outrigger.OTR_STATES_MASTER | Outrigger.OTR_STATES_MOMENTS)
+    @test_throws OutriggerError read(engine, ids[1])
+    reload_states!(engine)
+    @test read(engine, ids[1]) == w
     @test host_memory(engine)["pin"]["policy"] == "prefer"
     @test sum(resident for (purpose, resident, _) in memory(engine) if purpose != "total") ==
           only(resident for (purpose, resident, _) in memory(engine) if purpose == "total")

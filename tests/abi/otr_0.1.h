@@ -768,6 +768,45 @@ OTR_API int32_t otr_engine_memory(const otr_engine *engine, otr_memory_entry *en
 OTR_API int32_t otr_engine_host_memory(const otr_engine *engine, char *buffer,
                                        size_t *inout_size) OTR_NOEXCEPT;
 
+/* What leaves a device with otr_engine_offload_states; a sum. */
+enum {
+  OTR_STATES_PUBLISHED = 1, /* parameters in the compute dtype */
+  OTR_STATES_MASTER = 2,    /* master weights */
+  OTR_STATES_MOMENTS = 4,
+  OTR_STATES_GRADIENTS = 8 /* memory for gradients, which holds none between two windows */
+};
+
+typedef struct otr_offload_options {
+  uint32_t struct_size;
+  int32_t states;    /* OTR_STATES_; 0 (default): all */
+  int32_t page_lock; /* 1 (default): host memory is page-locked as outrigger.host_memory.pin has it;
+                        0: it is not */
+  int32_t reserved0;
+  uint64_t reserved[4];
+} otr_offload_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_offload_options_init(otr_offload_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Moves states from the device to host memory, so that others can use the device between two
+ * windows; returns when its memory is free. otr_engine_memory shows where they are. What is on the
+ * host already stays; so does a bucket for the exchange of gradients. Until
+ * otr_engine_reload_states a call that needs what was moved returns OTR_E_STATE: acquires,
+ * prefetches and reads of OTR_VALUE_PUBLISHED need published parameters, passes the memory for
+ * gradients, and steps, checkpoints, snapshots, other reads and all writes need everything.
+ * options: NULL for defaults; every rank gives the same. Collective. A failure is the same on all
+ * ranks; OTR_E_OUT_OF_MEMORY leaves the engine as it was. OTR_E_STATE: a window or pass is open, a
+ * parameter is acquired, or states are away already; OTR_E_MISMATCH: ranks move others;
+ * OTR_E_DEVICE_FAULT poisons. Since: 0.1 */
+OTR_API int32_t otr_engine_offload_states(otr_engine *engine,
+                                          const otr_offload_options *options) OTR_NOEXCEPT;
+
+/* Moves all of it back; returns when it is there. Tensors acquired before may lie elsewhere.
+ * Collective. A failure is the same on all ranks. OTR_E_OUT_OF_MEMORY: a device has no room; the
+ * states stay in host memory, and the call can be made again. OTR_E_STATE: nothing was moved;
+ * OTR_E_DEVICE_FAULT poisons. Since: 0.1 */
+OTR_API int32_t otr_engine_reload_states(otr_engine *engine) OTR_NOEXCEPT;
+
 enum { OTR_LAYOUT_OUTRIGGER = 0, OTR_LAYOUT_DEEPSPEED = 1 };
 
 /* How the first values come. */

@@ -1,15 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a device: the plugin's, the host's own pool, copies."""
+"""Devices in Python: memory, the plugin's or the host's own pool's, copies, states that leave one."""
 import contextlib
 import io
 import unittest
 
 import numpy as np
-import outrigger
-from outrigger import Context, OutriggerError, lowlevel
+from outrigger import Comm, Context, Engine, OutriggerError, lowlevel
 
 
 class Devices(unittest.TestCase):
+    def test_states_leave_the_device_and_come_back(self):
+        context = Context(workers=1)
+        lowlevel.context_load_plugin(context.handle, "simulated")
+        engine = Engine(Comm.self_group(context), {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}})
+        lowlevel.engine_set_device(engine.handle, lowlevel.DEVICE_EXTENSION, 0)
+        engine.add_parameter("w", np.arange(300, dtype=np.float32))
+        engine.commit()
+        there = [resident for purpose, resident, _ in engine.memory if purpose == "total"]
+        engine.offload_states(lowlevel.STATES_MASTER | lowlevel.STATES_MOMENTS, page_lock=False)
+        self.assertEqual([resident - before for (purpose, resident, _), before in
+                          zip((each for each in engine.memory if each[0] == "total"), there)], [3 * 512 * 4, -3 * 512 * 4])
+        for call in (engine.step, engine.offload_states):
+            self.assertRaisesRegex(OutriggerError, "master weights, moments left the device .* otr_engine_reload_states first", call)
+        engine.reload_states()
+        self.assertEqual([resident for purpose, resident, _ in engine.memory if purpose == "total"], there)
+        self.assertRaisesRegex(OutriggerError, "states = 32", engine.offload_states, 32)
+
     def test_memory_of_a_device_is_a_number(self):
         context = Context(workers=1).handle
         lowlevel.context_load_plugin(context, "simulated")
@@ -43,7 +59,7 @@ class Devices(unittest.TestCase):
             raise MemoryError(f"{size} bytes of the pool")
 
         def engine_there():
-            engine = outrigger.Engine(outrigger.Comm.self_group(context), {})
+            engine = Engine(Comm.self_group(context), {})
             lowlevel.engine_set_device(engine.handle, *place)
             engine.add_parameter("w", np.ones(1000, np.float32))
             return engine

@@ -180,6 +180,8 @@ TEST_F(WrongPointer, NullEngine) {
        ROW("inout_size", otr_engine_config(engine_, nullptr, nullptr)),
        ROW("engine", otr_engine_host_memory(nullptr, nullptr, &size_)),
        ROW("inout_size", otr_engine_host_memory(engine_, nullptr, nullptr)),
+       ROW("engine", otr_engine_offload_states(nullptr, nullptr)),
+       ROW("engine", otr_engine_reload_states(nullptr)),
        ROW("inout_size", otr_config_check(nullptr, 1, nullptr, nullptr)),
        ROW("inout_size", otr_machine_info(nullptr, nullptr)),
        ROW("engine", otr_engine_memory(nullptr, nullptr, &size_)),

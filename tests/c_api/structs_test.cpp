@@ -77,6 +77,14 @@ TEST(StructInit, DeviceAllocator) {
   });
 }
 
+TEST(StructInit, OffloadOptions) {
+  check_init<otr_offload_options>(otr_offload_options_init, [](const otr_offload_options& o) {
+    EXPECT_EQ(o.states, 0);
+    EXPECT_EQ(o.page_lock, 1);
+    expect_reserved_zero(o);
+  });
+}
+
 TEST(StructInit, CommTable) {
   check_init<otr_comm_table>(otr_comm_table_init, [](const otr_comm_table& t) {
     EXPECT_EQ(t.rank, 0);

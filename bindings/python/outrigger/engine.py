@@ -208,6 +208,20 @@ class Engine(Handle[lowlevel.Engine]):
         peaks of the start) with initial_element_bytes; on_device=1: as if on a device, whose entries follow the host's."""
         return lowlevel.engine_estimate(self.handle, options_of(lowlevel.EstimateOptions, options))
 
+    def offload_states(self, states: int = 0, page_lock: bool = True) -> None:
+        """Moves states from the device to host memory, so that others can use the device between two windows. states: a sum of
+        lowlevel.STATES_PUBLISHED, STATES_MASTER, STATES_MOMENTS and STATES_GRADIENTS; 0: all. page_lock: False: the host memory is not
+        page-locked. Until reload_states a call that needs what was moved raises E_STATE. Collective; a failure is the same on all ranks
+        and leaves the engine as it was. E_STATE: a window or pass is open, a parameter is acquired, or states are away already."""
+        options = lowlevel.OffloadOptions()
+        options.states, options.page_lock = states, int(page_lock)
+        lowlevel.engine_offload_states(self.handle, options)
+
+    def reload_states(self) -> None:
+        """Moves all of it back. Collective. E_OUT_OF_MEMORY: a device has no room; the states stay in host memory, and the call can be
+        made again. E_STATE: nothing was moved."""
+        lowlevel.engine_reload_states(self.handle)
+
     # ---- Backward and step ----
 
     def begin_pass(self, output_grads: Iterable[Tensor] = (), tag: lowlevel.CallInfo | None = None,

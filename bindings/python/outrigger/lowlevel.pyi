@@ -109,6 +109,10 @@ VALUE_PUBLISHED: Final = 1
 VALUE_EXP_AVG: Final = 2
 VALUE_EXP_AVG_SQ: Final = 3
 VALUE_GRAD: Final = 4
+STATES_PUBLISHED: Final = 1
+STATES_MASTER: Final = 2
+STATES_MOMENTS: Final = 4
+STATES_GRADIENTS: Final = 8
 LAYOUT_OUTRIGGER: Final = 0
 LAYOUT_DEEPSPEED: Final = 1
 START_NONE: Final = 0
@@ -193,6 +197,16 @@ class _ParamOptions(TypedDict, total=False):
     contributions: int
     replicated: int
     held_bytes: int
+
+@final
+class OffloadOptions(_Proxy):
+    states: int
+    page_lock: int
+    def __init__(self) -> None: ...
+
+class _OffloadOptions(TypedDict, total=False):
+    states: int
+    page_lock: int
 
 @final
 class EstimateOptions(_Proxy):
@@ -426,6 +440,8 @@ def engine_config(engine: Engine) -> str: ...
 def config_check(config_json: str | None, world_size: int) -> str: ...
 def engine_memory(engine: Engine) -> list[tuple[str, int, int]]: ...
 def engine_host_memory(engine: Engine) -> str: ...
+def engine_offload_states(engine: Engine, options: OffloadOptions | None) -> None: ...
+def engine_reload_states(engine: Engine) -> None: ...
 def engine_estimate(engine: Engine, options: EstimateOptions | None) -> list[tuple[str, int, int]]: ...
 def pass_begin(engine: Engine, output_grads: Iterable[_Tensor], info: CallInfo | None) -> Pass: ...
 def pass_get_output_grad(_pass: Pass, index: int) -> TensorView: ...

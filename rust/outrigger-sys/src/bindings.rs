@@ -88,6 +88,13 @@ pub const OTR_VALUE_EXP_AVG_SQ: i32 = 3;
 /// the window's mean gradient, unscaled and not clipped; between
 /// otr_engine_reduce and otr_engine_step
 pub const OTR_VALUE_GRAD: i32 = 4;
+/// parameters in the compute dtype
+pub const OTR_STATES_PUBLISHED: i32 = 1;
+/// master weights
+pub const OTR_STATES_MASTER: i32 = 2;
+pub const OTR_STATES_MOMENTS: i32 = 4;
+/// memory for gradients, which holds none between two windows
+pub const OTR_STATES_GRADIENTS: i32 = 8;
 pub const OTR_LAYOUT_OUTRIGGER: i32 = 0;
 pub const OTR_LAYOUT_DEEPSPEED: i32 = 1;
 pub const OTR_START_NONE: i32 = 0;
@@ -441,6 +448,19 @@ pub struct otr_memory_entry {
     pub resident_bytes: i64,
     /// the most there was so far, the start included
     pub peak_bytes: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_offload_options {
+    pub struct_size: u32,
+    /// OTR_STATES_; 0 (default): all
+    pub states: i32,
+    /// 1 (default): host memory is page-locked as outrigger.host_memory.pin has it;
+    /// 0: it is not
+    pub page_lock: i32,
+    pub reserved0: i32,
+    pub reserved: [u64; 4],
 }
 
 #[repr(C)]
@@ -1008,6 +1028,24 @@ extern "C" {
     /// to ask (OTR_OK); the text may be longer at the next call. Takes milliseconds. OTR_E_BUFFER_SIZE:
     /// too small. Local. Since: 0.1
     pub fn otr_engine_host_memory(engine: *const otr_engine, buffer: *mut c_char, inout_size: *mut usize) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_offload_options_init(options: *mut otr_offload_options, size: usize) -> i32;
+    /// Moves states from the device to host memory, so that others can use the device between two
+    /// windows; returns when its memory is free. otr_engine_memory shows where they are. What is on the
+    /// host already stays; so does a bucket for the exchange of gradients. Until
+    /// otr_engine_reload_states a call that needs what was moved returns OTR_E_STATE: acquires,
+    /// prefetches and reads of OTR_VALUE_PUBLISHED need published parameters, passes the memory for
+    /// gradients, and steps, checkpoints, snapshots, other reads and all writes need everything.
+    /// options: NULL for defaults; every rank gives the same. Collective. A failure is the same on all
+    /// ranks; OTR_E_OUT_OF_MEMORY leaves the engine as it was. OTR_E_STATE: a window or pass is open, a
+    /// parameter is acquired, or states are away already; OTR_E_MISMATCH: ranks move others;
+    /// OTR_E_DEVICE_FAULT poisons. Since: 0.1
+    pub fn otr_engine_offload_states(engine: *mut otr_engine, options: *const otr_offload_options) -> i32;
+    /// Moves all of it back; returns when it is there. Tensors acquired before may lie elsewhere.
+    /// Collective. A failure is the same on all ranks. OTR_E_OUT_OF_MEMORY: a device has no room; the
+    /// states stay in host memory, and the call can be made again. OTR_E_STATE: nothing was moved;
+    /// OTR_E_DEVICE_FAULT poisons. Since: 0.1
+    pub fn otr_engine_reload_states(engine: *mut otr_engine) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_estimate_options_init(options: *mut otr_estimate_options, size: usize) -> i32;
     /// What one rank of world_size would hold for the parameters declared so far (their data may be

@@ -14,6 +14,7 @@ from models import engine_of, furthest, master_of, net, solo
 
 import outrigger.torch
 from outrigger.torch import utils
+from outrigger.torch.moved import OffloadStateTypeEnum
 
 
 class Names(unittest.TestCase):
@@ -51,6 +52,30 @@ class Names(unittest.TestCase):
         self.assertEqual((set(state), {each.dtype for each in state.values()}), (set(engine.module.state_dict()), {torch.bfloat16}))
         self.assertTrue(torch.equal(state["a.weight"], engine.module.a.weight))
         self.assertNotEqual(state["a.weight"].data_ptr(), engine.module.a.weight.data_ptr())
+
+    def test_states_leave_and_come_back(self):
+        for stage in (1, 3):
+            for include in (None, ["hp_params", "optim_states"], [OffloadStateTypeEnum.lp_params], ()):
+                with self.subTest(stage=stage, include=include):
+                    engines = [engine_of(net(), stage=stage), engine_of(net(), stage=stage)]
+                    for step in range(4):
+                        for engine in engines:
+                            engine(torch.ones(8, 6) * (step + 1)).sum().backward()
+                            engine.step()
+                        moved = engines[1]
+                        moved.offload_states(include)
+                        if include is None:
+                            for call, given in ((moved, torch.ones(8, 6)), (moved.step, None), (moved.offload_states, None), (master_of, moved)):
+                                self.assertRaisesRegex(RuntimeError, "reload_states", call, *([] if given is None else [given]))
+                        if include == ["hp_params", "optim_states"]:
+                            moved(torch.ones(8, 6))
+                        if include != ():
+                            moved.reload_states(non_blocking=True)
+                    for own, other in zip(*map(master_of, engines), strict=True):
+                        self.assertTrue(torch.equal(own, other))
+        self.assertRaisesRegex(ValueError, "device = 'nvme'", engines[0].offload_states, None, "nvme")
+        self.assertRaisesRegex(ValueError, "include has 'adam'; legal are optim_states", engines[0].offload_states, ["adam"])
+        self.assertRaisesRegex(RuntimeError, "otr_engine_offload_states comes first", engines[0].reload_states)
 
     def test_learning_rate(self):
         engine = engine_of(net())

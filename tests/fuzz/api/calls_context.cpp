@@ -61,6 +61,7 @@ void structs(Rank& rank, Bytes& bytes) {
   INIT(otr_comm_table_init);
   INIT(otr_param_options_init);
   INIT(otr_estimate_options_init);
+  INIT(otr_offload_options_init);
   INIT(otr_shard_options_init);
 #undef INIT
 }

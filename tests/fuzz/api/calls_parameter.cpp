@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters as the host computes with them: acquire, release, prefetch, freeze.
+// Parameters as the host computes with them: acquire, release, prefetch, freeze; and states that
+// leave a device for a while.
 #include "tests/fuzz/api/calls.h"
 
 namespace otr_fuzz {
@@ -64,6 +65,20 @@ void prefetch(Rank& rank, Bytes& bytes) {
   CALL(rank, otr_engine_prefetch, place.handle, drawn.ids.data(), draw_count(bytes, drawn), given);
 }
 
+void offload_states(Rank& rank, Bytes& bytes) {
+  EnginePlace& place = rank.engines.pick(bytes);
+  Roomy<otr_offload_options> options;
+  CALL(rank, otr_offload_options_init, &options, sizeof(otr_offload_options));
+  options.states = bytes.one_in(2) ? 0 : static_cast<int32_t>(bytes.below(18));
+  options.page_lock = bytes.one_in(32) ? 2 : static_cast<int32_t>(bytes.below(2));
+  if (bytes.one_in(64)) options.mistake_size(bytes);
+  CALL(rank, otr_engine_offload_states, place.handle, bytes.one_in(8) ? nullptr : &options);
+}
+
+void reload_states(Rank& rank, Bytes& bytes) {
+  CALL(rank, otr_engine_reload_states, rank.engines.pick(bytes).handle);
+}
+
 void set_trainable(Rank& rank, Bytes& bytes) {
   EnginePlace& place = rank.engines.pick(bytes);
   const int64_t id = draw_parameter(bytes, *place.model).id;
@@ -74,6 +89,8 @@ void set_trainable(Rank& rank, Bytes& bytes) {
 constexpr Call kCalls[] = {{"acquire", Scope::collective, 8, acquire},
                            {"release", Scope::local, 4, release},
                            {"prefetch", Scope::local, 1, prefetch},
+                           {"offload states", Scope::collective, 1, offload_states},
+                           {"reload states", Scope::collective, 2, reload_states},
                            {"set trainable", Scope::local, 3, set_trainable}};
 
 }  // namespace

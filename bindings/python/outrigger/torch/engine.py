@@ -20,6 +20,7 @@ from .gathering import Gathering
 from .gradients import Gradients
 from .held import Held, Hook, guard_registrations, show
 from .host_optimizer import HostOptimizer
+from .moved import Moved
 from .names import Names
 from .optimizer import ZeroOptimizer
 from .owned import mixed, register, unregister
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrigger.torch")
 
 
-class Engine(Checkpoints, Names, Passes, Values, torch.nn.Module):
+class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     """A module whose parameters, gradients and states Outrigger keeps. Made by outrigger.torch.initialize. Called as the module
     is; what it has not, it takes from the module.
 
@@ -110,6 +111,7 @@ class Engine(Checkpoints, Names, Passes, Values, torch.nn.Module):
     # ---- Forward and backward ----
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
+        self._require_here()
         given = backward.versions((inputs, options)) if self.scales else []
         (inputs, options), entered = backward.inputs(self, (inputs, options))
         if self.settings.casts_inputs:

@@ -95,8 +95,6 @@ TABLE = (
         "they rule DeepSpeed's checkpoints"),
     Row(REFUSED, ACCELERATOR, "build_extension create_op_builder get_op_builder op_builder_dir set_compile_backend register_host_memory "
         "unregister_host_memory supports_nvtx_domain", "there are no operators to build; the library chooses its kernels"),
-    # ---- Not yet ----
-    Row(NOT_YET, ENGINE, "offload_states reload_states", "destroy the engine to free its memory; make it anew"),
 )
 
 

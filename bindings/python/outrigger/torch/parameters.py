@@ -89,6 +89,17 @@ class Parameters:
     def _acquire(self):
         return lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown], None)
 
+    def let_go(self):
+        """The views stay, and nobody may look at them until take_again."""
+        try:
+            lowlevel.engine_release(self._engine, [self.ids[each] for each in self.shown], None)
+        except lowlevel.OutriggerError as error:
+            if error.code != lowlevel.E_STATE:  # a step that was skipped has ended them
+                raise
+
+    def take_again(self):
+        self._acquire()
+
     def _note_versions(self):
         for parameter in self.trainable:
             self._versions[parameter] = parameter._version

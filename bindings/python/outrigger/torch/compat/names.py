@@ -13,6 +13,7 @@ from ..config import ConfigError, add_config_arguments
 from ..distributed import init_distributed
 from ..engine import Engine
 from ..initialize import initialize
+from ..moved import OffloadDeviceEnum, OffloadStateTypeEnum
 from ..optimizer import ZeroOptimizer
 from ..owned import ZeroParamStatus
 from ... import version
@@ -99,6 +100,7 @@ MODULES: dict[str, dict[str, Any]] = {
                                 **_of(tools, "see_memory_usage", "set_random_seed", "noop_context", "ensure_directory_exists")},
     "deepspeed.runtime.zero": _ZERO,
     "deepspeed.runtime.zero.config": {"ZeroStageEnum": ZeroStageEnum},
+    "deepspeed.runtime.zero.offload_config": {"OffloadDeviceEnum": OffloadDeviceEnum, "OffloadStateTypeEnum": OffloadStateTypeEnum},
     "deepspeed.runtime.zero.partition_parameters": _PARTITION,
     "deepspeed.runtime.zero.stage3": _of(tools, "unwrap_model_for_generation"),
     "deepspeed.utils": {**_UTILS, **_LOGGING, **GROUPS, "get_accelerator": get_accelerator,
