@@ -27,13 +27,7 @@ OTR_DEVICE uint64_t first_of(int64_t index, int rank) {
 // A finite sum of a leaf: see reference::add_leaf.
 OTR_DEVICE void add_leaf(NormBlock& sum, double leaf) {
   if (leaf == 0) return;
-  const auto bits = __builtin_bit_cast(uint64_t, leaf);
-  uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
-  int position = static_cast<int>(bits >> 52) - 1075 - reference::kUnitExponent;
-  if (position < 0) {
-    mantissa >>= -position;
-    position = 0;
-  }
+  const auto [mantissa, position] = reference::in_units(leaf);
   const int shift = position % 32;
   uint64_t* const digit = sum.digits + position / 32;
   const uint64_t low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);

@@ -26,18 +26,25 @@ OTR_ELEMENTWISE double sum_of_lanes(double (&lane)[kLanes]) {
   return lane[0];
 }
 
+// A finite leaf sum that is not zero, in the unit: mantissa * 2^position.
+struct LeafSum {
+  uint64_t mantissa;
+  int position;
+};
+OTR_ELEMENTWISE LeafSum in_units(double leaf) {
+  const auto bits = __builtin_bit_cast(uint64_t, leaf);
+  // leaf >= 2^-298 is a normal double: mantissa * 2^(exponent - 1075).
+  const uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
+  const int position = static_cast<int>(bits >> 52) - 1075 - kUnitExponent;
+  if (position < 0) return {mantissa >> -position, 0};  // bits below the unit are zero
+  return {mantissa, position};
+}
+
 // Adds a finite leaf sum exactly.
 inline void add_leaf(NormSum& sum, double leaf) {
   if (leaf == 0) return;
-  const auto bits = __builtin_bit_cast(uint64_t, leaf);
-  // leaf >= 2^-298 is a normal double: mantissa * 2^(exponent - 1075).
-  uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
-  int position = static_cast<int>(bits >> 52) - 1075 - kUnitExponent;
-  if (position < 0) {  // bits below the unit are zero
-    mantissa >>= -position;
-    position = 0;
-  }
-  add_at(sum.limbs, mantissa, position);
+  const LeafSum units = in_units(leaf);
+  add_at(sum.limbs, units.mantissa, units.position);
 }
 
 inline void add_nonfinite(NormSum& sum, int64_t index) {

@@ -72,18 +72,6 @@ class Pool {
   std::map<void*, Block> blocks_;
 };
 
-int64_t on_device(const Engine& engine) {
-  std::vector<otr_memory_entry> entries(64);
-  entries[0].struct_size = sizeof entries[0];
-  size_t count = entries.size();
-  EXPECT_OK(otr_engine_memory(engine.get(), entries.data(), &count));
-  for (size_t i = 0; i < count; ++i) {
-    const otr_memory_entry& e = entries[i];
-    if (e.device_type == kSimulated && std::string(e.purpose) == "total") return e.resident_bytes;
-  }
-  return -1;
-}
-
 std::string configured(int32_t stage, bool offload) {
   return R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "bf16": {"enabled": true},
       "gradient_clipping": 0.5, "zero_optimization": {"stage": )" +
@@ -101,7 +89,8 @@ Values trained(otr_context* context, const std::string& config, Pool* pool) {
   }
   engine.commit();
   if (pool != nullptr) {
-    EXPECT_EQ(pool->live, on_device(engine)) << "all that the engine has there";
+    EXPECT_EQ(pool->live, resident_bytes(engine, kSimulated, "total"))
+        << "all that the engine has there";
     EXPECT_GT(pool->live, 3700 * 2);
   }
   for (int step = 0; step < 3; ++step) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two hundred million parameters on a device with their states on the host: what the kernel counts,
 // what the ledger says, and what the estimate had said before.
-#include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,29 +12,15 @@ namespace {
 
 using namespace otr_test;
 
-// Pages of this process, without those of files; -1 if the kernel does not tell.
-int64_t resident() {
-  std::ifstream in("/proc/self/smaps_rollup");
-  int64_t bytes = -1;
-  for (std::string word; in >> word;) {
-    int64_t kib = 0;
-    if ((word == "Pss_Anon:" || word == "Pss_Shmem:") && in >> kib) {
-      bytes = std::max(bytes, int64_t{0}) + kib * 1024;
-    }
-  }
-  return bytes;
-}
-
 struct Totals {
   int64_t host = 0, device = 0;
 };
 
-template <typename Call>
-Totals totals_of(const Call& call) {
+Totals estimated(const Engine& engine) {
   std::vector<otr_memory_entry> entries(64);
   entries[0].struct_size = sizeof entries[0];
   size_t count = entries.size();
-  EXPECT_OK(call(entries.data(), &count));
+  EXPECT_OK(otr_engine_estimate(engine.get(), nullptr, entries.data(), &count));
   Totals totals;
   for (size_t i = 0; i < count; ++i) {
     if (std::string(entries[i].purpose) != "total") continue;
@@ -46,7 +31,7 @@ Totals totals_of(const Call& call) {
 }
 
 TEST(DeviceResident, IsWhatLedgerAndEstimateSay) {
-  if (resident() < 0) GTEST_SKIP() << "this kernel has no /proc/self/smaps_rollup";
+  if (pss() < 0) GTEST_SKIP() << "this kernel has no /proc/self/smaps_rollup";
   constexpr int64_t kParameters = 40, kElements = 5000000;
   const DeviceSolo solo(
       R"({"optimizer": {"type": "AdamW"}, "gradient_clipping": 1.0, "bf16": {"enabled": true,
@@ -63,10 +48,8 @@ TEST(DeviceResident, IsWhatLedgerAndEstimateSay) {
     EXPECT_OK(otr_engine_add_parameter(solo.engine.get(), ("p" + std::to_string(i)).c_str(),
                                        &nothing, nullptr, &id));
   }
-  const Totals estimate = totals_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_estimate(solo.engine.get(), nullptr, entries, count);
-  });
-  const int64_t before = resident();
+  const Totals estimate = estimated(solo.engine);
+  const int64_t before = pss();
   EXPECT_OK(otr_engine_commit(solo.engine.get()));
   {
     const Owned<otr_pass> pass = solo.engine.begin();
@@ -76,10 +59,9 @@ TEST(DeviceResident, IsWhatLedgerAndEstimateSay) {
     Engine::end(pass);
   }
   EXPECT_EQ(solo.engine.step().outcome, OTR_STEP_APPLIED);
-  const auto grown = static_cast<double>(resident() - before);
-  const Totals ledger = totals_of([&](otr_memory_entry* entries, size_t* count) {
-    return otr_engine_memory(solo.engine.get(), entries, count);
-  });
+  const auto grown = static_cast<double>(pss() - before);
+  const Totals ledger{resident_bytes(solo.engine, OTR_DEVICE_CPU, "total"),
+                      resident_bytes(solo.engine, kSimulated, "total")};
   const auto all = static_cast<double>(ledger.host + ledger.device);
   std::printf("ledger: host %ld, device %ld; the kernel: %.0f, %+.3f %%\n",
               static_cast<long>(ledger.host), static_cast<long>(ledger.device), grown,

@@ -49,18 +49,7 @@ struct Stage3 {
 };
 
 int64_t windows_on_device(const Engine& engine) {
-  std::vector<otr_memory_entry> entries(64);
-  entries[0].struct_size = sizeof entries[0];
-  size_t count = entries.size();
-  EXPECT_OK(otr_engine_memory(engine.get(), entries.data(), &count));
-  for (size_t i = 0; i < count; ++i) {
-    const otr_memory_entry& e = entries[i];
-    if (e.device_type == kSimulated && std::string_view(e.purpose) == "acquired copies") {
-      return e.resident_bytes;
-    }
-  }
-  ADD_FAILURE() << "no such purpose";
-  return -1;
+  return resident_bytes(engine, kSimulated, "acquired copies");
 }
 
 // Rank 0 is interrupted before rank 1 has come, and again where rank 1 lags behind in the middle.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 #include "support.h"
 
@@ -23,19 +22,6 @@ struct Case {
   double bytes_per_element;      // over both ranks, after the table of docs/contract.md §6
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-// Bytes, without those of files, which other processes may share; -1 if the kernel does not tell.
-int64_t pss() {
-  std::ifstream in("/proc/self/smaps_rollup");
-  int64_t bytes = -1;
-  for (std::string word; in >> word;) {
-    int64_t kib = 0;
-    if ((word == "Pss_Anon:" || word == "Pss_Shmem:") && in >> kib) {
-      bytes = std::max(bytes, int64_t{0}) + kib * 1024;
-    }
-  }
-  return bytes;
-}
 
 struct Report {
   int64_t grown, ledger, by_purpose[16];

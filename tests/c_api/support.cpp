@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 namespace otr_test {
@@ -354,6 +356,31 @@ std::string config_of(const Kind& kind, int32_t accumulation, const std::string&
   text += R"("outrigger": {"reduction_order": ")" + std::string(kind.order) + '"';
   if (!own.empty()) text += ", " + own;
   return text + "}}";
+}
+
+int64_t pss() {
+  std::ifstream in("/proc/self/smaps_rollup");
+  int64_t bytes = -1;
+  for (std::string word; in >> word;) {
+    int64_t kib = 0;
+    if ((word == "Pss_Anon:" || word == "Pss_Shmem:") && in >> kib) {
+      bytes = std::max(bytes, int64_t{0}) + kib * 1024;
+    }
+  }
+  return bytes;
+}
+
+int64_t resident_bytes(const Engine& engine, int32_t device_type, std::string_view purpose) {
+  std::vector<otr_memory_entry> entries(64);
+  entries[0].struct_size = sizeof entries[0];
+  size_t count = entries.size();
+  EXPECT_OK(otr_engine_memory(engine.get(), entries.data(), &count));
+  for (size_t i = 0; i < count; ++i) {
+    const otr_memory_entry& e = entries[i];
+    if (e.device_type == device_type && e.purpose == purpose) return e.resident_bytes;
+  }
+  ADD_FAILURE() << "no \"" << purpose << "\" on device type " << device_type;
+  return -1;
 }
 
 }  // namespace otr_test

@@ -141,6 +141,15 @@ struct Solo {
   Engine engine;
 };
 
+// ---- Memory
+// --------------------------------------------------------------------------------------
+
+// Bytes that this process has, without those of files, which other processes may share; -1 if the
+// kernel does not tell.
+int64_t pss();
+// What an engine's ledger says of a kind of device and a purpose, which are to be there.
+int64_t resident_bytes(const Engine& engine, int32_t device_type, std::string_view purpose);
+
 // ---- Configurations
 // -------------------------------------------------------------------------------
 
