@@ -6,7 +6,9 @@ import atexit
 import datetime
 import logging
 import os
+import pathlib
 import sys
+import time
 from typing import Any
 
 import torch.distributed
@@ -57,7 +59,38 @@ def _discover_mpi() -> None:
 
 
 def _end_group() -> None:
-    """gloo's threads may hold tensors of Python and give them back while the interpreter shuts down, which ends the process
-    with SIGABRT (pytorch/pytorch#179291); so they end before. Not after an exception: peers may still be awaited."""
+    """Ends gloo's threads. Not after an exception: peers may still be awaited."""
     if torch.distributed.is_initialized() and not hasattr(sys, "last_type"):
         torch.distributed.destroy_process_group()
+
+
+def _await_gloo(seconds: float = 5.0) -> None:
+    """A thread of gloo lets its tensors go after it has said that a collective has ended, and takes the interpreter's lock for it.
+    One that waits for the lock while the interpreter shuts down ends the process with SIGABRT (pytorch/pytorch#179291). So the
+    interpreter waits for the threads that are still there: FSDP2 keeps its group, and so its threads, after
+    destroy_process_group(). A thread that slept through a time in which the lock was free is not after it."""
+    end = time.monotonic() + seconds
+    before = _gloo_threads()
+    while before and time.monotonic() < end:
+        time.sleep(0.005)
+        after = _gloo_threads()
+        if after == before and all(state == "S" for state, *_ in after.values()):
+            return
+        before = after
+
+
+def _gloo_threads() -> dict[str, tuple[str, str, str]]:
+    """State and numbers of switches of each thread of gloo; on Linux."""
+    found = {}
+    for status in pathlib.Path("/proc/self/task").glob("*/status"):
+        try:
+            facts = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        except OSError:
+            continue  # it has ended
+        if facts.get("Name") == "pt_gloo_runloop":
+            found[status.parent.name] = (facts["State"][0], facts.get("voluntary_ctxt_switches", ""),
+                                         facts.get("nonvoluntary_ctxt_switches", ""))
+    return found
+
+
+atexit.register(_await_gloo)  # with the import, so that it comes after what scripts register
