@@ -126,6 +126,9 @@ class Examples(Case):
     def test_transformers(self):
         self.goes_on("torch/gpt2.py")
 
+    def test_accelerate(self):
+        self.goes_on("torch/accelerate_gpt2.py")  # in the middle of an epoch
+
     def test_transformers_on_other_ranks(self):
         def losses(done):
             self.assertEqual(done.returncode, 0, done.stderr)
