@@ -13,6 +13,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/comm/shm.h"
+#include "tests/sanitizers.h"
 
 namespace outrigger::comm::test {
 
@@ -39,11 +40,7 @@ struct Outcome {
 inline constexpr int32_t kKilled = 1;  // the process ended without a word
 // Seconds until survivors know of a death. A sanitizer's process takes long to give its memory
 // back, and has not ended before.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr double kSoon = 5;
-#else
-inline constexpr double kSoon = 1;
-#endif
+inline constexpr double kSoon = outrigger::test::kSanitized ? 5 : 1;
 inline constexpr int32_t kTestFault = -1000;  // a require() that did not hold
 
 // Memory that all ranks of a group and the test share.

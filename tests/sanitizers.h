@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sanitizer changes for tests.
+#pragma once
+
+namespace outrigger::test {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// Whether the combination of these numbers runs. Under a sanitizer, where a test takes ten times as
+// long, one in three does: of each two numbers, every value meets values of the other.
+template <typename... Numbers>
+constexpr bool runs(Numbers... numbers) {
+  return !kSanitized || (static_cast<int>(numbers) + ...) % 3 == 0;
+}
+
+}  // namespace outrigger::test
