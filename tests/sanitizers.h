@@ -10,8 +10,9 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Whether the combination of these numbers runs. Under a sanitizer, where a test takes ten times as
-// long, one in three does: of each two numbers, every value meets values of the other.
+// Whether the combination of these runs; each is a place in a list. Under a sanitizer, where a test
+// takes ten times as long, one in three does: where a list has three places or more, every place of
+// another one meets some of it.
 template <typename... Numbers>
 constexpr bool runs(Numbers... numbers) {
   return !kSanitized || (static_cast<int>(numbers) + ...) % 3 == 0;

@@ -22,8 +22,8 @@ inline const auto kProviders = testing::Values(
 // Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
 inline constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};
 
-// These two touch no memory that other threads know. Thread sanitizer's look at each byte would
-// take most of the tests' time.
+// Of what fills a vector just made, and of functions it calls: thread sanitizer has seen the zeros
+// written there, and its look at each byte again would take most of the tests' time.
 #define OTR_PRIVATE_BYTES __attribute__((no_sanitize("thread")))
 
 // A byte that depends on who wrote it and where.

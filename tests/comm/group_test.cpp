@@ -142,10 +142,8 @@ TEST_P(GroupConformance, GathersPartsOfDifferentSizes) {
   });
 }
 
-// A merge that keeps the first rank's byte that is not zero: it is associative, and depends on the
-// order of ranks. Parts are cut at kMergeUnit and come with where they begin.
-// What a rank gives to be combined: zero on most ranks. With every rank up to `last`: the first
-// that gives a byte has it.
+// What ranks first to last of so many give to be combined: of each byte that of the first rank that
+// gives one, zero if none does. Most ranks give none.
 OTR_PRIVATE_BYTES void give(std::byte* bytes, size_t n, int32_t ranks, int32_t first,
                             int32_t last) {
   for (size_t i = 0; i < n; i++) {
@@ -156,6 +154,8 @@ OTR_PRIVATE_BYTES void give(std::byte* bytes, size_t n, int32_t ranks, int32_t f
   }
 }
 
+// A merge that keeps the first rank's byte that is not zero: it is associative, and depends on the
+// order of ranks. Parts are cut at kMergeUnit and come with where they begin.
 TEST_P(GroupConformance, CombinesInRankOrder) {
   run_all_well(GetParam(), [](Communicator& c) {
     for (const size_t n : kSizes) {
@@ -176,7 +176,9 @@ TEST_P(GroupConformance, CombinesInRankOrder) {
       c.combine(value, merge, "facts");
       require(well, outrigger::format_text("{} bytes: parts", n));
       require(merged == n * static_cast<size_t>(c.size() - 1), "every other rank's, once");
-      require(value == expected, outrigger::format_text("{} bytes", n));
+      if (value == expected) continue;
+      const auto at = std::mismatch(value.begin(), value.end(), expected.begin()).first;
+      require(false, outrigger::format_text("{} bytes, byte {}", n, at - value.begin()));
     }
   });
 }

@@ -276,10 +276,11 @@ TEST(InitialBits, AreRankZerosInEveryFormatOnEveryStage) {
   for (const Formats& formats : kFormats) {
     for (int32_t world = 1; world <= 4; ++world) {
       for (int32_t stage = formats.least_stage; stage <= 3; ++stage) {
-        for (const auto& [mode, kind] : kWays) {
+        for (const Way& way : kWays) {
           for (const bool round : {false, true}) {
-            if (!test::runs(&formats - kFormats, world, stage, kind, round)) continue;
-            expect_bits({formats, world, stage, round, (world + stage) % 2 == 0, mode, kind});
+            if (!test::runs(&formats - kFormats, world, stage, &way - kWays, round)) continue;
+            expect_bits(
+                {formats, world, stage, round, (world + stage) % 2 == 0, way.mode, way.kind});
             ASSERT_FALSE(testing::Test::HasFailure());
           }
         }
@@ -292,12 +293,12 @@ TEST(InitialBits, AreRankZerosInEveryFormatOnEveryStage) {
 TEST(InitialBits, OfALargeParameter) {
   constexpr int64_t kLarge = (int64_t{1} << 18) + 1001;
   for (const Formats& formats : kFormats) {
-    for (const auto& [mode, kind] : kWays) {
-      if (!test::runs(&formats - kFormats, kind)) continue;
+    for (const Way& way : kWays) {
+      if (!test::runs(&formats - kFormats, &way - kWays)) continue;
       comm::test::Links links;
-      expect_bits({formats, 3, 3, false, true, mode, kind, kLarge});
-      expect_bits({formats, 2, 2, false, true, mode, kind, kLarge}, &links);
-      expect_bits({formats, 3, 3, true, true, mode, kind, kLarge}, &links);
+      expect_bits({formats, 3, 3, false, true, way.mode, way.kind, kLarge});
+      expect_bits({formats, 2, 2, false, true, way.mode, way.kind, kLarge}, &links);
+      expect_bits({formats, 3, 3, true, true, way.mode, way.kind, kLarge}, &links);
       ASSERT_FALSE(testing::Test::HasFailure());
     }
   }
@@ -308,9 +309,9 @@ TEST(InitialBits, OverMeshes) {
   for (const char* states : {"group", "all"}) {
     for (const Formats& formats : kFormats) {
       for (int32_t stage = std::max(1, formats.least_stage); stage <= 3; ++stage) {
-        for (const auto& [mode, kind] : kWays) {
-          if (!test::runs(&formats - kFormats, stage, kind)) continue;
-          Case c{formats, 4, stage, false, ++cases / 4 % 2 == 0, mode, kind};
+        for (const Way& way : kWays) {
+          if (!test::runs(&formats - kFormats, stage, &way - kWays)) continue;
+          Case c{formats, 4, stage, false, ++cases / 4 % 2 == 0, way.mode, way.kind};
           c.mesh = R"(, "mesh": {"shard": 2, "states": ")" + std::string(states) + R"("})";
           expect_bits(c);
           ASSERT_FALSE(testing::Test::HasFailure());

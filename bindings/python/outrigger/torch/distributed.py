@@ -68,7 +68,7 @@ def _await_gloo(seconds: float = 5.0) -> None:
     """A thread of gloo lets its tensors go after it has said that a collective has ended, and takes the interpreter's lock for it.
     One that waits for the lock while the interpreter shuts down ends the process with SIGABRT (pytorch/pytorch#179291). So the
     interpreter waits for the threads that are still there: FSDP2 keeps its group, and so its threads, after
-    destroy_process_group(). A thread that slept through a time in which the lock was free is not after it."""
+    destroy_process_group(). A thread that slept through a time in which the lock was free does not wait for it."""
     end = time.monotonic() + seconds
     before = _gloo_threads()
     while before and time.monotonic() < end:
