@@ -38,10 +38,11 @@ esac
 # Without intercept_tls_get_addr=0 a sanitizer guesses where a plugin's thread-local memory begins and how long
 # it is from the words before it (google/sanitizers 1267), and may guess wrong: AddressSanitizer's leak check
 # crashed in otr_api_fuzz, ThreadSanitizer wanted 543 TB of shadow in otr_test_c_api_checkpoint_device.
-asan=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
+no_guess=intercept_tls_get_addr=0
+asan=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:$no_guess
 export ASAN_OPTIONS=${ASAN_OPTIONS:-$asan}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:intercept_tls_get_addr=0}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:$no_guess}
 
 status=0
 # run_tests OPTION…: the tests that ctest's options select.
