@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/simulated/device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
+#include "plugins/common/work.h"
+
 namespace outrigger::simulated {
+
+using plugins::fail;
+
 namespace {
 
 constexpr size_t kMemory = size_t{4} << 30;  // pages exist once they are written
@@ -30,11 +30,10 @@ bool counts_down(std::atomic<double>& left_until) {
 
 }  // namespace
 
-void fail(int32_t status, std::string text) { throw Failure{status, std::move(text)}; }
-
-Device::Device(int32_t id)
+Device::Device(int32_t id, std::shared_ptr<Pages> pages)
     : id_(id),
       memory_(kMemory),
+      pages_(std::move(pages)),
       settings_{&copy_bytes_per_second_,   &copy_latency_, &launch_latency_,
                 &kernel_bytes_per_second_, &skip_kernels_, &fail_allocation_,
                 &fail_operation_,          &fail_pin_},
@@ -158,38 +157,13 @@ void Device::release(void* data, uint64_t stream) {
 
 void Device::pin(void* data, size_t bytes) {
   require_alive();
-  auto* const begin = static_cast<std::byte*>(data);
-  const std::lock_guard lock(mutex_);
-  const auto next = pinned_.lower_bound(begin + bytes);
-  if (next != pinned_.begin() && std::prev(next)->first + std::prev(next)->second > begin) {
-    fail(OTR_E_ARGUMENT,
-         "a part of these " + std::to_string(bytes) + " bytes is page-locked already");
-  }
-  const bool refused = counts_down(fail_pin_.value);
-  if (refused || mlock(data, bytes) != 0) {
-    const int reason = refused ? ENOMEM : errno;
-    fail(OTR_E_OUT_OF_MEMORY, std::to_string(bytes) +
-                                  " bytes: " + std::generic_category().message(reason) +
-                                  "; the limit is RLIMIT_MEMLOCK (ulimit -l)");
-  }
-  pinned_.emplace(begin, bytes);
+  pages_->lock(data, bytes, counts_down(fail_pin_.value));
 }
 
 void Device::unpin(void* data) {
+  const size_t bytes = pages_->unlock(data);
   const std::lock_guard lock(mutex_);
-  const auto found = pinned_.find(static_cast<std::byte*>(data));
-  if (found == pinned_.end()) return;
-  munlock(found->first, found->second);
-  races_.forget(found->first, found->second);
-  pinned_.erase(found);
-}
-
-bool Device::is_pinned(const void* data, size_t bytes) const {
-  const auto* const begin = static_cast<const std::byte*>(data);
-  auto after_it = pinned_.upper_bound(const_cast<std::byte*>(begin));
-  if (after_it == pinned_.begin()) return false;
-  const auto& [first, size] = *--after_it;
-  return begin + bytes <= first + size;
+  if (bytes > 0) races_.forget(static_cast<std::byte*>(data), bytes);
 }
 
 std::byte* Device::inside(const void* data, size_t bytes, const char* what) const {
@@ -339,6 +313,14 @@ void Device::launch(uint64_t stream, const char* what, std::span<const Touch> to
   });
 }
 
+void Device::call(uint64_t stream, std::function<void()> function) {
+  require_alive();
+  give(stream, "a function", {}, [this, function = std::move(function)](Time begin) {
+    if (!lost_) function();
+    return begin;
+  });
+}
+
 void Device::copy(void* to, const void* from, size_t bytes, int32_t direction, uint64_t stream) {
   const bool on_device = direction == OTR_PLUGIN_ON_DEVICE;
   const bool from_host = direction == OTR_PLUGIN_HOST_TO_DEVICE;
@@ -357,11 +339,7 @@ void Device::copy(void* to, const void* from, size_t bytes, int32_t direction, u
   }
   require_alive();
   (from_host ? bytes_to_device_ : bytes_to_host_).value += static_cast<int64_t>(bytes);
-  bool pinned = false;
-  {
-    const std::lock_guard lock(mutex_);
-    pinned = is_pinned(from_host ? from : to, bytes);
-  }
+  const bool pinned = pages_->has(from_host ? from : to, bytes);
   // The stream waits until the copy engine is done.
   Queue& engine = from_host ? to_device_ : to_host_;
   give(stream, from_host ? "a copy from the host" : "a copy to the host", touches,

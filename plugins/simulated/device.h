@@ -17,19 +17,13 @@
 
 #include "c_api/include/outrigger_plugin.h"
 #include "plugins/simulated/memory.h"
+#include "plugins/simulated/pages.h"
 #include "plugins/simulated/races.h"
 #include "plugins/simulated/stream.h"
 
 namespace outrigger::simulated {
 
 inline constexpr int32_t kDevices = 8;
-
-// What a table function throws: an OTR_E_ code and a text.
-struct Failure {
-  int32_t status;
-  std::string text;
-};
-[[noreturn]] void fail(int32_t status, std::string text);
 
 // A point in a stream, and what is done by then.
 struct Recorded {
@@ -39,7 +33,8 @@ struct Recorded {
 
 class Device {
  public:
-  explicit Device(int32_t id);
+  // pages: those that it has locked; of a driver, those of all its devices.
+  explicit Device(int32_t id, std::shared_ptr<Pages> pages = std::make_shared<Pages>());
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -54,8 +49,9 @@ class Device {
   void release(void* data, uint64_t stream);
   // Where the device finds this memory; fails for anything else.
   [[nodiscard]] std::byte* inside(const void* data, size_t bytes, const char* what) const;
+  // Of live memory.
+  [[nodiscard]] size_t allocated_bytes() const { return memory_.used_bytes(); }
 
-  // Locks the pages, as a driver does; a range that is locked already is refused.
   void pin(void* data, size_t bytes);
   void unpin(void* data);
 
@@ -73,6 +69,8 @@ class Device {
   void launch(uint64_t stream, const char* what, std::span<const Touch> touches,
               std::function<void()> work);
   void copy(void* to, const void* from, size_t bytes, int32_t direction, uint64_t stream);
+  // A function of the host's in a stream's order, on the stream's thread; not of a lost device.
+  void call(uint64_t stream, std::function<void()> function);
 
  private:
   struct Setting {
@@ -91,15 +89,14 @@ class Device {
   bool strikes();
   void require_alive() const;
   void lose(const std::string& why);
-  [[nodiscard]] bool is_pinned(const void* data, size_t bytes) const;  // mutex_ is held
 
   int32_t id_;
   Memory memory_;
   mutable std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Queue>> streams_;  // guarded by mutex_
   uint64_t next_stream_ = 3;
-  Races races_;                          // guarded by mutex_
-  std::map<std::byte*, size_t> pinned_;  // guarded by mutex_
+  Races races_;  // guarded by mutex_
+  const std::shared_ptr<Pages> pages_;
   Queue to_device_, to_host_;
   Setting copy_bytes_per_second_{"copy_bytes_per_second"}, copy_latency_{"copy_latency"},
       launch_latency_{"launch_latency"}, kernel_bytes_per_second_{"kernel_bytes_per_second"},

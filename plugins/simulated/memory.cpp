@@ -94,6 +94,11 @@ size_t Memory::free_bytes() const {
   return limit_ - std::min(limit_, used_bytes_);
 }
 
+size_t Memory::used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return used_bytes_;
+}
+
 void Memory::set_limit(size_t bytes) {
   const std::lock_guard lock(mutex_);
   limit_ = std::min(bytes, capacity_);

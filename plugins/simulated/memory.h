@@ -27,6 +27,7 @@ class Memory {
   [[nodiscard]] std::byte* inside(const void* data, size_t bytes) const;
   [[nodiscard]] size_t total() const { return limit_; }
   [[nodiscard]] size_t free_bytes() const;
+  [[nodiscard]] size_t used_bytes() const;
   void set_limit(size_t bytes);  // at most what it was made with
 
  private:

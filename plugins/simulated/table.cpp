@@ -6,10 +6,11 @@
 #include <exception>
 #include <new>
 
+#include "plugins/common/work.h"
 #include "plugins/simulated/kernels.h"
 
+using outrigger::plugins::Failure;
 using outrigger::simulated::Device;
-using outrigger::simulated::Failure;
 using outrigger::simulated::kDevices;
 using outrigger::simulated::Recorded;
 using outrigger::simulated::Touch;
@@ -64,9 +65,9 @@ int32_t open(int32_t id, otr_plugin_device** out) {
   return guard([&] {
     *out = nullptr;
     if (id < 0 || id >= kDevices) {
-      outrigger::simulated::fail(OTR_E_ARGUMENT, "simulated device " + std::to_string(id) +
-                                                     " does not exist; there are 0 to " +
-                                                     std::to_string(kDevices - 1));
+      outrigger::plugins::fail(OTR_E_ARGUMENT, "simulated device " + std::to_string(id) +
+                                                   " does not exist; there are 0 to " +
+                                                   std::to_string(kDevices - 1));
     }
     const std::lock_guard lock(registry().mutex);
     if (registry().process !=
@@ -163,24 +164,16 @@ int32_t product(otr_plugin_device* d, const otr_plugin_product* given, uint64_t 
   return guard([&] { outrigger::simulated::product(*d->device, *given, stream); });
 }
 
-template <typename... Constants>
-constexpr uint64_t bits(Constants... constants) {
-  return (0U | ... | (uint64_t{1} << static_cast<uint32_t>(constants)));
-}
-
 constexpr otr_device_plugin kTable = {
     .struct_size = sizeof(otr_device_plugin),
     .version = OTR_DEVICE_PLUGIN_VERSION,
     .name = "simulated",
     .device_type = OTR_DEVICE_EXTENSION,
     .reserved0 = 0,
-    .rules = bits(OTR_PLUGIN_ADAM, OTR_PLUGIN_ADAGRAD, OTR_PLUGIN_LION, OTR_PLUGIN_SGD,
-                  OTR_PLUGIN_LAMB, OTR_PLUGIN_MUON, OTR_PLUGIN_LAMB_NORMS),
-    .weight_formats =
-        bits(OTR_PLUGIN_FLOAT32, OTR_PLUGIN_BFLOAT16, OTR_PLUGIN_FLOAT16, OTR_PLUGIN_SPLIT),
-    .moment_formats = bits(OTR_PLUGIN_FLOAT32, OTR_PLUGIN_BFLOAT16, OTR_PLUGIN_BLOCK8,
-                           OTR_PLUGIN_POSITIVE_BLOCK8),
-    .roundings = bits(OTR_PLUGIN_NEAREST, OTR_PLUGIN_STOCHASTIC),
+    .rules = outrigger::plugins::kRules,
+    .weight_formats = outrigger::plugins::kWeightFormats,
+    .moment_formats = outrigger::plugins::kMomentFormats,
+    .roundings = outrigger::plugins::kRoundings,
     .last_error = last_error,
     .device_count = device_count,
     .open = open,

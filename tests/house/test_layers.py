@@ -38,6 +38,9 @@ class Layers(unittest.TestCase):
             ("c_api/examples/gpt/model.c", "core/engine/engine.h", "public headers"),
             ("bindings/swig/outrigger.i", "core/engine/engine.h", "public headers"),
             ("core/engine/step.cpp", "tests/core/helper.h", "no layer"),
+            ("tests/plugins/cuda/mock.cpp", "plugins/cuda/driver.h", None),
+            ("tests/c_api/device_test.cpp", "plugins/cuda/driver.h", "loaded"),
+            ("plugins/cuda/device.cpp", "core/base/error.h", "plugins include only"),
         ]
         for including, included, reason in cases:
             with self.subTest(including=including, included=included):

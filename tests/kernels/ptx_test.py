@@ -13,8 +13,7 @@ ROOT = pathlib.Path(sys.argv[1])
 NVCC = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "build/cuda/nvidia/cu13/bin/nvcc"
 SKIPPED = 77
 # Every product and sum rounds by itself: docs/contract.md, as -ffp-contract=off does for the host.
-FLAGS = ["-std=c++20", "-O3", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--expt-relaxed-constexpr",
-         "--extended-lambda", "-I", str(ROOT)]
+FLAGS = [*(ROOT / "kernels/cuda/nvcc_flags.txt").read_text().split(), "-I", str(ROOT)]
 KERNELS = {"otr_update", "otr_lamb_norms", "otr_muon_direction", "otr_fold_float32", "otr_fold_bfloat16", "otr_fold_float16",
            "otr_convert", "otr_product"}
 

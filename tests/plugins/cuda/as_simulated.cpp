@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA plugin on the mock driver under the simulated device's name and type, so that every test
+// of a device runs on it as it is: OTR_PLUGIN_PATH names its folder. Settings are the mock
+// driver's; all else is the plugin's.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "mock.h"
+#include "outrigger_plugin.h"
+
+namespace {
+
+template <typename Pointer>
+Pointer found(void* object, const char* name) {
+  if (object == nullptr) throw std::runtime_error(dlerror());
+  return reinterpret_cast<Pointer>(dlsym(object, name));
+}
+
+const otr_device_plugin& cuda() {
+  static const otr_device_plugin* const kTable = [] {
+    void* object = dlopen(OTR_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    return found<otr_device_plugin_function>(object, OTR_DEVICE_PLUGIN_SYMBOL)();
+  }();
+  return *kTable;
+}
+
+void* mock() {
+  static void* const kObject =
+      dlopen(std::getenv("OTR_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return kObject;
+}
+
+std::mutex mutex;
+std::map<otr_plugin_device*, int32_t> ids;
+thread_local bool is_mocks_error = false;
+
+int32_t id_of(otr_plugin_device* device) {
+  const std::lock_guard lock(mutex);
+  return ids.at(device);
+}
+
+int32_t open(int32_t id, otr_plugin_device** out) {
+  const int32_t status = cuda().open(id, out);
+  if (status != OTR_OK) return status;
+  const std::lock_guard lock(mutex);
+  ids[*out] = id;
+  return OTR_OK;
+}
+
+int32_t told(int32_t status) {
+  is_mocks_error = status != OTR_OK;
+  return status;
+}
+int32_t set_value(otr_plugin_device* device, const char* name, double value) {
+  return told(found<decltype(&otr_mock_cuda_device_set)>(mock(), "otr_mock_cuda_device_set")(
+      id_of(device), name, value));
+}
+int32_t get_value(otr_plugin_device* device, const char* name, double* out) {
+  if (cuda().get_value(device, name, out) == OTR_OK) return OTR_OK;
+  return told(found<decltype(&otr_mock_cuda_device_get)>(mock(), "otr_mock_cuda_device_get")(
+      id_of(device), name, out));
+}
+
+const char* last_error() {
+  if (!is_mocks_error) return cuda().last_error();
+  is_mocks_error = false;
+  return found<decltype(&otr_mock_cuda_text)>(mock(), "otr_mock_cuda_text")();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const otr_device_plugin* otr_device_plugin_table(
+    void) {
+  static otr_device_plugin table;
+  table = cuda();
+  table.name = "simulated";
+  table.device_type = OTR_DEVICE_EXTENSION;
+  table.open = open;
+  table.set_value = set_value;
+  table.get_value = get_value;
+  table.last_error = last_error;
+  return &table;
+}
