@@ -105,8 +105,9 @@ void* Device::allocate(size_t bytes, uint64_t stream) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(data));
 }
 
+// Of a device that is lost it goes at the end, with the rest.
 void Device::release(void* data, uint64_t stream) {
-  if (!gpu_.is_alive()) return memory_.forget(pointer_of(data));
+  if (!gpu_.is_alive()) return;
   try {
     if (stream != OTR_PLUGIN_NO_STREAM) {
       return memory_.release(pointer_of(data), stream_of(stream));
@@ -115,7 +116,6 @@ void Device::release(void* data, uint64_t stream) {
     memory_.release_after_all(pointer_of(data));
   } catch (const plugins::Failure&) {
     if (gpu_.is_alive()) throw;
-    memory_.forget(pointer_of(data));
   }
 }
 

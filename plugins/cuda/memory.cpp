@@ -101,11 +101,6 @@ void Memory::release_after_all(Pointer data) {
   gpu_.call(gpu_.driver.cuMemPoolTrimTo, pool_, size_t{0});
 }
 
-void Memory::forget(Pointer data) {
-  const std::lock_guard lock(mutex_);
-  live_.erase(data);
-}
-
 uint64_t Memory::in_pool(int attribute) {
   uint64_t bytes = 0;
   gpu_.call(gpu_.driver.cuMemPoolGetAttribute, pool_, attribute, &bytes);

@@ -26,8 +26,6 @@ class Memory {
   void release(Pointer data, Stream stream);
   // Waits for the device, and gives the pool's rest to other pools and processes.
   void release_after_all(Pointer data);
-  // On a device that is lost: the memory goes with the context.
-  void forget(Pointer data);
   // What the pool holds and does not use counts as free.
   void info(uint64_t& free_bytes, uint64_t& total);
 

@@ -39,6 +39,13 @@ Result turn_of(const char* name) {
   return s.fail_with;
 }
 
+bool gives_back(std::string_view name) {
+  for (const char* word : {"Destroy", "Free", "Unload", "Unregister", "Release"}) {
+    if (name.find(word) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 Result result_of(const plugins::Failure& failure) {
   switch (failure.status) {
     case OTR_E_OUT_OF_MEMORY:

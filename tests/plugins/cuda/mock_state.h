@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plugins/common/work.h"
@@ -67,14 +68,17 @@ std::vector<Context>& stack();  // of this thread
 
 // Counts the call and lets it fail if it is its turn; kSuccess: it is not.
 Result turn_of(const char* name);
+bool gives_back(std::string_view name);
 Result result_of(const plugins::Failure& failure);
 
+// What gives something back does it, whatever it then tells.
 template <typename Body>
 Result called(const char* name, const Body& body) {
   const Result result = turn_of(name);
-  if (result != kSuccess) return result;
+  if (result != kSuccess && !gives_back(name)) return result;
   try {
-    return body();
+    const Result of_body = body();
+    return result != kSuccess ? result : of_body;
   } catch (const plugins::Failure& failure) {
     return result_of(failure);
   }
