@@ -57,7 +57,15 @@ static int step(const Trainer *t, float *loss) {
   TRY(otr_pass_add_grad(pass, id, &slot, NULL));
   TRY(otr_pass_end(pass));
   otr_pass_destroy(pass);
-  TRY(otr_engine_step(t->engine, NULL));
+  TRY(otr_engine_step(t->engine, NULL)); /* the device decides; nobody waits for it */
+  return 0;
+}
+
+/* Of the last step, which the device may still be working at. */
+static int norm_of_step(const Trainer *t, double *norm) {
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  TRY(otr_engine_report(t->engine, -1, &report));
+  *norm = report.grad_norm;
   return 0;
 }
 
@@ -132,11 +140,13 @@ int main(int argc, char **argv) {
                          : "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}}}")) {
     return 1;
   }
+  double norm = 0;
   for (int i = 0; i < 300; i++) {
     if (step(&t, &loss)) return 1;
+    if (i % 100 == 99 && norm_of_step(&t, &norm)) return 1;
     if (i == 100 && lend_device(&t)) return 1;
   }
-  printf("loss %.6f\n", (double)loss);
+  printf("loss %.6f, norm %.6f\n", (double)loss, norm);
   if (report(&t)) return 1;
   otr_engine_destroy(t.engine);
   otr_context_destroy(t.context);

@@ -33,6 +33,7 @@ extern "C" {
 #define OTR_DEVICE_PLUGIN_VERSION 3
 #define OTR_DEVICE_PLUGIN_SYMBOL "otr_device_plugin_table"
 #define OTR_PLUGIN_NO_STREAM UINT64_MAX
+#define OTR_PLUGIN_SUM_BYTES 256
 
 /* A device that was opened, and an event: a point in a stream. Each plugin has its own. */
 typedef struct otr_plugin_device otr_plugin_device;
@@ -95,7 +96,34 @@ typedef struct otr_plugin_fold {
   int64_t count;         /* with sources: a multiple of 256 */
   int64_t first_index;   /* of element 0, for first_nonfinite */
   otr_plugin_norm *norm; /* host; filled when the stream has been synchronized */
+  /* In place of norm, which is then NULL: device memory of OTR_PLUGIN_SUM_BYTES, in a form of the
+   * plugin's own, for decide. With add it keeps which rank was the first that was not finite in the
+   * folds before. NULL where the table has no decide. */
+  void *sum;
 } otr_plugin_fold;
+
+/* What a step decides, on the device: decide writes it, updates behind it in the stream read it and
+ * count in it, and the host copies it, to hear of it later. */
+typedef struct otr_plugin_decision {
+  otr_plugin_norm total;     /* of all sums */
+  double norm;               /* sqrt(total) × mean; infinite if an element is not finite */
+  double clip;               /* coefficient; 1 if an element is not finite */
+  float gradient_factor;     /* mean × clip */
+  int32_t skip;              /* not 0: updates do nothing */
+  int64_t updates, vanished; /* see otr_plugin_update_count; decide writes 0 */
+} otr_plugin_decision;
+
+/* The formulas stand in kernels/reference/decide.h. */
+typedef struct otr_plugin_decide {
+  uint32_t struct_size;
+  int32_t reserved0;
+  const void *sums; /* `count` of otr_plugin_fold's sum, OTR_PLUGIN_SUM_BYTES apart */
+  int64_t count;
+  double mean, clipping;
+  int32_t skip;           /* not 0: the decision's, whatever the sums */
+  int32_t skip_nonfinite; /* the decision's if an element is not finite; 0: none */
+  otr_plugin_decision *decision;
+} otr_plugin_decide;
 
 /* What an update computes; the formulas stand in the library's kernels/reference/update.h. */
 enum {
@@ -126,6 +154,10 @@ typedef struct otr_plugin_update {
   float gradient_factor, clip_value, beta1, one_minus_beta1, beta2, one_minus_beta2, eps,
       inverse_bias1, inverse_sqrt_bias2, minus_step, weight_decay, minus_lr_decay;
   uint64_t key, first_element, step; /* the random stream */
+  /* Not NULL: the gradient factor is the decision's, in place of gradient_factor, and so are the
+   * counts, in place of host_total, which is then NULL. The same for all of a list; not with LAMB,
+   * LAMB_NORMS and MUON, nor where the table has no decide. */
+  otr_plugin_decision *decision;
 } otr_plugin_update;
 
 typedef struct otr_plugin_update_count {
@@ -208,6 +240,9 @@ typedef struct otr_device_plugin {
 
   /* NULL: there is none, and Muon's matrices are refused. */
   int32_t (*product)(otr_plugin_device *device, const otr_plugin_product *product, uint64_t stream);
+
+  /* NULL: there is none, and the host waits for norms to decide by itself. */
+  int32_t (*decide)(otr_plugin_device *device, const otr_plugin_decide *decide, uint64_t stream);
 } otr_device_plugin;
 
 /* A table may end here. */

@@ -151,7 +151,7 @@ int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) n
 
 int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
   return waiting(engine, [&](engine::Engine& e) {
-    fill_output(report, "report", [&](otr_step_report& full) { e.step(full); });
+    fill_output(report, "report", [&](otr_step_report& full) { e.step(full, report != nullptr); });
     e.require_scalable();
   });
 }
@@ -242,8 +242,8 @@ int32_t otr_engine_get_group_value(const otr_engine* engine, const char* group, 
                                    double* out_value) noexcept {
   return guard([&] {
     required(out_value, "out_value") = 0;
-    *out_value =
-        engine_of(engine).group_value(group == nullptr ? "" : group, &required(name, "name"));
+    engine::Engine& e = *get(engine, "engine");
+    *out_value = e.group_value(group == nullptr ? "" : group, &required(name, "name"));
   });
 }
 
@@ -254,7 +254,7 @@ int32_t otr_engine_config(const otr_engine* engine, char* buffer, size_t* inout_
 int32_t otr_engine_get_progress(const otr_engine* engine, char* buffer,
                                 size_t* inout_size) noexcept {
   return guard([&] {
-    const engine::Engine& e = engine_of(engine);
+    engine::Engine& e = *get(engine, "engine");
     required(inout_size, "inout_size");
     write_text(engine::to_json(e.progress()), buffer, inout_size);
   });

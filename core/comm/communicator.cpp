@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/device/decider.h"
 
 namespace outrigger::comm {
 
@@ -11,6 +12,10 @@ Communicator::Publishing Communicator::publishing(std::string_view) { return {};
 uint64_t Communicator::reduce(const Reduce& reduce, std::string_view label) {
   device::SliceFold slice = reduce.fold;
   slice.sources = exchange(reduce.window, reduce.offset, reduce.slice_bytes, label);
+  if (reduce.sum != nullptr) {
+    reduce.device.decider()->fold(slice, reduce.sum);
+    return end_exchange();
+  }
   const Folded folded = fold(reduce.device, slice, label);
   if (reduce.norm != nullptr) kernels::merge(*reduce.norm, folded.norm);
   if (reduce.origin != nullptr) device::keep_first(*reduce.origin, folded.origin);

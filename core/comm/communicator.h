@@ -47,6 +47,9 @@ struct Reduce {
   // several ranks have counts in the norm of the first of them.
   kernels::NormSum* norm = nullptr;
   device::Nonfinite* origin = nullptr;
+  // Of a group of one, on a device that decides: there, in place of the two. Nothing waits, and the
+  // slice is summed in the order of the device's own stream.
+  std::byte* sum = nullptr;
 };
 
 class Communicator : public Group {
@@ -85,7 +88,8 @@ class Communicator : public Group {
   [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                                               std::string_view label) = 0;
 
-  // Returns when this rank's slice is summed. Returns a ticket. A fold that throws aborts the job.
+  // Returns when this rank's slice is summed, or with Reduce::sum, is on its way. Returns a ticket.
+  // A fold that throws aborts the job.
   virtual uint64_t reduce(const Reduce& reduce, std::string_view label);
   // Its two halves. Every rank's slice number slice() of a per_rank window, in rank order; readable
   // until end_exchange, which this rank calls next.

@@ -84,6 +84,8 @@ class Updating {
   Updating() = default;
 };
 
+class Decider;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -114,6 +116,7 @@ class Device {
   virtual void wait(Stream stream, const Event& event) = 0;  // the stream waits
   virtual void synchronize(Stream stream) = 0;               // the host waits
   virtual void synchronize(const Event& event) = 0;
+  [[nodiscard]] virtual bool is_done(const Event& event) = 0;  // nobody waits
 
   virtual void download(void* host, const void* from, size_t bytes, Stream stream) = 0;
   virtual void upload(void* to, const void* host, size_t bytes, Stream stream) = 0;
@@ -166,6 +169,9 @@ class Device {
   virtual void multiply(const kernels::Product& product, Symmetric symmetric) = 0;
   // to (columns × rows) = the transpose of from (rows × columns).
   virtual void transpose(float* to, const float* from, int64_t rows, int64_t columns) = 0;
+
+  // Null: the host decides about steps (decider.h).
+  [[nodiscard]] virtual Decider* decider() { return nullptr; }
 };
 
 }  // namespace outrigger::device

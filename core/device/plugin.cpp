@@ -73,6 +73,14 @@ void PluginDevice::synchronize(const Event& event) {
   check(table_.event_synchronize(device_, static_cast<otr_plugin_event*>(event.get())), "work");
 }
 
+bool PluginDevice::is_done(const Event& event) {
+  int32_t done = 1;
+  if (event) {
+    check(table_.event_query(device_, static_cast<otr_plugin_event*>(event.get()), &done), "work");
+  }
+  return done != 0;
+}
+
 void PluginDevice::download(void* host, const void* from, size_t bytes, Stream stream) {
   if (bytes == 0) return;
   check(table_.copy(device_, host, from, bytes, OTR_PLUGIN_DEVICE_TO_HOST, stream),

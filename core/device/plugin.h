@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device/decider.h"
 #include "core/device/device.h"
 #include "outrigger_plugin.h"
 
@@ -33,7 +34,7 @@ struct FoundPlugin {
 };
 [[nodiscard]] std::vector<FoundPlugin> find_plugins();
 
-class PluginDevice final : public Device {
+class PluginDevice final : public Device, private Decider {
  public:
   PluginDevice(const Plugin& plugin, int32_t device_id);
   ~PluginDevice() override;
@@ -64,6 +65,7 @@ class PluginDevice final : public Device {
   void wait(Stream stream, const Event& event) override;
   void synchronize(Stream stream) override;
   void synchronize(const Event& event) override;
+  bool is_done(const Event& event) override;
   void download(void* host, const void* from, size_t bytes, Stream stream) override;
   void upload(void* to, const void* host, size_t bytes, Stream stream) override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
@@ -84,8 +86,13 @@ class PluginDevice final : public Device {
   void muon_direction(const kernels::Update& piece, float* direction) override;
   void multiply(const kernels::Product& product, Symmetric symmetric) override;
   void transpose(float* to, const float* from, int64_t rows, int64_t columns) override;
+  Decider* decider() override { return table_.decide == nullptr ? nullptr : this; }
 
  private:
+  void fold(const SliceFold& slice, std::byte* sum) override;
+  void decide(const Decide& how, std::byte* decision) override;
+  void update(std::span<const kernels::Update> pieces, std::byte* decision) override;
+  Decided read(const Copy& decision) const override;
   class Running;
   [[nodiscard]] Stream stream(size_t index) const;
   void check(int32_t status, const char* what) const;

@@ -96,6 +96,56 @@ void Window::agree_on_window() {
        rank);
 }
 
+Bits Window::present() const {
+  Bits present(declared_.model.size());
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    if (reducer_.is_present(id)) present.set(id);
+  }
+  return present;
+}
+
+// Gradients are sums over ranks of scaled gradients; both factors go here, once, in double. The
+// scale is that of the window's passes: it changes only once the window is over.
+double Window::mean() const {
+  const double steps = !declared_.config.divide_at_step     ? 1
+                       : declared_.config.divide_by_counted ? static_cast<double>(steps_ + 1)
+                                                            : declared_.config.accumulation_steps;
+  return 1.0 / mean_ranks() / steps / run_.scaler.scale();
+}
+
+bool Window::skips_nonfinite() const {
+  return declared_.config.check_overflow || run_.outliers.is_on() ||
+         declared_.config.optimizer.gradient_clipping > 0;
+}
+
+Decision Window::decide_there() {
+  Decision d;
+  d.present = present();
+  d.mean = mean();
+  if (reduced_->mine.discard) {
+    d.skip = OTR_SKIP_ABANDONED;
+  } else if (seed_overflow_) {
+    d.skip = OTR_SKIP_SEED_OVERFLOW;
+  }
+  device_decision_->decide({.mean = d.mean,
+                            .clipping = declared_.config.optimizer.gradient_clipping,
+                            .skip = d.skip,
+                            .skip_nonfinite = skips_nonfinite() ? OTR_SKIP_NONFINITE : 0});
+  return d;
+}
+
+void Window::complete(Decision& d, const device::Decided& there) const {
+  d.skip = there.skip;
+  d.norm = there.norm;
+  d.clip = there.clip;
+  d.nonfinite_count = there.total.nonfinite;
+  if (d.nonfinite_count > 0) {
+    d.nonfinite_param = committed_.layout.parameter_at(there.origin.flat);
+    d.nonfinite_rank = there.origin.rank;
+  }
+  if (d.skip == OTR_SKIP_SEED_OVERFLOW) d.nonfinite_rank = committed_.control.rank();
+}
+
 Decision Window::agree_on_gradients(const Summed& summed) {
   GradientFacts facts;
   facts.norm = summed.norm;
@@ -104,10 +154,7 @@ Decision Window::agree_on_gradients(const Summed& summed) {
   facts.discard = summed.discard ? 1 : 0;
   facts.updated = reduced_->updated ? 1 : 0;
   Decision d;
-  d.present = Bits(declared_.model.size());
-  for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    if (reducer_.is_present(id)) d.present.set(id);
-  }
+  d.present = present();
   agree(committed_.control, facts, d.present);
   const kernels::NormSum& norm = facts.norm;
   d.updated = facts.updated != 0;
@@ -116,20 +163,14 @@ Decision Window::agree_on_gradients(const Summed& summed) {
     d.nonfinite_param = committed_.layout.parameter_at(facts.origin.flat);
     d.nonfinite_rank = facts.origin.rank;
   }
-  // Gradients are sums over ranks of scaled gradients; both factors go here, once, in double. The
-  // scale is that of the window's passes: it changes only once the window is over.
-  const double steps = !declared_.config.divide_at_step     ? 1
-                       : declared_.config.divide_by_counted ? static_cast<double>(steps_ + 1)
-                                                            : declared_.config.accumulation_steps;
-  d.mean = 1.0 / mean_ranks() / steps / run_.scaler.scale();
+  d.mean = mean();
   d.norm = optimizer::norm_of(norm) * d.mean;
   if (facts.discard != 0) {
     d.skip = OTR_SKIP_ABANDONED;
   } else if (facts.seed_overflow != kNoRank) {
     d.skip = OTR_SKIP_SEED_OVERFLOW;
     d.nonfinite_rank = facts.seed_overflow;
-  } else if (norm.nonfinite > 0 && (declared_.config.check_overflow || run_.outliers.is_on() ||
-                                    declared_.config.optimizer.gradient_clipping > 0)) {
+  } else if (norm.nonfinite > 0 && skips_nonfinite()) {
     d.skip = OTR_SKIP_NONFINITE;
   } else if (run_.outliers.is_outlier(d.norm)) {
     d.skip = OTR_SKIP_OUTLIER;

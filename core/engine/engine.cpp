@@ -88,6 +88,7 @@ void Engine::finalize() {
   constexpr const char* kCall = "otr_engine_finalize";
   require(State::committed, kCall);
   window_->require_no_pass(kCall);
+  hear();
   if (saver_ && !saves_ended_) {
     saver_->wait(-1, kCall);
     saver_->require_success_everywhere(health_, *control_, kCall, Again::at_first);
@@ -217,6 +218,7 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
 void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* values) {
   require(State::committed, "otr_engine_set_initial");
   require_here(kAllOfIt, "otr_engine_set_initial");
+  hear();
   values_->set_initial(ids, count, values);
 }
 
@@ -231,6 +233,7 @@ void Engine::read_value(int64_t id, int32_t value, const otr_tensor& out) {
 void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_parameter_write");
   require_here(kAllOfIt, "otr_engine_parameter_write");
+  hear();
   values_->write(id, value, source);
 }
 
@@ -250,6 +253,7 @@ void Engine::read_local(int64_t id, int32_t value, const otr_tensor& out) {
 void Engine::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_local_write");
   require_here(kAllOfIt, "otr_engine_local_write");
+  hear();
   health_.on_device([&] { values_->write_local(id, value, source); });
 }
 
@@ -269,7 +273,8 @@ void Engine::set_group_value(const std::string& group, const std::string& name, 
   declared_.set_group_value(group, name, value);
 }
 
-double Engine::group_value(const std::string& group, const std::string& name) const {
+double Engine::group_value(const std::string& group, const std::string& name) {
+  if (!health_.is_pending) hear();  // what a schedule gives follows the updates
   return declared_.group_value(group, name, run_.applied_steps);
 }
 

@@ -79,7 +79,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   // Hyperparameters, configuration, memory. group empty: all (set), "default" (get).
   void set_group_value(const std::string& group, const std::string& name, double value);
-  [[nodiscard]] double group_value(const std::string& group, const std::string& name) const;
+  [[nodiscard]] double group_value(const std::string& group, const std::string& name);
   [[nodiscard]] const config::EngineConfig& config() const { return declared_.config; }
   // Where the host's tensors are.
   [[nodiscard]] otr_device device() const { return declared_.device_id(); }
@@ -94,7 +94,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<Pass> begin_pass(const otr_tensor* output_grads, int64_t count, const Tag& tag,
                                    bool keep_dtype, device::Stream stream);
   void reduce(otr_step_report& report);
-  void step(otr_step_report& report);
+  // wants_report: without it, a step that the device decides by itself is not waited for; what
+  // comes of it is heard by the first call that needs it, and its report is kept.
+  void step(otr_step_report& report, bool wants_report);
   void begin_step();
   // False: not over within so many seconds; negative: waits without end. Throws the step's failure.
   bool report(double seconds, otr_step_report& report);
@@ -127,7 +129,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void restore(std::span<RankCopies* const> snapshots);
   void load(const std::string& directory, const std::string& tag, const LoadOptions& options,
             checkpoint::Files& files = checkpoint::posix_files());
-  [[nodiscard]] Progress progress() const;
+  [[nodiscard]] Progress progress();
   void set_progress(std::string_view json);
 
   [[nodiscard]] int64_t live_passes() const { return live_passes_.use_count() - 1; }
@@ -137,10 +139,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void require(State state, const char* call) const;
   void join_mesh();
-  void require_between_windows(const char* call) const;
+  void require_between_windows(const char* call);
   // None of these OTR_STATES_ are away.
   void require_here(int32_t states, const char* call) const;
-  void require_readable(int32_t value, const char* call) const;  // OTR_VALUE_
+  void require_readable(int32_t value, const char* call);  // OTR_VALUE_; hears of the last step
   void require_step(const char* call);
   void tell(const Error& error, bool first) noexcept;
   void drain() noexcept;
@@ -148,9 +150,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   [[nodiscard]] Checkpoints checkpoints(checkpoint::Files& files);
 
-  // step.cpp
-  void do_step(otr_step_report& report);
+  // step.cpp; a step that the device decides: engine_ahead.cpp
+  static void report_decision(otr_step_report& report, const Decision& decision);
+  // A step whose decision is on the device, or on its way from there.
+  struct Unheard {
+    otr_step_report report{};
+    Decision decision;
+    std::vector<int64_t> roots;           // that it updates unless it skips
+    std::optional<otr_step_report> next;  // of the last step after it, which accumulated
+  };
+  void do_step(otr_step_report& report, bool wants_report);
+  void step_there();
   void finish_step(otr_step_report& report, const Decision& decision);
+  void conclude(otr_step_report& report, int32_t skip);
+  // The outcome of the last step is known; waits for it.
+  void hear();
+  bool has_heard_within(double seconds);
   void report_counts(otr_step_report& report) const;
   void agree_on_progress(std::string_view json, const std::optional<Error>& trouble);
 
@@ -169,8 +184,11 @@ class Engine : public std::enable_shared_from_this<Engine> {
   int32_t states_away_ = 0;                                                  // OTR_STATES_
   std::unique_ptr<Away> away_;                                               // of a device's
   const std::shared_ptr<const int> live_passes_ = std::make_shared<int>(0);  // each keeps a copy
-  bool saves_ended_ = false;              // a finalize has heard of the last one
-  std::unique_ptr<Saver> saver_;          // from the first asynchronous save on, or from commit
+  bool saves_ended_ = false;      // a finalize has heard of the last one
+  std::unique_ptr<Saver> saver_;  // from the first asynchronous save on, or from commit
+  std::optional<Unheard> unheard_;
+  // Of the last step without a report; none: that of pending_ is asked for.
+  std::optional<otr_step_report> kept_;
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
 

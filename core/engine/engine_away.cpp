@@ -35,8 +35,9 @@ void Engine::require_here(int32_t states, const char* call) const {
        names_of_states(states_away_ & states), kOffload, kReload);
 }
 
-void Engine::require_readable(int32_t value, const char* call) const {
+void Engine::require_readable(int32_t value, const char* call) {
   require_here(value == OTR_VALUE_PUBLISHED ? OTR_STATES_PUBLISHED : kAllOfIt, call);
+  hear();
 }
 
 void Engine::offload_states(int32_t states, bool page_lock) {
@@ -63,7 +64,7 @@ void Engine::offload_states(int32_t states, bool page_lock) {
     std::vector<Movable> all;
     committed_->published.list_movable(all, declared_.ledger);
     committed_->states->list_movable(all);
-    window_->reducer().list_movable(all);
+    window_->list_movable(all);
     std::erase_if(all, [&](const Movable& each) { return (each.kind & states) == 0; });
     declared_.ledger.touch_all();
     away = std::make_unique<Away>(*declared_.device, declared_.ledger,

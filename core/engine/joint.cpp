@@ -63,6 +63,7 @@ void Engine::step_many(std::span<Engine* const> engines, comm::Group* joint,
         fail(OTR_E_ARGUMENT, "{}: an engine is given twice", kCall);
       }
       e.require_step(kCall);
+      e.hear();
       if (e.declared_.config.optimizer.host) {
         fail(OTR_E_UNSUPPORTED,
              "{}: engine {} has optimizer.type \"Host\", whose weights are updated before the "

@@ -112,7 +112,7 @@ otr_tensor Pass::slot(int64_t id) {
   require_open("otr_pass_get_slot");
   const layout::Parameter& root = target(id);
   void* place = nullptr;
-  if (root.count > 0) owner_.health.on_device([&] { place = sink_->slot(root.root); });
+  if (root.count > 0) owner_.health.on_device([&] { place = sink_->slot(root.root, stream_); });
   return tensor::make(place, owner_.declared.config.compute, owner_.declared.model.at(id).shape,
                       front().id());
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/device/decider.h"
 #include "core/engine/gather_pieces.h"
 #include "core/engine/saved_bytes.h"
 
@@ -18,6 +19,16 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
   const bool one_memory = machine.shape.shares_memory && !machine.on_device;
   if (one_memory && config.share_parameters) return Home::shared;
   return config.stage == 3 ? Home::slices : Home::replica;
+}
+
+// Nothing of a step's update needs the host: no trust ratio, no matrices, no history of norms, and
+// no loss scale that follows.
+bool decides_there(const config::EngineConfig& config) {
+  const config::OptimizerConfig& optimizer = config.optimizer;
+  const bool by_element =
+      optimizer.rule != kernels::Rule::lamb && optimizer.rule != kernels::Rule::muon;
+  return by_element && !optimizer.host && optimizer.outliers.window == 0 &&
+         !config.loss_scaling.dynamic;
 }
 
 bool is_trained(const layout::Model& model, int64_t id) {
@@ -106,6 +117,10 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (sides.back().back == Space::device && (!alone || shape.groups > 1)) {
     matrix_staging = engine::bytes_of(matrices.elements, kernels::Format::float32);
   }
+  if (front == Space::device && !offloaded() && alone && shape.groups == 1 &&
+      decides_there(config)) {
+    sums = static_cast<int64_t>(layout.buckets().size());
+  }
   // Windows are touched when they are made, private blocks later.
   published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
   if (front == Space::host && !published_at_commit) untouched += published;
@@ -119,7 +134,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (config.asynchronous_saves) {
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
-  untouched += update_staging + gather_staging + matrix_staging + snapshots;
+  untouched += update_staging + gather_staging + matrix_staging + snapshots + decision_copy();
   if (sides.back().back == Space::host) untouched += matrices.bytes();
 }
 
@@ -208,6 +223,12 @@ std::vector<int64_t> Plan::place_second_moments(const layout::Model& model,
   return elements;
 }
 
+int64_t Plan::decisions() const {
+  constexpr auto kSum = static_cast<int64_t>(device::Decider::kSumBytes);
+  static_assert(kDecision >= static_cast<int64_t>(device::Decider::kDecisionBytes));
+  return sums > 0 ? sums * kSum + kDecision : 0;
+}
+
 int64_t Plan::host_bytes() const {
   int64_t bytes = 0;
   for (size_t i = 0; i < memory::kPurposes; ++i) {
@@ -249,9 +270,11 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
       return sum(&Side::accumulators, false);
     case memory::Purpose::buckets:
       return sum(&Side::ring, false) +
-             (on_host ? sum(&Side::received, true) + sum(&Side::gradient_staging, true) +
-                            publish_staging + update_staging + gather_staging + matrix_staging
-                      : sum(&Side::received_on_device, true) + sum(&Side::packing, true));
+             (on_host
+                  ? sum(&Side::received, true) + sum(&Side::gradient_staging, true) +
+                        publish_staging + update_staging + gather_staging + matrix_staging +
+                        decision_copy()
+                  : sum(&Side::received_on_device, true) + sum(&Side::packing, true) + decisions());
     case memory::Purpose::scratch:  // other scratch comes and goes
       return space == sides.back().back ? matrices.bytes() : 0;
     case memory::Purpose::snapshots:

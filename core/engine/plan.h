@@ -95,6 +95,15 @@ struct Plan {
   int64_t matrix_staging = 0;  // host memory between a device's matrices and the other ranks
   std::vector<int64_t> second_moments;
 
+  // Of one rank whose states are all on a device: the sums of squares there, by bucket, from which
+  // a device that can decides about a step. 0: the host decides.
+  int64_t sums = 0;
+  static constexpr int64_t kDecision = 256;  // bytes of what follows from them
+  static constexpr int64_t kPage = 4096;     // which its copy on the host has to itself, of two
+  // Bytes there, and on the host.
+  [[nodiscard]] int64_t decisions() const;
+  [[nodiscard]] int64_t decision_copy() const { return sums > 0 ? 2 * kPage : 0; }
+
   // Of these, host memory that nobody touches in commit: memory::Touch.
   int64_t untouched = 0;
 

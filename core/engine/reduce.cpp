@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/device/decider.h"
 
 namespace outrigger::engine {
 
@@ -44,13 +45,18 @@ void Reducer::list_window(std::vector<Movable>& all, Purpose purpose,
 comm::Reduction Reducer::reduction(const layout::Bucket& bucket, const comm::Window& window,
                                    size_t offset, Format from, bool add, const char* label) {
   const layout::Piece slice = slice_of(bucket);
+  const auto index = static_cast<size_t>(&bucket - context_.layout->buckets().data());
+  std::byte* const sum = context_.sums == nullptr
+                             ? nullptr
+                             : context_.sums->data() + index * device::Decider::kSumBytes;
   return {{window,
            offset,
            static_cast<size_t>(slice.count) * kernels::size_of(from),
            back(),
            {{}, from, gradient(slice), context_.config->accumulator, add, slice.count, slice.flat},
-           &norms_[static_cast<size_t>(&bucket - context_.layout->buckets().data())],
-           &origin_},
+           &norms_[index],
+           &origin_,
+           sum},
           label};
 }
 

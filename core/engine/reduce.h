@@ -42,6 +42,7 @@ struct ReduceContext {
   const Side* side;  // whose buckets it reduces
   memory::Ledger* ledger;
   Devices devices;
+  const memory::Block* sums = nullptr;  // there, by bucket: norms go to it, and nobody waits
   [[nodiscard]] device::Device& back() const { return devices.of(side->back); }
   [[nodiscard]] bool offloaded() const { return devices.front != &back(); }
   [[nodiscard]] std::span<const layout::Bucket> buckets() const {
@@ -65,8 +66,8 @@ class GradientSink {
  public:
   virtual ~GradientSink() = default;
   // A place in front for the gradient of a trainable, non-empty root: compute dtype,
-  // uninitialised. Any thread.
-  virtual void* slot(int64_t root) = 0;
+  // uninitialised, for work that comes after in the stream. Any thread.
+  virtual void* slot(int64_t root, device::Stream stream) = 0;
   // Adds a gradient: the slot itself (same address) or any tensor. Any thread.
   virtual void add(int64_t root, const Gradient& gradient) = 0;
   // The last call.

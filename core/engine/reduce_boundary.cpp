@@ -26,8 +26,8 @@ std::byte* BoundaryReducer::at(int64_t flat) const {
 class BoundaryReducer::Sink final : public GradientSink {
  public:
   explicit Sink(BoundaryReducer& reducer) : reducer_(reducer), slots_(reducer.entries_.size()) {}
-  void* slot(int64_t root) override {
-    return reducer_.slot(slots_[static_cast<size_t>(root)], root);
+  void* slot(int64_t root, device::Stream stream) override {
+    return reducer_.slot(slots_[static_cast<size_t>(root)], root, stream);
   }
   void add(int64_t root, const Gradient& gradient) override {
     reducer_.add(slots_[static_cast<size_t>(root)], root, gradient);
@@ -45,7 +45,7 @@ std::unique_ptr<GradientSink> BoundaryReducer::begin_pass() {
   return std::make_unique<Sink>(*this);
 }
 
-void* BoundaryReducer::slot(Slot& slot, int64_t root) {
+void* BoundaryReducer::slot(Slot& slot, int64_t root, device::Stream stream) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   const std::lock_guard lock(entry.mutex);
   if (slot.data != nullptr) slot_is_out(root);
@@ -54,7 +54,7 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root) {
     entry.lent = true;
     slot.data = at(context_.layout->position(root).flat);
   } else {
-    slot.scratch = scratch_for(root, device::kNoStream);
+    slot.scratch = scratch_for(root, stream);
     slot.data = slot.scratch.data();
   }
   return slot.data;

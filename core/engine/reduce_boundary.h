@@ -39,7 +39,7 @@ class BoundaryReducer final : public Reducer {
   class Sink;
   void begin_sums() override;
   void on_clear() override;
-  void* slot(Slot& slot, int64_t root);
+  void* slot(Slot& slot, int64_t root, device::Stream stream);
   void add(Slot& slot, int64_t root, const Gradient& gradient);
   void end(std::vector<Slot>& slots, bool discard);
   [[nodiscard]] std::byte* at(int64_t flat) const;

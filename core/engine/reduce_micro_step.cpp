@@ -58,14 +58,16 @@ bool MicroStepReducer::is_free(uint64_t turn) const {
 // may wait for this one in an acquire.
 void MicroStepReducer::keep_near(uint64_t turn) {
   if (front().is_host() || is_free(turn)) return;
-  // Two buckets of work keep the device busy.
-  const uint64_t last = std::min(turn - 1, std::max(turn + 1 - buffers_, turn - 2));
-  device::Event produced;
-  {
-    const std::lock_guard lock(launch_mutex_);
-    if (turns_begun_ > last) produced = produced_[last % buffers_];
+  if (context_.sums == nullptr) {
+    // Two buckets of work keep the device busy.
+    const uint64_t last = std::min(turn - 1, std::max(turn + 1 - buffers_, turn - 2));
+    device::Event produced;
+    {
+      const std::lock_guard lock(launch_mutex_);
+      if (turns_begun_ > last) produced = produced_[last % buffers_];
+    }
+    front().synchronize(produced);
   }
-  front().synchronize(produced);
   const bool alone = context_.layout->world() == 1 && turns_begun_ + buffers_ > turn;
   while (alone && !is_free(turn)) {
     check();
@@ -85,7 +87,9 @@ class MicroStepReducer::Sink final : public GradientSink {
  public:
   Sink(MicroStepReducer& reducer, std::shared_ptr<Pass> pass)
       : reducer_(reducer), pass_(std::move(pass)) {}
-  void* slot(int64_t root) override { return reducer_.slot(*pass_, root); }
+  void* slot(int64_t root, device::Stream stream) override {
+    return reducer_.slot(*pass_, root, stream);
+  }
   void add(int64_t root, const Gradient& gradient) override {
     reducer_.add(*pass_, root, gradient);
   }
@@ -118,15 +122,17 @@ std::unique_ptr<GradientSink> MicroStepReducer::begin_pass() {
   return sink;
 }
 
-void* MicroStepReducer::slot(Pass& pass, int64_t root) {
+void* MicroStepReducer::slot(Pass& pass, int64_t root, device::Stream stream) {
   Entry& entry = pass.entries[static_cast<size_t>(root)];
   keep_near(turn_of(pass, root));
   const std::lock_guard lock(entry.mutex);
   if (entry.slot != nullptr) slot_is_out(root);
   entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
   if (entry.slot == nullptr) {
-    entry.slot_scratch = scratch_for(root, device::kNoStream);
+    entry.slot_scratch = scratch_for(root, stream);
     entry.slot = entry.slot_scratch.data();
+  } else {
+    front().wait(stream, last_sum());
   }
   return entry.slot;
 }
@@ -183,6 +189,8 @@ void MicroStepReducer::take(const Pass& pass, Entry& entry, int64_t root, const 
     if (place == nullptr) {
       made = scratch_for(root, gradient.stream);
       place = made.data();
+    } else {
+      entry.ready = last_sum();
     }
     deposit(place, compute_, true, gradient, entry.ready);
     entry.value = place;

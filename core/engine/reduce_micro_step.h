@@ -68,13 +68,17 @@ class MicroStepReducer final : public Reducer {
   class Sink;
 
   void on_clear() override;
-  void* slot(Pass& pass, int64_t root);
+  void* slot(Pass& pass, int64_t root, device::Stream stream);
   void add(Pass& pass, int64_t root, const Gradient& gradient);
   void end(Pass& pass, bool abandoned);
   // Sends out what is complete, strictly in order: a pass that began later waits.
   void launch_complete();
   // The parameter's place in its bucket's buffer, or null if that is still in use.
   [[nodiscard]] std::byte* free_place(const Pass& pass, int64_t root) const;
+  // Where nobody waits for sums: after this event, the one before has been read of that place.
+  [[nodiscard]] device::Event last_sum() const {
+    return context_.sums == nullptr ? device::Event() : front().record(fill_stream());
+  }
   void take(const Pass& pass, Entry& entry, int64_t root, const Gradient& gradient, bool is_slot);
 
   void begin_bucket(const std::shared_ptr<Pass>& pass, int64_t index);

@@ -47,7 +47,7 @@ class Reducers::Sink final : public GradientSink {
   explicit Sink(Reducers& reducers) : reducers_(reducers) {
     for (const auto& reducer : reducers.all_) sinks_.push_back(reducer->begin_pass());
   }
-  void* slot(int64_t root) override { return of(root).slot(root); }
+  void* slot(int64_t root, device::Stream stream) override { return of(root).slot(root, stream); }
   void add(int64_t root, const Gradient& gradient) override { of(root).add(root, gradient); }
   void end(bool abandoned) override {  // all of them, whatever becomes of one
     std::exception_ptr failure;

@@ -228,11 +228,22 @@ kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pie
   return count;
 }
 
-kernels::UpdateCount Updater::update(const Decision& decision) {
+std::vector<layout::Piece> Updater::pieces_of(const Decision& decision) const {
   std::vector<layout::Piece> pieces;
   for (const layout::Piece& piece : committed_.pieces) {
     if (window_.is_updated(decision, piece.parameter)) pieces.push_back(piece);
   }
+  return pieces;
+}
+
+void Updater::update_there(const Decision& decision, DeviceDecision& there) {
+  const std::vector<layout::Piece> pieces = pieces_of(decision);
+  optimizer::StepScalars scalars(1);  // the decision has the factor
+  visit(pieces, {}, scalars, [&](const Visited& v) { there.update(v.updates); });
+}
+
+kernels::UpdateCount Updater::update(const Decision& decision) {
+  const std::vector<layout::Piece> pieces = pieces_of(decision);
   optimizer::StepScalars scalars(decision.mean * decision.clip);
   kernels::UpdateCount count;
   if (matrices_) {
@@ -243,11 +254,20 @@ kernels::UpdateCount Updater::update(const Decision& decision) {
     visit(pieces, {}, scalars,
           [&](const Visited& v) { kernels::add(count, run(v.updates, v.pieces)); });
   }
-  for (int64_t id = 0; id < declared_.model.size(); ++id) {
-    const bool root = declared_.model.at(id).root == id;
-    if (root && window_.is_updated(decision, id)) ++run_.updates[static_cast<size_t>(id)];
-  }
+  count_updates(updated_by(decision));
   return count;
+}
+
+std::vector<int64_t> Updater::updated_by(const Decision& decision) const {
+  std::vector<int64_t> roots;
+  for (int64_t id = 0; id < declared_.model.size(); ++id) {
+    if (declared_.model.at(id).root == id && window_.is_updated(decision, id)) roots.push_back(id);
+  }
+  return roots;
+}
+
+void Updater::count_updates(std::span<const int64_t> roots) {
+  for (const int64_t id : roots) ++run_.updates[static_cast<size_t>(id)];
 }
 
 kernels::UpdateCount Updater::publish(const kernels::UpdateCount& mine) {

@@ -25,6 +25,11 @@ class Updater {
 
   // By a decision that does not skip. Collective for LAMB and Muon. What this rank has done.
   kernels::UpdateCount update(const Decision& decision);
+  // By a decision that the device makes, which may skip; waits for nothing.
+  void update_there(const Decision& decision, DeviceDecision& there);
+  // The roots that a decision updates unless it skips, and that it has not.
+  [[nodiscard]] std::vector<int64_t> updated_by(const Decision& decision) const;
+  void count_updates(std::span<const int64_t> roots);
   // From here on an acquire shows the new parameters: every rank has written its pieces. Of all
   // ranks. Collective.
   kernels::UpdateCount publish(const kernels::UpdateCount& mine);
@@ -54,6 +59,8 @@ class Updater {
   [[nodiscard]] kernels::UpdateCount update_matrices(std::span<const layout::Piece> pieces,
                                                      const Decision& decision,
                                                      optimizer::StepScalars& scalars);
+
+  [[nodiscard]] std::vector<layout::Piece> pieces_of(const Decision& decision) const;
 
   Declared& declared_;
   Committed& committed_;

@@ -12,8 +12,11 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
     : declared_(declared),
       committed_(committed),
       run_(run),
+      device_decision_(DeviceDecision::make(*committed.devices.front, committed.plan,
+                                            declared.config.pin, declared.ledger)),
       reducer_({committed.control.rank(), committed.control.slice(), &declared.model,
-                &committed.layout, &declared.config, nullptr, &declared.ledger, committed.devices},
+                &committed.layout, &declared.config, nullptr, &declared.ledger, committed.devices,
+                device_decision_ ? &device_decision_->sums() : nullptr},
                committed.plan, std::move(gradients)) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {
@@ -70,6 +73,7 @@ void Window::note_stream(device::Stream stream) {
   const std::lock_guard lock(stream_mutex_);
   if (callers_streams_.contains(stream)) return;
   static_cast<void>(declared_.device->record(stream));  // throws for a stream that there is not
+  if (device_decision_) declared_.device->wait(stream, device_decision_->sent());
   callers_streams_.insert(stream);
 }
 
@@ -109,27 +113,40 @@ void Window::accumulate() {
 
 // Phase 1 does everything that can fail and changes nothing: reduce, agree on Inf/NaN and on the
 // norm. Parameters may have been acquired since otr_engine_reduce.
-const Decision& Window::reduce(bool updates) {
+void Window::sum(bool updates) {
   if (updates || !reduced_) committed_.gather.settle();  // after an interrupt nothing is agreed on
   if (!reduced_) agree_on_window();
   if (updates || !reduced_) {  // nobody reads the weights from here on
     await_streams();
     committed_.gather.end_all();
   }
-  // By this decision the host has updated them.
-  if (updates && declared_.config.optimizer.host) return reduced_->decision;
+  // By the decision that there is the host has updated them.
+  if (updates && declared_.config.optimizer.host) return;
   if (!reduced_) reduced_ = Reduced{};
-  if (!reduced_->summed) {
-    reduced_->mine = reducer_.finish();
-    reduced_->summed = true;
-  } else if (reduced_->replaced) {
+  if (reduced_->summed) return;
+  reduced_->mine = reducer_.finish();
+  reduced_->summed = true;
+}
+
+const Decision& Window::reduce(bool updates) {
+  sum(updates);
+  if (updates && declared_.config.optimizer.host) return reduced_->decision;
+  if (reduced_->replaced) {
     reduced_->mine.norm = committed_.counts ? reducer_.norm() : kernels::NormSum{};
     reduced_->mine.origin = {reduced_->mine.norm.first_nonfinite, -1};
     reduced_->replaced = false;
+  } else if (device_decision_ && !reduced_->has_norm) {
+    device_decision_->decide({.mean = 1, .clipping = 0, .skip = 0, .skip_nonfinite = 0});
+    device_decision_->send();
+    const device::Decided there = device_decision_->wait();
+    reduced_->mine.norm = there.total;
+    reduced_->mine.origin = there.origin;
   }
+  reduced_->has_norm = true;
   Decision decision = agree_on_gradients(reduced_->mine);
   reduced_->stands = decision.updated;
   if (!decision.updated) reduced_->decision = std::move(decision);
+  reduced_->agreed_once = true;
   return reduced_->decision;
 }
 
@@ -185,6 +202,11 @@ void refuse_updated(const char* call) {
        "{}: after the last otr_engine_reduce of this window a rank has written weights: call "
        "otr_engine_step",
        call);
+}
+
+void Window::list_movable(std::vector<Movable>& all) {
+  reducer_.list_movable(all);
+  if (device_decision_) device_decision_->list_movable(all);
 }
 
 bool Window::drop() {

@@ -12,6 +12,7 @@
 
 #include "core/base/bits.h"
 #include "core/engine/committed.h"
+#include "core/engine/device_decision.h"
 #include "core/engine/reducers.h"
 #include "core/engine/run.h"
 
@@ -68,6 +69,17 @@ class Window {
   // Phase 1. What was decided before is agreed on again: gradients may have been replaced since.
   // After an interrupt it goes on where it was. updates: the update follows. Collective.
   const Decision& reduce(bool updates);
+  // Phase 1 where the device decides, which it does unless otr_engine_reduce has let the host see.
+  [[nodiscard]] bool device_decides() const {
+    return device_decision_ != nullptr && !(reduced_ && reduced_->agreed_once);
+  }
+  // Its two halves. The first may be made again after an interrupt; the second leaves what the host
+  // knows, and the decision is on its way to the device.
+  void sum(bool updates);
+  [[nodiscard]] Decision decide_there();
+  // The rest of it, once that has come.
+  void complete(Decision& decision, const device::Decided& there) const;
+  [[nodiscard]] DeviceDecision& device_decision() { return *device_decision_; }
   // What otr_engine_reduce has decided; null before.
   [[nodiscard]] const Decision* decision() const;
   // The last one stands, because a rank's host has written weights by it.
@@ -99,12 +111,15 @@ class Window {
   [[nodiscard]] bool has_begun() const { return has_begun_; }
   [[nodiscard]] bool has_open_passes() const { return open_passes_ > 0; }
   [[nodiscard]] Reducers& reducer() { return reducer_; }
+  void list_movable(std::vector<Movable>& all);
 
  private:
   // Gradients that are summed and agreed on; the window takes no more.
   struct Reduced {
     Summed mine;
-    bool summed = false;    // mine is complete
+    bool summed = false;    // mine is complete, but for a norm that the device has
+    bool has_norm = false;  // … with that
+    bool agreed_once = false;
     bool agreed = false;    // decision is, in the joint step that is being made again
     bool replaced = false;  // a gradient was written here since
     bool updated = false;   // the host has written a weight here, by the decision
@@ -112,6 +127,10 @@ class Window {
     Decision decision;
   };
   [[nodiscard]] int32_t mean_ranks() const;  // that the sum over ranks is divided by
+  [[nodiscard]] double mean() const;         // Decision's
+  [[nodiscard]] Bits present() const;        // roots of which this rank has a gradient
+  // What is not finite ends a window.
+  [[nodiscard]] bool skips_nonfinite() const;
   void agree_on_window();
   [[nodiscard]] Decision agree_on_gradients(const Summed& summed);
   void await_streams();
@@ -119,6 +138,7 @@ class Window {
   Declared& declared_;
   Committed& committed_;
   Run& run_;
+  const std::unique_ptr<DeviceDecision> device_decision_;  // null: the host decides
   Reducers reducer_;
   std::mutex stream_mutex_;
   std::set<device::Stream> callers_streams_;  // of this window; guarded by stream_mutex_

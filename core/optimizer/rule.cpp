@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/optimizer/schedule.h"
+#include "kernels/reference/decide.h"
 
 namespace outrigger::optimizer {
 
@@ -83,12 +84,12 @@ kernels::Update by_direction(const kernels::Update& piece, const float* directio
 }
 
 double norm_of(const kernels::NormSum& squares) {
-  return squares.nonfinite > 0 ? HUGE_VAL : std::sqrt(kernels::value_of(squares));
+  static_assert(std::tuple_size_v<decltype(squares.limbs)> == kernels::reference::kLimbs);
+  return kernels::reference::norm_of(squares.limbs.data(), squares.nonfinite);
 }
 
 double clip_coefficient(double norm, double clip) {
-  if (clip <= 0) return 1;
-  return std::min(1.0, clip / (norm + 1e-6));  // the 1e-6 is DeepSpeed's and PyTorch's
+  return kernels::reference::clip_coefficient(norm, clip);
 }
 
 }  // namespace outrigger::optimizer

@@ -779,7 +779,7 @@ otr_engine_step_begin(engine) =
         engine)
 
 otr_engine_report(engine, timeout_seconds, report) =
-    @gcsafe ccall((:otr_engine_report, liboutrigger), Int32,
+    ccall((:otr_engine_report, liboutrigger), Int32,
         (Ptr{otr_engine}, Float64, Ptr{otr_step_report}),
         engine, timeout_seconds, report)
 

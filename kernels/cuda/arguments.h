@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/decide.h"
 #include "kernels/cuda/fold.h"
 #include "kernels/cuda/lists.h"
 #include "kernels/cuda/product.h"
@@ -18,6 +19,10 @@ using Updates = List<Update, 17>;
 struct UpdateArguments {
   Updates list;
   CountBlock* counts;  // added to; null: nobody counts
+};
+struct DecidedUpdateArguments {
+  Updates list;
+  Decided* decided;  // read, and its counts are added to
 };
 struct LambNormsArguments {
   Updates list;
@@ -36,10 +41,21 @@ struct FoldArguments {
   NormBlock* norm;  // null, or added to
   const void* sources[kSources];
 };
+struct BeginSumArguments {
+  SumBlock* sum;
+  int32_t add;
+};
+struct DecideArguments {
+  Decide how;
+  const unsigned char* sums;
+  int64_t stride, count;
+  Decided* out;
+};
 struct ProductArguments {
   Product product;
 };
 static_assert(sizeof(UpdateArguments) <= kMostArgumentBytes);
+static_assert(sizeof(DecidedUpdateArguments) <= kMostArgumentBytes);
 static_assert(sizeof(LambNormsArguments) <= kMostArgumentBytes);
 static_assert(sizeof(MuonArguments) <= kMostArgumentBytes);
 static_assert(sizeof(ConvertArguments) <= kMostArgumentBytes);
@@ -53,13 +69,17 @@ enum class Kernel : uint8_t {
   fold_bfloat16,
   fold_float16,
   convert,
-  product
+  product,
+  update_decided,
+  begin_sum,
+  decide
 };
-inline constexpr int kKernels = 8;
+inline constexpr int kKernels = 11;
 // The names in kernels.cu, in the enum's order.
 inline constexpr const char* kKernelNames[kKernels] = {
-    "otr_update",        "otr_lamb_norms",   "otr_muon_direction", "otr_fold_float32",
-    "otr_fold_bfloat16", "otr_fold_float16", "otr_convert",        "otr_product"};
+    "otr_update",         "otr_lamb_norms",   "otr_muon_direction", "otr_fold_float32",
+    "otr_fold_bfloat16",  "otr_fold_float16", "otr_convert",        "otr_product",
+    "otr_update_decided", "otr_begin_sum",    "otr_decide"};
 
 // Blocks that a whole piece of work fills. A kernel takes what is beyond its grid in turns, but for
 // a product's, which has a block for each tile.

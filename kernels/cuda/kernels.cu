@@ -54,6 +54,35 @@ __global__ void __launch_bounds__(kThreads) otr_update(const __grid_constant__ U
   add_to(a.counts->vanished, of_block.vanished);
 }
 
+// By a decision that was made before in the stream, whose counts it adds to.
+__global__ void __launch_bounds__(kThreads)
+    otr_update_decided(const __grid_constant__ DecidedUpdateArguments a) {
+  __shared__ Scratch scratch[kWarps];
+  __shared__ CountBlock of_block;
+  if (a.decided->skip != 0) return;
+  if (threadIdx.x == 0) of_block.updates = of_block.vanished = 0;
+  __syncthreads();
+  each_leaf(a.list, this_warp(), all_warps(), [&](int64_t piece, int64_t first) {
+    update_leaf(a.list.pieces[piece], first, scratch[warp_in_block()], of_block, *a.decided);
+  });
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  add_to(a.decided->counts.updates, of_block.updates);
+  add_to(a.decided->counts.vanished, of_block.vanished);
+}
+
+// Of one block one thread, before the fold that adds to sum->now.
+__global__ void otr_begin_sum(const __grid_constant__ BeginSumArguments a) {
+  if (threadIdx.x == 0) begin_sum(*a.sum, a.add != 0);
+}
+
+// Of one block one warp.
+__global__ void otr_decide(const __grid_constant__ DecideArguments a) {
+  __shared__ NormBlock total;
+  if (threadIdx.x >= kLanes) return;
+  decide(a.how, a.sums, a.stride, a.count, total, *a.out);
+}
+
 __global__ void __launch_bounds__(kThreads)
     otr_lamb_norms(const __grid_constant__ LambNormsArguments a) {
   __shared__ Scratch scratch[kWarps];

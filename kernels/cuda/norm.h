@@ -80,21 +80,28 @@ OTR_DEVICE void merge(NormBlock& into, const NormBlock& from) {
   if (from.first != kNone) lower_to(into.first, from.first);
 }
 
-// On the host, once all have added.
-inline NormSum carried(const NormBlock& block) {
-  NormSum sum;
+// Once all have added: the limbs of a NormSum.
+OTR_DEVICE void carry(const NormBlock& block, uint64_t* limbs) {
   uint64_t carry = 0;  // below 2^33
   for (int d = 0; d < kDigits; ++d) {
     const uint64_t low = (block.digits[d] & 0xffffffff) + (carry & 0xffffffff);
-    sum.limbs[static_cast<size_t>(d) / 2] |= (low & 0xffffffff) << (d % 2 * 32);
+    if (d % 2 == 0) limbs[d / 2] = 0;
+    limbs[d / 2] |= (low & 0xffffffff) << (d % 2 * 32);
     carry = (block.digits[d] >> 32) + (carry >> 32) + (low >> 32);
   }
-  sum.nonfinite = static_cast<int64_t>(block.nonfinite);
-  sum.first_nonfinite = block.first == kNone ? -1 : static_cast<int64_t>(block.first >> 16);
-  return sum;
 }
-inline int rank_of(const NormBlock& block) {
+OTR_DEVICE int64_t index_of(const NormBlock& block) {
+  return block.first == kNone ? -1 : static_cast<int64_t>(block.first >> 16);
+}
+OTR_DEVICE int rank_of(const NormBlock& block) {
   return block.first == kNone ? -1 : static_cast<int>(block.first & 0xffff) - 1;
+}
+inline NormSum carried(const NormBlock& block) {
+  NormSum sum;
+  carry(block, sum.limbs.data());
+  sum.nonfinite = static_cast<int64_t>(block.nonfinite);
+  sum.first_nonfinite = index_of(block);
+  return sum;
 }
 
 }  // namespace outrigger::kernels::cuda

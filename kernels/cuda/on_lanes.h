@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/decide.h"
 #include "kernels/cuda/fold.h"
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/update.h"
@@ -29,6 +30,21 @@ void each_leaf(int64_t count, const Body& body) {
   return {static_cast<int64_t>(counts.updates), static_cast<int64_t>(counts.vanished)};
 }
 
+inline void decide(const Decide& how, const unsigned char* sums, int64_t stride, int64_t count,
+                   Decided& out) {
+  const FloatEnvironment environment;
+  NormBlock total;
+  cuda::decide(how, sums, stride, count, total, out);
+}
+
+// By a decision, whose counts it adds to.
+inline void update(const Update& u, Decided& decided) {
+  if (decided.skip != 0) return;
+  Scratch scratch;
+  each_leaf(u.count,
+            [&](int64_t first) { update_leaf(u, first, scratch, decided.counts, decided); });
+}
+
 inline void lamb_norms(const Update& u, NormSum& weights, NormSum& directions) {
   Scratch scratch;
   NormBlock w, d;
@@ -42,14 +58,23 @@ inline void muon_direction(const Update& u, float* direction) {
   each_leaf(u.count, [&](int64_t first) { muon_direction_leaf(u, first, scratch, direction); });
 }
 
-// Without sources: the norm of the accumulator alone. Adds to *fold.norm.
-inline Origin fold(const Fold& fold) {
+inline void add_fold(const Fold& fold, NormBlock& block) {
   Scratch scratch;
-  NormBlock block;
   with_number(fold.accumulator_format, [&](auto a) {
     each_leaf(fold.count,
               [&](int64_t first) { fold_leaf<decltype(a)>(fold, first, scratch, &block); });
   });
+}
+
+inline void fold(const Fold& fold, SumBlock& sum) {
+  begin_sum(sum, fold.add);
+  add_fold(fold, sum.now);
+}
+
+// Without sources: the norm of the accumulator alone. Adds to *fold.norm.
+inline Origin fold(const Fold& fold) {
+  NormBlock block;
+  add_fold(fold, block);
   const NormSum norm = carried(block);
   if (fold.norm != nullptr) merge(*fold.norm, norm);
   return {norm.first_nonfinite, rank_of(block)};

@@ -51,7 +51,9 @@ OTR_DEVICE void draw_for(const Update& u, const LeafOf& of, Scratch& scratch) {
   }
 }
 
-OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, CountBlock& counts) {
+// scalars: in place of the update's own.
+OTR_DEVICE void update_leaf(const Update& u, const UpdateScalars& scalars, int64_t first,
+                            Scratch& scratch, CountBlock& counts) {
   const LeafOf of(u, first);
   Leaf leaf;
   PerLane<uint32_t> updated;  // a bit for each element
@@ -63,7 +65,7 @@ OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, Co
     for (int i = 0; i < kPerLane; ++i) {
       old[lane][i] = leaf.weight[lane][i];
       const reference::Stepped e =
-          reference::stepped(u.rule, u.scalars, u.exp_avg != nullptr, leaf.grad[lane][i],
+          reference::stepped(u.rule, scalars, u.exp_avg != nullptr, leaf.grad[lane][i],
                              old[lane][i], leaf.exp_avg[lane][i], leaf.exp_avg_sq[lane][i]);
       leaf.weight[lane][i] = e.weight;
       leaf.exp_avg[lane][i] = e.exp_avg;
@@ -88,6 +90,10 @@ OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, Co
     if (updates != 0) add_to(counts.updates, updates);
     if (vanished != 0) add_to(counts.vanished, vanished);
   });
+}
+
+OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, CountBlock& counts) {
+  update_leaf(u, u.scalars, first, scratch, counts);
 }
 
 // What a leaf's lanes have, to the scratch and into the sum.

@@ -17,6 +17,7 @@ namespace outrigger::kernels::reference {
 
 inline constexpr int kLanes = 32;
 inline constexpr int kUnitExponent = -298;
+inline constexpr int kLimbs = 10;  // of a NormSum
 
 // Folds the 32 lanes in the fixed order.
 OTR_ELEMENTWISE double sum_of_lanes(double (&lane)[kLanes]) {

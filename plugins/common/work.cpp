@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/common/work.h"
 
+#include <cstddef>
 #include <utility>
 
 namespace outrigger::plugins {
@@ -87,10 +88,33 @@ kernels::Product product_of(const otr_plugin_product& given) {
   return p;
 }
 
+using kernels::cuda::Decided;
+static_assert(sizeof(Decided) == sizeof(otr_plugin_decision) &&
+              offsetof(Decided, first_rank) ==
+                  offsetof(otr_plugin_decision, total) + offsetof(otr_plugin_norm, first_rank) &&
+              offsetof(Decided, norm) == offsetof(otr_plugin_decision, norm) &&
+              offsetof(Decided, skip) == offsetof(otr_plugin_decision, skip) &&
+              offsetof(Decided, counts) == offsetof(otr_plugin_decision, updates) &&
+              sizeof(kernels::cuda::SumBlock) <= OTR_PLUGIN_SUM_BYTES);
+
+kernels::cuda::Decide decide_of(const otr_plugin_decide& given) {
+  return {given.mean, given.clipping, given.skip, given.skip_nonfinite};
+}
+
+kernels::cuda::SumBlock* sum_of(const otr_plugin_fold& given) {
+  return static_cast<kernels::cuda::SumBlock*>(given.sum);
+}
+
+Decided* decided_of(otr_plugin_decision* decision) { return reinterpret_cast<Decided*>(decision); }
+
 Use use_of(const otr_plugin_update& given) {
   if (given.rule < OTR_PLUGIN_ADAM || given.rule > OTR_PLUGIN_LAMB_NORMS) {
     fail(OTR_E_ARGUMENT, "rule " + std::to_string(given.rule) +
                              " is none of OTR_PLUGIN_ADAM to OTR_PLUGIN_LAMB_NORMS");
+  }
+  if (given.decision != nullptr && given.rule > OTR_PLUGIN_SGD) {
+    fail(OTR_E_ARGUMENT,
+         "rule " + std::to_string(given.rule) + " with a decision; that is for the elementwise");
   }
   return given.rule == OTR_PLUGIN_LAMB_NORMS ? Use::lamb_norms
          : given.rule == OTR_PLUGIN_MUON     ? Use::muon_direction

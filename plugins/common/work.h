@@ -10,6 +10,7 @@
 
 #include "c_api/include/outrigger_plugin.h"
 #include "kernels/cuda/convert.h"
+#include "kernels/cuda/decide.h"
 #include "kernels/kernels.h"
 
 namespace outrigger::plugins {
@@ -42,6 +43,11 @@ T element_of(const T* list, int64_t index) {
 enum class Use : uint8_t { update, lamb_norms, muon_direction };
 [[nodiscard]] Use use_of(const otr_plugin_update& given);
 [[nodiscard]] kernels::Update update_of(const otr_plugin_update& given);
+
+// What decide is given, and the blocks in the device's memory that it reads and writes.
+[[nodiscard]] kernels::cuda::Decide decide_of(const otr_plugin_decide& given);
+[[nodiscard]] kernels::cuda::SumBlock* sum_of(const otr_plugin_fold& given);
+[[nodiscard]] kernels::cuda::Decided* decided_of(otr_plugin_decision* decision);
 
 [[nodiscard]] otr_plugin_norm written(const kernels::NormSum& norm, int32_t rank);
 

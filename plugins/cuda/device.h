@@ -73,6 +73,7 @@ class Device {
   void update(const otr_plugin_update* list, int64_t count, otr_plugin_update_count* total,
               uint64_t stream);
   void product(const otr_plugin_product& given, uint64_t stream);
+  void decide(const otr_plugin_decide& given, uint64_t stream);
 
  private:
   class Launching;

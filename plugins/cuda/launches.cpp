@@ -77,7 +77,12 @@ void Device::fold(const otr_plugin_fold& list, uint64_t number) {
                             : Kernel::fold_float16;
   a.norm = nullptr;
   Results::Block* norm = nullptr;
-  if (given.norm != nullptr) {
+  if (given.sum != nullptr) {
+    arguments::SumBlock* const sum = plugins::sum_of(given);
+    arguments::BeginSumArguments begin{sum, given.add};
+    launch(Kernel::begin_sum, 1, &begin, stream);
+    a.norm = &sum->now;
+  } else if (given.norm != nullptr) {
     norm = &results_.norms(stream, 1);
     norm->to[0] = given.norm;
     a.norm = norm->norms();
@@ -98,6 +103,7 @@ class Device::Launching {
     const kernels::Update piece = plugins::update_of(given);
     if (use != use_ || list().count == arguments::Updates::kPieces) flush();
     use_ = use;
+    decided_.decided = plugins::decided_of(given.decision);  // that of the whole list
     const auto at = static_cast<size_t>(list().count);
     list().add(piece, piece.count);
     if (use == Use::muon_direction) muon_.directions[at] = given.direction;
@@ -112,9 +118,10 @@ class Device::Launching {
  private:
   // Each struct begins with its list, and only one of them is in use.
   arguments::Updates& list() {
-    return use_ == Use::muon_direction ? muon_.list
-           : use_ == Use::lamb_norms   ? lamb_.list
-                                       : update_.list;
+    return use_ == Use::muon_direction   ? muon_.list
+           : use_ == Use::lamb_norms     ? lamb_.list
+           : decided_.decided != nullptr ? decided_.list
+                                         : update_.list;
   }
 
   void flush() {
@@ -123,6 +130,8 @@ class Device::Launching {
       flush_norms();
     } else if (list().leaves() > 0 && use_ == Use::muon_direction) {
       launch(Kernel::muon_direction, &muon_);
+    } else if (list().leaves() > 0 && decided_.decided != nullptr) {
+      launch(Kernel::update_decided, &decided_);
     } else if (list().leaves() > 0) {
       if (counts_ == nullptr && total_ != nullptr) {
         counts_ = &device_.results_.counts(total_, stream_);
@@ -154,6 +163,7 @@ class Device::Launching {
   Stream stream_;
   Use use_ = Use::update;
   arguments::UpdateArguments update_{};
+  arguments::DecidedUpdateArguments decided_{};
   arguments::LambNormsArguments lamb_{};
   arguments::MuonArguments muon_{};
   std::array<otr_plugin_norm*, arguments::Updates::kPieces> norms_{};
@@ -178,6 +188,14 @@ void Device::product(const otr_plugin_product& list, uint64_t stream) {
                                 " elements, in more than 2^31 − 1 tiles of 64 × 64");
   }
   if (tiles > 0) launch(Kernel::product, tiles, &a, launched_in(stream));
+}
+
+void Device::decide(const otr_plugin_decide& list, uint64_t stream) {
+  const otr_plugin_decide given = element_of(&list, 0);
+  arguments::DecideArguments a{plugins::decide_of(given),
+                               static_cast<const unsigned char*>(given.sums), OTR_PLUGIN_SUM_BYTES,
+                               given.count, plugins::decided_of(given.decision)};
+  launch(Kernel::decide, 1, &a, launched_in(stream));
 }
 
 }  // namespace outrigger::cuda

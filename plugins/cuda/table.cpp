@@ -201,6 +201,10 @@ int32_t product(otr_plugin_device* d, const otr_plugin_product* given, uint64_t 
   return guard(d, stream, [&](Device& device) { device.product(*given, stream); });
 }
 
+int32_t decide(otr_plugin_device* d, const otr_plugin_decide* given, uint64_t stream) {
+  return guard(d, stream, [&](Device& device) { device.decide(*given, stream); });
+}
+
 constexpr otr_device_plugin kTable = {
     .struct_size = sizeof(otr_device_plugin),
     .version = OTR_DEVICE_PLUGIN_VERSION,
@@ -237,6 +241,7 @@ constexpr otr_device_plugin kTable = {
     .fold = fold,
     .update = update,
     .product = product,
+    .decide = decide,
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace outrigger::simulated {
 
 namespace on_lanes = kernels::cuda::on_lanes;
+using kernels::cuda::Decided;
 using plugins::element_of;
 using plugins::Use;
 using plugins::written;
@@ -21,6 +22,7 @@ struct Piece {
   Use use;
   float* direction = nullptr;
   otr_plugin_norm* norms = nullptr;
+  Decided* decided = nullptr;
 };
 
 Piece piece_of(Memories& memories, const otr_plugin_update& given) {
@@ -31,6 +33,9 @@ Piece piece_of(Memories& memories, const otr_plugin_update& given) {
         given.direction, static_cast<size_t>(given.count) * sizeof(float), "the direction");
   }
   piece.norms = given.norms;
+  if (given.decision == nullptr) return piece;
+  piece.decided = memories.writes(plugins::decided_of(given.decision), sizeof(Decided),
+                                  "the update's decision");
   return piece;
 }
 
@@ -42,6 +47,8 @@ void run(const Piece& piece, otr_plugin_update_count* total) {
     on_lanes::lamb_norms(piece.update, weights, directions);
     piece.norms[0] = written(weights, -1);
     piece.norms[1] = written(directions, -1);
+  } else if (piece.decided != nullptr) {
+    on_lanes::update(piece.update, *piece.decided);
   } else {
     const kernels::UpdateCount count = on_lanes::update(piece.update);
     if (total == nullptr) return;
@@ -70,6 +77,16 @@ void fold(Device& device, const otr_plugin_fold& list, uint64_t stream) {
   Memories memories(device);
   std::vector<const void*> sources;
   kernels::Fold f = memories.located(plugins::fold_of(given), sources);
+  if (given.sum != nullptr) {
+    kernels::cuda::SumBlock* const sum =
+        memories.writes(plugins::sum_of(given), OTR_PLUGIN_SUM_BYTES, "fold's squares");
+    device.launch(stream, "a fold", memories.touches(),
+                  [f, sources = std::move(sources), sum]() mutable {
+                    f.sources = sources.data();
+                    on_lanes::fold(f, *sum);
+                  });
+    return;
+  }
   otr_plugin_norm* out = given.norm;
   device.launch(stream, "a fold", memories.touches(),
                 [f, sources = std::move(sources), out]() mutable {
@@ -96,6 +113,20 @@ void product(Device& device, const otr_plugin_product& list, uint64_t stream) {
   Memories memories(device);
   const kernels::Product p = memories.located(plugins::product_of(element_of(&list, 0)));
   device.launch(stream, "a product", memories.touches(), [p] { on_lanes::product(p); });
+}
+
+void decide(Device& device, const otr_plugin_decide& list, uint64_t stream) {
+  const otr_plugin_decide given = element_of(&list, 0);
+  Memories memories(device);
+  const auto* const sums =
+      memories.reads(static_cast<const unsigned char*>(given.sums),
+                     static_cast<size_t>(given.count) * OTR_PLUGIN_SUM_BYTES, "decide's sums");
+  Decided* const out =
+      memories.writes(plugins::decided_of(given.decision), sizeof(Decided), "decide's decision");
+  const kernels::cuda::Decide how = plugins::decide_of(given);
+  device.launch(stream, "a decision", memories.touches(), [how, sums, count = given.count, out] {
+    on_lanes::decide(how, sums, OTR_PLUGIN_SUM_BYTES, count, *out);
+  });
 }
 
 }  // namespace outrigger::simulated

@@ -165,7 +165,7 @@ std::vector<float> train(std::unique_ptr<comm::Communicator> comm, const std::st
       Engine* const engines[] = {model.engine.get()};
       insist([&] { Engine::step_many(engines, nullptr, {&report, 1}); });
     } else {
-      insist([&] { model.engine->step(report); });
+      insist([&] { model.engine->step(report, true); });
     }
     EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
     EXPECT_EQ(report.applied_steps, step + 1);
@@ -280,8 +280,8 @@ TEST(Interrupted, InsideTheUpdateTheEngineIsLost) {
     model.engine->commit();
     model.pass(1);
     otr_step_report report{};
-    expect_status(OTR_E_INTERRUPTED, [&] { model.engine->step(report); });
-    expect_status(OTR_E_POISONED, [&] { model.engine->step(report); });
+    expect_status(OTR_E_INTERRUPTED, [&] { model.engine->step(report, true); });
+    expect_status(OTR_E_POISONED, [&] { model.engine->step(report, true); });
     EXPECT_EQ(plan.interrupts, 1);
   }
 }

@@ -199,7 +199,7 @@ std::map<std::string, std::pair<int64_t, int64_t>> told_in_steps(int32_t world, 
         for (int64_t id = parameters; id-- > 0;) pass->add_grad(id, t, {}, 0);
         pass->end();
         otr_step_report report{};
-        engine->step(report);
+        engine->step(report, true);
         EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
       }
       engine->finalize();

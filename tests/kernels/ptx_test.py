@@ -15,7 +15,7 @@ SKIPPED = 77
 # Every product and sum rounds by itself: docs/contract.md, as -ffp-contract=off does for the host.
 FLAGS = [*(ROOT / "kernels/cuda/nvcc_flags.txt").read_text().split(), "-I", str(ROOT)]
 KERNELS = {"otr_update", "otr_lamb_norms", "otr_muon_direction", "otr_fold_float32", "otr_fold_bfloat16", "otr_fold_float16",
-           "otr_convert", "otr_product"}
+           "otr_convert", "otr_product", "otr_update_decided", "otr_begin_sum", "otr_decide"}
 
 
 def compiled(folder, *more):

@@ -1093,7 +1093,8 @@ extern "C" {
     /// it, because a late write would overwrite other gradients. The caller makes sure that all writers
     /// are done before, on threads and on streams (except the stream given to otr_pass_add_grad with
     /// it). One slot at a time for each parameter. The call never waits for other ranks: if the
-    /// gradient's own memory is in use, the slot is scratch memory. On a device this call and
+    /// gradient's own memory is in use, the slot is scratch memory. On a device the slot is for work
+    /// that comes after in the stream that otr_pass_begin was given, and this call and
     /// otr_pass_add_grad may wait until the device has done what it was given a few buckets before. Any
     /// thread. Since: 0.1
     pub fn otr_pass_get_slot(pass: *mut otr_pass, id: i64, out_slot: *mut otr_tensor) -> i32;
@@ -1124,9 +1125,16 @@ extern "C" {
     /// gradients, agrees on Inf/NaN, takes the global norm, clips, updates the owned shard and
     /// publishes. Any other one is only counted. report: NULL, or with struct_size set. Acquired tensors
     /// become invalid at a boundary. Collective. A skipped step is a success. After a failure before the
-    /// update nothing has changed; a failure during the update poisons the engine. OTR_E_STATE: a pass
-    /// is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the smallest loss scale; the
-    /// window was skipped, and the engine can go on. Since: 0.1
+    /// update nothing has changed; a failure during the update poisons the engine.
+    ///
+    /// With report NULL, one rank whose states are all on a device gives the step to the device, which
+    /// decides by itself, and returns without waiting for it (docs/devices.md says with which
+    /// configurations). The outcome is heard by the first call that needs it: otr_engine_report, the
+    /// step that ends the next window, or one that reads or writes values or progress. That call waits
+    /// if the outcome has not come, and returns OTR_E_DEVICE_FAULT if the device has failed.
+    ///
+    /// OTR_E_STATE: a pass is open, or none was made; OTR_E_LOSS_SCALE: gradients overflowed at the
+    /// smallest loss scale; the window was skipped, and the engine can go on. Since: 0.1
     pub fn otr_engine_step(engine: *mut otr_engine, report: *mut otr_step_report) -> i32;
     /// Starts a step, as otr_engine_step would make it, on a thread of the library, and returns at once.
     /// The thread starts with the first call and ends with the engine. Until otr_engine_report has
@@ -1138,12 +1146,13 @@ extern "C" {
     /// library's thread. Local. OTR_E_STATE: a pass is open, none was made, or a step is pending
     /// already. Since: 0.1
     pub fn otr_engine_step_begin(engine: *mut otr_engine) -> i32;
-    /// The result of the last step that otr_engine_step_begin began: report and errors are those of
-    /// otr_engine_step. If the step is not over within timeout_seconds: OTR_OK, with outcome
-    /// OTR_STEP_PENDING and zeros. timeout_seconds: 0 only asks; negative: waits as long as the step
-    /// takes, which the communicator's timeout bounds. report: struct_size set, not NULL. Once the step
-    /// is over, every further call gives the same result. May wait. OTR_E_INTERRUPTED: ask again, the
-    /// step goes on; OTR_E_STATE: no step was begun. Since: 0.1
+    /// The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with
+    /// NULL for its report: report and errors are those of otr_engine_step. If the step is not over
+    /// within timeout_seconds: OTR_OK, with outcome OTR_STEP_PENDING and zeros. timeout_seconds: 0 only
+    /// asks; negative: waits as long as the step takes, which the communicator's timeout bounds. report:
+    /// struct_size set, not NULL. Once the step is over, every further call gives the same result. May
+    /// wait. OTR_E_INTERRUPTED: ask again, the step goes on; OTR_E_STATE: there was no such step. Since:
+    /// 0.1
     pub fn otr_engine_report(engine: *mut otr_engine, timeout_seconds: f64, report: *mut otr_step_report) -> i32;
     /// The first half of the step that ends a window: sums the gradients over ranks and agrees on norm
     /// and Inf/NaN. Until the step, OTR_VALUE_GRAD can be read and replaced, and no pass begins. report

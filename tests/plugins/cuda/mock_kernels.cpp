@@ -54,6 +54,38 @@ Work updates(Memories& memories, const void* given, int64_t warps) {
   };
 }
 
+Work decided_updates(Memories& memories, const void* given, int64_t warps) {
+  auto a = given_as<arguments::DecidedUpdateArguments>(given);
+  locate(memories, a.list, Use::update);
+  a.decided = memories.writes(a.decided, sizeof *a.decided, "the decision");
+  return [a, warps] {
+    if (a.decided->skip != 0) return;
+    arguments::Scratch scratch;
+    each_warp(warps, [&](int64_t warp) {
+      arguments::each_leaf(a.list, warp, warps, [&](int64_t piece, int64_t first) {
+        arguments::update_leaf(a.list.pieces[piece], first, scratch, a.decided->counts, *a.decided);
+      });
+    });
+  };
+}
+
+Work begun_sum(Memories& memories, const void* given) {
+  auto a = given_as<arguments::BeginSumArguments>(given);
+  a.sum = memories.writes(a.sum, sizeof *a.sum, "the sum");
+  return [a] { arguments::begin_sum(*a.sum, a.add != 0); };
+}
+
+Work decision(Memories& memories, const void* given) {
+  auto a = given_as<arguments::DecideArguments>(given);
+  a.sums = memories.reads(a.sums, static_cast<size_t>(a.count * a.stride), "the sums");
+  a.out = memories.writes(a.out, sizeof *a.out, "the decision");
+  return [a] {
+    const kernels::FloatEnvironment environment;
+    arguments::NormBlock total;
+    arguments::decide(a.how, a.sums, a.stride, a.count, total, *a.out);
+  };
+}
+
 Work lamb_norms(Memories& memories, const void* given, int64_t warps) {
   auto a = given_as<arguments::LambNormsArguments>(given);
   locate(memories, a.list, Use::lamb_norms);
@@ -171,6 +203,15 @@ Result launch(CUctx_st& context, int kernel, unsigned blocks, unsigned threads, 
       break;
     case Kernel::product:
       work = product(memories, given, blocks);
+      break;
+    case Kernel::update_decided:
+      work = decided_updates(memories, given, warps);
+      break;
+    case Kernel::begin_sum:
+      work = begun_sum(memories, given);
+      break;
+    case Kernel::decide:
+      work = decision(memories, given);
       break;
   }
   context.device->launch(number_of(context, stream), arguments::kKernelNames[kernel],
