@@ -102,7 +102,7 @@ void step_once(const Engine& engine, otr_context* there, const std::vector<Shape
 
 // there: null on the host.
 std::vector<Values> trained_in(const Engine& engine, otr_context* there, int small) {
-  std::vector<Shape> shapes{{50, 60}, {257}, {40}};
+  std::vector<Shape> shapes{{70, 90}, {257}, {40}};  // products of several tiles
   for (int i = 0; i < small; ++i) shapes.push_back({3 + i});
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Tensor initial(shapes[i], dyadic(count_of(shapes[i]), 3 + static_cast<int>(i)));

@@ -188,4 +188,79 @@ TEST_F(CudaTable, LongListsAreSeveralLaunches) {
   EXPECT_EQ(table.release(device, data, OTR_PLUGIN_NO_STREAM), OTR_OK);
 }
 
+// Memory there with float32 values, as long as the object lives.
+class There {
+ public:
+  There(otr_plugin_device* device, const std::vector<float>& values)
+      : device_(device), count_(values.size()) {
+    EXPECT_EQ(cuda_table().allocate(device, bytes(), OTR_PLUGIN_NO_STREAM, &data_), OTR_OK);
+    EXPECT_EQ(
+        cuda_table().copy(device, data_, values.data(), bytes(), OTR_PLUGIN_HOST_TO_DEVICE, 0),
+        OTR_OK);
+  }
+  ~There() { EXPECT_EQ(cuda_table().release(device_, data_, OTR_PLUGIN_NO_STREAM), OTR_OK); }
+  There(const There&) = delete;
+  There& operator=(const There&) = delete;
+  [[nodiscard]] float* at() const { return static_cast<float*>(data_); }
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> out(count_);
+    EXPECT_EQ(cuda_table().copy(device_, out.data(), data_, bytes(), OTR_PLUGIN_DEVICE_TO_HOST, 0),
+              OTR_OK);
+    EXPECT_EQ(cuda_table().synchronize(device_), OTR_OK);
+    return out;
+  }
+
+ private:
+  [[nodiscard]] size_t bytes() const { return count_ * sizeof(float); }
+  otr_plugin_device* device_;
+  size_t count_;
+  void* data_ = nullptr;
+};
+
+// Each update's counts begin at zero there, and are added to what the host has.
+TEST_F(CudaTable, CountsOfUpdatesAddUp) {
+  const There weight(device, std::vector<float>(300, 1)), grad(device, std::vector<float>(300, 2));
+  otr_plugin_update u{};
+  u.struct_size = sizeof u;
+  u.rule = OTR_PLUGIN_SGD;
+  u.grad = grad.at();
+  u.weight = weight.at();
+  u.count = 300;
+  u.gradient_factor = 0.5F;
+  u.clip_value = 100;
+  u.minus_step = -0.25F;
+  otr_plugin_update_count total{7, 0};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(table.update(device, &u, 1, &total, 0), OTR_OK) << table.last_error();
+  }
+  EXPECT_EQ(weight.values(), std::vector<float>(300, 0.25F));
+  EXPECT_EQ(total.updates, 7 + 3 * 300);
+  EXPECT_EQ(total.vanished, 0);
+}
+
+// A list's pieces have each their own.
+TEST_F(CudaTable, DirectionsOfAListAreEachPiecesOwn) {
+  const There grads(device, {1, 2, 3, 4}), momentum(device, {8, 8, 8, 8});
+  const There out(device, {0, 0, 0, 0});
+  std::array<otr_plugin_update, 2> list{};
+  for (size_t i = 0; i < 2; ++i) {
+    otr_plugin_update& u = list[i];
+    u.struct_size = sizeof u;
+    u.rule = OTR_PLUGIN_MUON;
+    u.grad = grads.at() + 2 * i;
+    u.exp_avg = momentum.at() + 2 * i;
+    u.direction = out.at() + 2 * (1 - i);
+    u.count = 2;
+    u.gradient_factor = 1;
+    u.clip_value = 100;
+    u.beta1 = 0.5F;
+    u.one_minus_beta1 = 1;
+  }
+  ASSERT_EQ(table.update(device, list.data(), 2, nullptr, 0), OTR_OK) << table.last_error();
+  const std::vector<float> m = momentum.values(), d = out.values();
+  EXPECT_EQ(d, (std::vector<float>{m[2], m[3], m[0], m[1]}));
+  EXPECT_NE(m[0], m[2]);
+  EXPECT_NE(m[0], 8);
+}
+
 }  // namespace
