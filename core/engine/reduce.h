@@ -147,6 +147,10 @@ class Reducer {
   device::Event rescale(void* slot, const Gradient& gradient) const;
   // In front, for work of this stream; see Device::allocate.
   [[nodiscard]] memory::Block scratch_for(int64_t root, device::Stream stream) const;
+  // Of a slot: its pass's where nobody waits, else none, so that any stream may write it.
+  [[nodiscard]] device::Stream slot_stream(device::Stream stream) const {
+    return context_.sums == nullptr ? device::kNoStream : stream;
+  }
   [[nodiscard]] kernels::Format compute() const { return context_.config->compute; }
   [[nodiscard]] device::Device& front() const { return *context_.devices.front; }
   [[nodiscard]] device::Device& back() const { return context_.back(); }

@@ -54,7 +54,7 @@ void* BoundaryReducer::slot(Slot& slot, int64_t root, device::Stream stream) {
     entry.lent = true;
     slot.data = at(context_.layout->position(root).flat);
   } else {
-    slot.scratch = scratch_for(root, stream);
+    slot.scratch = scratch_for(root, slot_stream(stream));
     slot.data = slot.scratch.data();
   }
   return slot.data;

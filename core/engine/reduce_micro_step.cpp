@@ -129,7 +129,7 @@ void* MicroStepReducer::slot(Pass& pass, int64_t root, device::Stream stream) {
   if (entry.slot != nullptr) slot_is_out(root);
   entry.slot = entry.value == nullptr ? free_place(pass, root) : nullptr;
   if (entry.slot == nullptr) {
-    entry.slot_scratch = scratch_for(root, stream);
+    entry.slot_scratch = scratch_for(root, slot_stream(stream));
     entry.slot = entry.slot_scratch.data();
   } else {
     front().wait(stream, last_sum());
