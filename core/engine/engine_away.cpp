@@ -58,7 +58,7 @@ void Engine::offload_states(int32_t states, bool page_lock) {
   const auto collective = [this](const auto& body) {
     health_.collective(kOffload, Again::never, body);
   };
-  Together(*control_, kOffload, collective).run([&] {
+  const auto take = [&] {
     if ((states & OTR_STATES_PUBLISHED) != 0) committed_->gather.require_none_acquired(kOffload);
     if (!declared_.device) return;  // it is host memory already
     std::vector<Movable> all;
@@ -69,7 +69,8 @@ void Engine::offload_states(int32_t states, bool page_lock) {
     declared_.ledger.touch_all();
     away = std::make_unique<Away>(*declared_.device, declared_.ledger,
                                   page_lock ? config().pin : config::Pin::off, std::move(all));
-  });
+  };
+  health_.on_device([&] { Together(*control_, kOffload, collective).run(take); });
   collective([&] {
     if ((states & OTR_STATES_PUBLISHED) != 0) committed_->gather.end_all();
     if (away) away->leave();
@@ -89,9 +90,10 @@ void Engine::reload_states() {
     health_.collective(kReload, Again::never, body);
   };
   try {
-    Together(*control_, kReload, collective).run([&] {
+    const auto take = [&] {
       if (away_) away_->take_room();
-    });
+    };
+    health_.on_device([&] { Together(*control_, kReload, collective).run(take); });
   } catch (...) {
     if (away_) away_->give_up_room();
     throw;
