@@ -4,15 +4,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 
-#include "plugins/common/work.h"
+#include "plugins/common/guard.h"
 #include "plugins/cuda/device.h"
 
 using outrigger::cuda::Current;
 using outrigger::cuda::Device;
 using outrigger::cuda::Event;
-using outrigger::plugins::Failure;
+using outrigger::plugins::last_error;
 
 struct otr_plugin_device {
   std::shared_ptr<Device> device;
@@ -23,24 +22,7 @@ struct otr_plugin_event {
 
 namespace {
 
-thread_local std::string error_text;
-
-template <typename Body>
-int32_t guard(const Body& body) noexcept {
-  try {
-    error_text.clear();
-    body();
-    return OTR_OK;
-  } catch (const Failure& failure) {
-    error_text = failure.text;
-    return failure.status;
-  } catch (const std::bad_alloc&) {
-    return OTR_E_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    error_text = error.what();
-    return OTR_E_SYSTEM;
-  }
-}
+using outrigger::plugins::guard;
 
 // On a device that is not lost, in its context.
 template <typename Body>
@@ -56,7 +38,8 @@ template <typename Body>
 int32_t guard(otr_plugin_device* d, uint64_t stream, const Body& body) noexcept {
   const int32_t status = guard(d, body);
   if (status == OTR_E_ARGUMENT && stream != OTR_PLUGIN_NO_STREAM) {
-    const std::string text = error_text + "; the stream is " + std::to_string(stream);
+    const std::string text =
+        std::string(last_error()) + "; the stream is " + std::to_string(stream);
     static_cast<void>(guard([&] { outrigger::plugins::fail(status, text); }));
   }
   return status;
@@ -79,8 +62,6 @@ Registry& registry() {
   static auto* all = new Registry;
   return *all;
 }
-
-const char* last_error() { return error_text.c_str(); }
 
 int32_t device_count(int32_t* out_count) {
   return guard([&] {

@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <exception>
-#include <new>
 
-#include "plugins/common/work.h"
+#include "plugins/common/guard.h"
 #include "plugins/simulated/kernels.h"
 
-using outrigger::plugins::Failure;
+using outrigger::plugins::guard;
+using outrigger::plugins::last_error;
 using outrigger::simulated::Device;
 using outrigger::simulated::kDevices;
 using outrigger::simulated::Recorded;
@@ -24,25 +23,6 @@ struct otr_plugin_event {
 
 namespace {
 
-thread_local std::string error_text;
-
-template <typename Body>
-int32_t guard(const Body& body) noexcept {
-  try {
-    error_text.clear();
-    body();
-    return OTR_OK;
-  } catch (const Failure& failure) {
-    error_text = failure.text;
-    return failure.status;
-  } catch (const std::bad_alloc&) {
-    return OTR_E_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    error_text = error.what();
-    return OTR_E_SYSTEM;
-  }
-}
-
 // Never destroyed: a device may be closed while the process ends.
 struct Registry {
   std::mutex mutex;
@@ -53,8 +33,6 @@ Registry& registry() {
   static auto* all = new Registry;
   return *all;
 }
-
-const char* last_error() { return error_text.c_str(); }
 
 int32_t device_count(int32_t* out_count) {
   *out_count = kDevices;

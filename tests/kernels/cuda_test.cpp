@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU runs, built for the host with 32 lanes in a loop, beside the oracle: every rule,
-// format and rounding, ends of arrays and addresses off alignment, numbers of every bit pattern.
+// What a GPU runs, beside the oracle: every rule, format and rounding, ends of arrays and addresses
+// off alignment, numbers of every bit pattern. cuda_runner.h says where.
 #include <algorithm>
 
-#include "kernels/cuda/on_lanes.h"
+#include "kernels/cuda/fold.h"
+#include "kernels/cuda/update.h"
 #include "kernels/fold_origin.h"
+#include "kernels/reference/product.h"
+#include "tests/kernels/cuda_runner.h"
 #include "tests/kernels/update_cases.h"
 
 namespace outrigger::kernels::test {
 namespace {
-
-namespace on_lanes = cuda::on_lanes;
 
 void expect_same(const NormSum& got, const NormSum& want) {
   EXPECT_EQ(got.limbs, want.limbs);
@@ -50,7 +51,7 @@ TEST(CudaKernels, EveryRuleHasTheOraclesBits) {
       scalars.decoupled = got.weight.count() % 2 == 1;
       scalars.nesterov = true;
       Parameter want = got;
-      const UpdateCount one = on_lanes::update(got.step(scalars));
+      const UpdateCount one = runner::update(got.step(scalars));
       const UpdateCount other = reference::update(want.step(scalars));
       expect_same_bits(got, want);
       EXPECT_EQ(one.updates, other.updates);
@@ -68,7 +69,7 @@ TEST(CudaKernels, CountsWhatVanishes) {
     Parameter got(f, 3 * kLeaf, 0, Values::ordinary, 4), want = got;
     UpdateScalars scalars = ordinary_scalars();
     scalars.minus_step = -1e-5F;
-    const UpdateCount one = on_lanes::update(got.step(scalars));
+    const UpdateCount one = runner::update(got.step(scalars));
     const UpdateCount other = reference::update(want.step(scalars));
     EXPECT_EQ(one.vanished, other.vanished);
     EXPECT_GT(one.vanished, 0);
@@ -83,7 +84,7 @@ TEST(CudaKernels, LambsNormsAndMuonsDirectionHaveTheOraclesBits) {
     got.rule = Rule::lamb;
     Parameter want = got, muon = got, muon_want = got;
     NormSum weights, directions, weights_want, directions_want;
-    on_lanes::lamb_norms(got.step(scalars), weights, directions);
+    runner::lamb_norms(got.step(scalars), weights, directions);
     reference::lamb_norms(want.step(scalars), weights_want, directions_want);
     expect_same_bits(got, want);
     expect_same(weights, weights_want);
@@ -92,7 +93,7 @@ TEST(CudaKernels, LambsNormsAndMuonsDirectionHaveTheOraclesBits) {
     muon.rule = muon_want.rule = Rule::muon;
     const auto count = static_cast<size_t>(muon.weight.count());
     std::vector<float> direction(count), direction_want(count);
-    on_lanes::muon_direction(muon.step(scalars), direction.data());
+    runner::muon_direction(muon.step(scalars), direction.data());
     reference::muon_direction(muon_want.step(scalars), direction_want.data());
     expect_same_bits(muon, muon_want);
     for (size_t i = 0; i < count; ++i) {
@@ -139,7 +140,7 @@ TEST(CudaKernels, AFoldHasTheOraclesBitsNormAndCulprit) {
             NormSum got_norm;
             fold.accumulator = got.at();
             fold.norm = &got_norm;
-            const Origin got_origin = on_lanes::fold(fold);
+            const Origin got_origin = runner::fold(fold);
             expect_same_bits(got, want);
             expect_same(got_norm, norm);
             EXPECT_EQ(got_origin.index, origin.index);
@@ -173,7 +174,7 @@ TEST(CudaKernels, ANormAloneHasTheOraclesBits) {
         fold.first_index = 7;
         NormSum got;
         fold.norm = &got;
-        on_lanes::fold(fold);
+        runner::fold(fold);
         expect_same(got, norm);
         expect_same_bits(data, before);
       }
@@ -240,7 +241,7 @@ TEST(CudaKernels, AConversionHasTheOraclesBits) {
           c.add = how == 2;
           c.factor = factor;
           c.count = count;
-          on_lanes::convert(c);
+          runner::convert(c);
           if (how == 0) reference::convert(want.at(), to, source.at(), from, count);
           if (how == 1) reference::scale(want.at(), to, source.at(), from, factor, count);
           if (how == 2) reference::add(want.at(), to, source.at(), from, count);
@@ -266,7 +267,7 @@ TEST(CudaKernels, AConversionFollowsStrides) {
   c.factor = 3;
   ASSERT_TRUE(cuda::set_dimensions(c, kShape, kTo, kFrom, 3));
   EXPECT_EQ(c.count, source.count());
-  on_lanes::convert(c);
+  runner::convert(c);
   for (int64_t x = 0; x < 3; ++x) {
     for (int64_t y = 0; y < 5; ++y) {
       for (int64_t z = 0; z < 41; ++z) {
@@ -326,7 +327,7 @@ TEST(CudaKernels, AProductHasTheOraclesBits) {
       p.plus = plus ? static_cast<const float*>(more.at()) : nullptr;
       p.plus_factor = 0.75F;
       p.out = static_cast<float*>(got.at());
-      on_lanes::product(p);
+      runner::product(p);
       p.out = static_cast<float*>(want.at());
       for (int64_t row = 0; row < rows; row += kProductTile) {
         for (int64_t column = 0; column < columns; column += kProductTile) {

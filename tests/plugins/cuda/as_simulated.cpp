@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA plugin on the mock driver under the simulated device's name and type, so that every test
-// of a device runs on it as it is: OTR_PLUGIN_PATH names its folder. Settings are the mock
-// driver's; all else is the plugin's.
+// The CUDA plugin under the simulated device's name and type, so that tests of a device run on it
+// as they are: OTR_PLUGIN_PATH names its folder. Settings are the mock driver's, where
+// OTR_CUDA_DRIVER names it, and all else is the plugin's. On a GPU nothing can be set: what needs
+// that fails.
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -23,15 +25,20 @@ Pointer found(void* object, const char* name) {
 
 const otr_device_plugin& cuda() {
   static const otr_device_plugin* const kTable = [] {
-    void* object = dlopen(OTR_CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char* path = std::getenv("OTR_CUDA_PLUGIN");  // of a tree that was built elsewhere
+    void* object =
+        dlopen(path == nullptr ? OTR_CUDA_PLUGIN : path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     return found<otr_device_plugin_function>(object, OTR_DEVICE_PLUGIN_SYMBOL)();
   }();
   return *kTable;
 }
 
+// Null on a GPU.
 void* mock() {
-  static void* const kObject =
-      dlopen(std::getenv("OTR_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  static void* const kObject = [] {
+    const char* path = std::getenv("OTR_CUDA_DRIVER");
+    return path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  }();
   return kObject;
 }
 
@@ -57,11 +64,16 @@ int32_t told(int32_t status) {
   return status;
 }
 int32_t set_value(otr_plugin_device* device, const char* name, double value) {
+  if (mock() == nullptr) {
+    std::fprintf(stderr, "a GPU has no \"%s\" to set\n", name);
+    std::_Exit(77);
+  }
   return told(found<decltype(&otr_mock_cuda_device_set)>(mock(), "otr_mock_cuda_device_set")(
       id_of(device), name, value));
 }
 int32_t get_value(otr_plugin_device* device, const char* name, double* out) {
-  if (cuda().get_value(device, name, out) == OTR_OK) return OTR_OK;
+  const int32_t status = cuda().get_value(device, name, out);
+  if (status == OTR_OK || mock() == nullptr) return status;
   return told(found<decltype(&otr_mock_cuda_device_get)>(mock(), "otr_mock_cuda_device_get")(
       id_of(device), name, out));
 }

@@ -69,14 +69,15 @@ Result cuGetErrorName(Result error, const char** text) {
   return *text == nullptr ? kInvalidValue : kSuccess;
 }
 Result cuGetErrorString(Result error, const char** text) {
-  thread_local std::string kept_text;
+  thread_local std::array<char, 512> kept_text;
   const std::lock_guard lock(state().mutex);
-  kept_text = error == kLaunchFailed     ? state().why_lost_
-              : error == kOutOfMemory    ? "out of memory"
-              : error == kNoDevice       ? "no CUDA-capable device is detected"
-              : error == kIllegalAddress ? "an illegal memory access was encountered"
-                                         : "";
-  *text = kept_text.empty() ? nullptr : kept_text.c_str();
+  const std::string now = error == kLaunchFailed     ? state().why_lost_
+                          : error == kOutOfMemory    ? "out of memory"
+                          : error == kNoDevice       ? "no CUDA-capable device is detected"
+                          : error == kIllegalAddress ? "an illegal memory access was encountered"
+                                                     : "";
+  kept_text[now.copy(kept_text.data(), kept_text.size() - 1)] = '\0';
+  *text = now.empty() ? nullptr : kept_text.data();
   return kSuccess;
 }
 
@@ -143,7 +144,7 @@ Result cuDevicePrimaryCtxRelease_v2(Ordinal device) {
 Result cuCtxPushCurrent_v2(Context context) {
   return called("cuCtxPushCurrent_v2", [&]() -> Result {
     if (context == nullptr || context->retained == 0) return kInvalidContext;
-    mock::stack().push_back(context);
+    mock::stack().push(context);
     return kSuccess;
   });
 }
@@ -151,7 +152,7 @@ Result cuCtxPopCurrent_v2(Context* context) {
   // Its failure would leave the thread with a context that no test could tell from a fault.
   if (mock::stack().empty()) return kInvalidContext;
   *context = mock::stack().back();
-  mock::stack().pop_back();
+  mock::stack().pop();
   return kSuccess;
 }
 Result cuCtxSynchronize() {

@@ -22,8 +22,8 @@ CUctx_st& context_of(int id) {
   return *context;
 }
 
-std::vector<Context>& stack() {
-  thread_local std::vector<Context> contexts;
+Stack& stack() {
+  thread_local Stack contexts;
   return contexts;
 }
 

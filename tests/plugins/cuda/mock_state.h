@@ -2,6 +2,7 @@
 // What the mock driver's functions share.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,21 @@ struct State {
 State& state();
 
 CUctx_st& context_of(int id);
-std::vector<Context>& stack();  // of this thread
+// A thread's contexts. No vector: a device is closed while the process ends, when those of the main
+// thread's thread_local objects that have destructors are gone.
+class Stack {
+ public:
+  [[nodiscard]] bool empty() const { return depth_ == 0; }
+  [[nodiscard]] size_t size() const { return depth_; }
+  [[nodiscard]] Context back() const { return contexts_[depth_ - 1]; }
+  void push(Context context) { contexts_.at(depth_++) = context; }
+  void pop() { --depth_; }
+
+ private:
+  std::array<Context, 64> contexts_{};
+  size_t depth_ = 0;
+};
+Stack& stack();  // of this thread
 
 // Counts the call and lets it fail if it is its turn; kSuccess: it is not.
 Result turn_of(const char* name);
