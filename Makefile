@@ -5,6 +5,7 @@
 #   make fast | soak                    one tier of the tests
 #   make fuzz SECONDS=120               all fuzzers, under clang; own build folder
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
+#   make test-gpu | bench-gpu           on a machine with a GPU; TREE=…: a folder of scripts/gpu/pack.sh, made elsewhere
 #   make setup | build | lint | format | install PREFIX=… | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
 SHELL := /bin/bash
@@ -13,11 +14,12 @@ SANITIZE ?=
 TIER ?= all
 SECONDS ?= 120
 PREFIX ?= /usr/local
+TREE ?=
 VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 
-.PHONY: all setup frameworks build demo test fast soak fuzz bench numerics lint format install clean
+.PHONY: all setup frameworks build demo test fast soak fuzz bench numerics gpu-tree test-gpu bench-gpu lint format install clean
 .NOTPARALLEL:
 all: build
 
@@ -59,6 +61,15 @@ bench: build
 
 numerics: build
 	@$(VENV_PYTHON) scripts/numerics/numerics.py --build $(BUILD)
+
+gpu-tree: $(if $(TREE),,build)
+	$(if $(TREE),,@scripts/gpu/pack.sh $(BUILD) build/gpu)
+
+test-gpu: gpu-tree
+	@scripts/gpu/test.sh $(or $(TREE),build/gpu)
+
+bench-gpu: gpu-tree
+	@scripts/gpu/bench.sh $(or $(TREE),build/gpu)
 
 lint: setup
 	@scripts/lint.sh build/lint

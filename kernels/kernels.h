@@ -169,6 +169,7 @@ struct UpdateScalars {
   float minus_lr_decay = 0;      // decoupled mode: p += minus_lr_decay·p, first
   bool decoupled = true;
   bool nesterov = false;
+  bool operator==(const UpdateScalars&) const = default;
 };
 
 // The stream of random numbers (Philox4x32).
@@ -176,6 +177,7 @@ struct RandomStream {
   uint64_t key = 0;
   uint64_t first_element = 0;  // index in the parameter of element 0; a multiple of kLeaf
   uint64_t step = 0;           // applied steps before this one
+  bool operator==(const RandomStream&) const = default;
 };
 
 struct Update {
@@ -199,6 +201,7 @@ struct Update {
   int64_t count = 0;  // any
   UpdateScalars scalars;
   RandomStream random;
+  bool operator==(const Update&) const = default;
 };
 
 // Which states of an update are stored by random numbers: only these formats drop bits so.

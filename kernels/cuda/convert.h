@@ -71,28 +71,101 @@ OTR_DEVICE Places places_of(const Conversion& c, int64_t i) {
   return places;
 }
 
-OTR_DEVICE void convert_run(const Conversion& c, int64_t first) {
-  with_format(c.to_format, [&](auto to_element) {
-    with_format(c.from_format, [&](auto from_element) {
-      using To = decltype(to_element);
-      using From = decltype(from_element);
-      auto* const to = static_cast<typename To::Storage*>(c.to);
-      const auto* const from = static_cast<const typename From::Storage*>(c.from);
-      each_lane([&](int lane) {
-        for (int k = 0; k < kPerLane; ++k) {
-          const int64_t i = first + k * kLanes + lane;
-          if (i >= c.count) break;
-          const Places at = places_of(c, i);
-          if (c.add) {
-            to[at.to] = reference::add_element<To, From>(to[at.to], from[at.from]);
-          } else if (c.factor == 1) {
-            to[at.to] = reference::convert_element<To, From>(from[at.from]);
-          } else {
-            to[at.to] = reference::scale_element<To, From>(from[at.from], c.factor);
-          }
-        }
-      });
+template <class To, class From>
+OTR_DEVICE void convert_one(const Conversion& c, typename To::Storage& to,
+                            typename From::Storage from) {
+  if (c.add) {
+    to = reference::add_element<To, From>(to, from);
+  } else if (c.factor == 1) {
+    to = reference::convert_element<To, From>(from);
+  } else {
+    to = reference::scale_element<To, From>(from, c.factor);
+  }
+}
+
+// body(To{}, From{}) with the conversion's formats.
+template <class Body>
+OTR_DEVICE void with_formats(const Conversion& c, const Body& body) {
+  with_format(c.to_format,
+              [&](auto to) { with_format(c.from_format, [&](auto from) { body(to, from); }); });
+}
+
+OTR_DEVICE void convert_strided(const Conversion& c, int64_t first) {
+  with_formats(c, [&](auto to_element, auto from_element) {
+    using To = decltype(to_element);
+    using From = decltype(from_element);
+    auto* const to = static_cast<typename To::Storage*>(c.to);
+    const auto* const from = static_cast<const typename From::Storage*>(c.from);
+    each_lane([&](int lane) {
+      for (int k = 0; k < kPerLane; ++k) {
+        const int64_t i = first + k * kLanes + lane;
+        if (i >= c.count) break;
+        const Places at = places_of(c, i);
+        convert_one<To, From>(c, to[at.to], from[at.from]);
+      }
     });
+  });
+}
+
+// One element after the other: all that a lane reads is on its way before the first is used.
+template <class To, class From>
+OTR_DEVICE void convert_one_by_one(const Conversion& c, int64_t first) {
+  auto* const to = static_cast<typename To::Storage*>(c.to) + first;
+  const auto* const from = static_cast<const typename From::Storage*>(c.from) + first;
+  const int count = c.count - first < kLeaf ? static_cast<int>(c.count - first) : 256;
+  each_lane([&](int lane) {
+    typename From::Storage read[kPerLane];
+    typename To::Storage written[kPerLane] = {};
+    for (int k = 0; k < kPerLane; ++k) {
+      const int i = k * kLanes + lane;
+      read[k] = i < count ? from[i] : typename From::Storage{};
+      if (c.add && i < count) written[k] = to[i];
+    }
+    for (int k = 0; k < kPerLane; ++k) convert_one<To, From>(c, written[k], read[k]);
+    for (int k = 0; k < kPerLane; ++k) {
+      if (k * kLanes + lane < count) to[k * kLanes + lane] = written[k];
+    }
+  });
+}
+
+template <class Element>
+OTR_DEVICE typename Element::Storage element_of(const Raw& raw, int i) {
+  if constexpr (sizeof(typename Element::Storage) == 4) {
+    return reference::float_of(raw.x[i]);
+  } else {
+    return half_of(raw, i);
+  }
+}
+template <class Element>
+using WordOf = std::conditional_t<sizeof(typename Element::Storage) == 4, uint32_t, uint16_t>;
+
+// A whole leaf of arrays that are aligned to 16 bytes, four elements at a time.
+template <class To, class From>
+OTR_DEVICE void convert_sides(const Conversion& c, int64_t first) {
+  const LeafOf leaf = LeafOf::plain_at(first);
+  each_lane([&](int lane) {
+    Raw from, to = {};
+    read<WordOf<From>>(from, c.from, leaf, lane);
+    if (c.add) read<WordOf<To>>(to, c.to, leaf, lane);
+    typename To::Storage written[kPerLane];
+    for (int i = 0; i < kPerLane; ++i) {
+      written[i] = c.add ? element_of<To>(to, i) : typename To::Storage{};
+      convert_one<To, From>(c, written[i], element_of<From>(from, i));
+    }
+    store(c.to, leaf, lane, written);
+  });
+}
+
+OTR_DEVICE void convert_plain(const Conversion& c, int64_t first) {
+  with_formats(c, [&](auto to_element, auto from_element) {
+    using To = decltype(to_element);
+    using From = decltype(from_element);
+    if constexpr (sizeof(typename To::Storage) < 8 && sizeof(typename From::Storage) < 8) {
+      if (c.count - first >= kLeaf && is_aligned<Side<4>>(c.to) && is_aligned<Side<4>>(c.from)) {
+        return convert_sides<To, From>(c, first);
+      }
+    }
+    convert_one_by_one<To, From>(c, first);
   });
 }
 

@@ -75,12 +75,11 @@ OTR_DEVICE void decide(const Decide& how, const unsigned char* sums, int64_t str
   });
 }
 
-// update_leaf by a decision that does not skip.
-OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, CountBlock& counts,
-                            const Decided& decided) {
+// The scalars of an update by a decision that does not skip.
+OTR_DEVICE UpdateScalars decided_scalars(const Update& u, const Decided& decided) {
   UpdateScalars scalars = u.scalars;
   scalars.gradient_factor = decided.gradient_factor;
-  update_leaf(u, scalars, first, scratch, counts);
+  return scalars;
 }
 
 }  // namespace outrigger::kernels::cuda

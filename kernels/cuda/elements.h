@@ -3,88 +3,159 @@
 // address allows it, one by one at the end of an array or off alignment.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/warp.h"
 #include "kernels/reference/convert.h"
 
 namespace outrigger::kernels::cuda {
 
-struct alignas(16) Words {
-  uint32_t x[4];
+// Where a leaf lies, and which of its elements are whose: each lane has four side by side in the
+// first half and four in the second, so that 32 lanes touch one run of memory at a time in each
+// format. i, of a lane's eight: 0 to 3 in the first half.
+struct LeafOf {
+  int64_t first;  // element of the array
+  int count;      // 1 to 256
+  bool plain;     // it is whole, and all of its arrays are there and aligned to 16 bytes
+
+  OTR_DEVICE LeafOf(int64_t elements, int64_t from)
+      : first(from),
+        count(elements - from < kLeaf ? static_cast<int>(elements - from) : 256),
+        plain(false) {}
+  OTR_DEVICE static LeafOf plain_at(int64_t from) {
+    LeafOf leaf(from + kLeaf, from);
+    leaf.count = 256;
+    leaf.plain = true;
+    return leaf;
+  }
+  OTR_DEVICE static int at(int lane, int i) {
+    return i / kSide * (static_cast<int>(kLeaf) / 2) + lane * kSide + i % kSide;
+  }
+  [[nodiscard]] OTR_DEVICE bool has(int lane, int i) const { return at(lane, i) < count; }
+  // Which of a lane's eight there are, a bit for each.
+  [[nodiscard]] OTR_DEVICE uint32_t mask(int lane) const {
+    if (plain || count == kLeaf) return 0xff;
+    uint32_t bits = 0;
+    for (int i = 0; i < kPerLane; ++i) bits |= static_cast<uint32_t>(has(lane, i)) << i;
+    return bits;
+  }
 };
-struct alignas(8) Codes {
-  uint8_t x[kPerLane];
+
+// A lane's four of a half, in words or parts of them. Each is read and written once, so no cache
+// shall keep it for others.
+template <int kWords>
+struct alignas(4 * kWords) Side {
+  uint32_t x[kWords];
 };
+template <int kWords>
+OTR_DEVICE Side<kWords> read_side(const void* from) {
+#if defined(__CUDA_ARCH__)
+  Side<kWords> side;
+  if constexpr (kWords == 4) {
+    const uint4 x = __ldcs(static_cast<const uint4*>(from));
+    side = {{x.x, x.y, x.z, x.w}};
+  } else if constexpr (kWords == 2) {
+    const uint2 x = __ldcs(static_cast<const uint2*>(from));
+    side = {{x.x, x.y}};
+  } else {
+    side = {{__ldcs(static_cast<const unsigned*>(from))}};
+  }
+  return side;
+#else
+  return *static_cast<const Side<kWords>*>(from);
+#endif
+}
+template <int kWords>
+OTR_DEVICE void write_side(void* to, const Side<kWords>& side) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kWords == 4) {
+    __stcs(static_cast<uint4*>(to), make_uint4(side.x[0], side.x[1], side.x[2], side.x[3]));
+  } else if constexpr (kWords == 2) {
+    __stcs(static_cast<uint2*>(to), make_uint2(side.x[0], side.x[1]));
+  } else {
+    __stcs(static_cast<unsigned*>(to), side.x[0]);
+  }
+#else
+  *static_cast<Side<kWords>*>(to) = side;
+#endif
+}
 
 template <class T>
 OTR_DEVICE bool is_aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % alignof(T) == 0;
 }
 
-// first: of the eight, in elements from `data` on; count: how many of them there are, 0 to 8. The
-// others are 0.
-template <class E>
-OTR_DEVICE void load(float (&out)[kPerLane], const void* data, int64_t first, int count) {
-  using Storage = typename E::Storage;
-  const Storage* const from = static_cast<const Storage*>(data) + first;
-  if (count == kPerLane && is_aligned<Words>(from)) {
-    const auto* const words = reinterpret_cast<const Words*>(from);
-    if constexpr (sizeof(Storage) == 4) {
-      const Words low = words[0], high = words[1];
-      for (int i = 0; i < 4; ++i) {
-        out[i] = E::load(reference::float_of(low.x[i]));
-        out[i + 4] = E::load(reference::float_of(high.x[i]));
-      }
-    } else {
-      const Words pairs = words[0];
-      for (int i = 0; i < 4; ++i) {
-        out[2 * i] = E::load(static_cast<Storage>(pairs.x[i]));
-        out[2 * i + 1] = E::load(static_cast<Storage>(pairs.x[i] >> 16));
-      }
-    }
-    return;
-  }
-  for (int i = 0; i < kPerLane; ++i) out[i] = i < count ? E::load(from[i]) : 0.0F;
-}
+// A lane's eight.
+using Lane = float[kPerLane];
 
-// values: what is to be stored, as it is stored.
+// A lane's eight as they lie: of 32 bits one in each word, of 16 bits two, of 8 bits four. What is
+// read of several arrays before the first of them is used is on its way at the same time.
+struct Raw {
+  uint32_t x[kPerLane];
+};
+
+// What there is not is 0.
 template <class Storage>
-OTR_DEVICE void store(void* data, int64_t first, int count, const Storage (&values)[kPerLane]) {
-  Storage* const to = static_cast<Storage*>(data) + first;
-  if (count == kPerLane && is_aligned<Words>(to)) {
-    auto* const words = reinterpret_cast<Words*>(to);
-    Words low, high;
-    if constexpr (sizeof(Storage) == 4) {
-      for (int i = 0; i < 4; ++i) {
-        low.x[i] = reference::bits_of(values[i]);
-        high.x[i] = reference::bits_of(values[i + 4]);
-      }
-      words[1] = high;
-    } else {
-      for (int i = 0; i < 4; ++i) {
-        low.x[i] = uint32_t{values[2 * i]} | uint32_t{values[2 * i + 1]} << 16;
-      }
+OTR_DEVICE void read(Raw& raw, const void* data, const LeafOf& leaf, int lane) {
+  constexpr int kWords = static_cast<int>(sizeof(Storage));  // of a side
+  const Storage* const mine = static_cast<const Storage*>(data) + (leaf.first + lane * kSide);
+  for (int half = 0; half < 2; ++half) {
+    const int at = LeafOf::at(lane, half * kSide);
+    const Storage* const from = mine + half * kLeaf / 2;
+    if (leaf.plain || (at + kSide <= leaf.count && is_aligned<Side<kWords>>(from))) {
+      const Side<kWords> side = read_side<kWords>(from);
+      for (int i = 0; i < kWords; ++i) raw.x[half * kWords + i] = side.x[i];
+      continue;
     }
-    words[0] = low;
-    return;
+    for (int i = 0; i < kWords; ++i) raw.x[half * kWords + i] = 0;
+    for (int i = 0; i < kSide; ++i) {
+      if (at + i >= leaf.count) continue;
+      raw.x[half * kWords + i * kWords / 4] |= static_cast<uint32_t>(from[i])
+                                               << (i * kWords % 4 * 8);
+    }
   }
+}
+OTR_DEVICE uint16_t half_of(const Raw& raw, int i) {
+  return static_cast<uint16_t>(raw.x[i / 2] >> (i % 2 * 16));
+}
+
+template <class E>
+OTR_DEVICE void widen(Lane& out, const Raw& raw) {
   for (int i = 0; i < kPerLane; ++i) {
-    if (i < count) to[i] = values[i];
+    if constexpr (sizeof(typename E::Storage) == 4) {
+      out[i] = E::load(reference::float_of(raw.x[i]));
+    } else {
+      out[i] = E::load(half_of(raw, i));
+    }
   }
 }
 
-// 16 bits as they are.
-OTR_DEVICE void load_halves(uint16_t (&out)[kPerLane], const uint16_t* data, int64_t first,
-                            int count) {
-  const uint16_t* const from = data + first;
-  if (count == kPerLane && is_aligned<Words>(from)) {
-    const Words pairs = *reinterpret_cast<const Words*>(from);
-    for (int i = 0; i < 4; ++i) {
-      out[2 * i] = static_cast<uint16_t>(pairs.x[i]);
-      out[2 * i + 1] = static_cast<uint16_t>(pairs.x[i] >> 16);
+// values: what is to be stored, as it is stored; of 8 to 32 bits.
+template <class Storage>
+OTR_DEVICE void store(void* data, const LeafOf& leaf, int lane, const Storage (&values)[kPerLane]) {
+  constexpr int kWords = static_cast<int>(sizeof(Storage));
+  Storage* const mine = static_cast<Storage*>(data) + (leaf.first + lane * kSide);
+  for (int half = 0; half < 2; ++half) {
+    const int at = LeafOf::at(lane, half * kSide);
+    Storage* const to = mine + half * kLeaf / 2;
+    if (leaf.plain || (at + kSide <= leaf.count && is_aligned<Side<kWords>>(to))) {
+      Side<kWords> side = {};
+      for (int i = 0; i < kSide; ++i) {
+        uint32_t bits = 0;
+        if constexpr (kWords == 4) {
+          bits = reference::bits_of(values[half * kSide + i]);
+        } else {
+          bits = values[half * kSide + i];
+        }
+        side.x[i * kWords / 4] |= bits << (i * kWords % 4 * 8);
+      }
+      write_side(to, side);
+      continue;
     }
-    return;
+    for (int i = 0; i < kSide; ++i) {
+      if (at + i < leaf.count) to[i] = values[half * kSide + i];
+    }
   }
-  for (int i = 0; i < kPerLane; ++i) out[i] = i < count ? from[i] : uint16_t{0};
 }
 
 using Float32 = reference::Element<Format::float32>;
@@ -104,28 +175,41 @@ OTR_DEVICE void with_number(Format format, const Body& body) {
 }
 
 // Null data: zeros.
-OTR_DEVICE void load(float (&out)[kPerLane], const void* data, Format format, int64_t first,
-                     int count) {
-  if (data == nullptr) {
-    for (float& x : out) x = 0;
-    return;
+OTR_DEVICE void read(Raw& raw, const void* data, Format format, const LeafOf& leaf, int lane) {
+  if (!leaf.plain && data == nullptr) {
+    for (uint32_t& word : raw.x) word = 0;
+  } else if (format == Format::float32) {
+    read<uint32_t>(raw, data, leaf, lane);
+  } else {
+    read<uint16_t>(raw, data, leaf, lane);
   }
-  with_number(format, [&](auto e) { load<decltype(e)>(out, data, first, count); });
+}
+OTR_DEVICE void widen(Lane& out, const Raw& raw, Format format) {
+  with_number(format, [&](auto e) { widen<decltype(e)>(out, raw); });
 }
 
-// To nearest; x becomes what is stored.
+// A canonical number, to nearest.
 template <class E>
-OTR_DEVICE void store_nearest(void* data, int64_t first, int count, float (&x)[kPerLane]) {
+OTR_DEVICE typename E::Storage rounded_canonical(float x) {
+  if constexpr (std::is_same_v<E, Bfloat16>) {
+    return reference::round_canonical_to_bfloat16(x);
+  } else {
+    return E::store(x);
+  }
+}
+
+// Canonical numbers, to nearest; x becomes what is stored.
+template <class E>
+OTR_DEVICE void store_nearest(void* data, const LeafOf& leaf, int lane, Lane& x) {
   typename E::Storage rounded[kPerLane];
   for (int i = 0; i < kPerLane; ++i) {
-    rounded[i] = E::store(x[i]);
+    rounded[i] = rounded_canonical<E>(x[i]);
     x[i] = E::load(rounded[i]);
   }
-  store(data, first, count, rounded);
+  store(data, leaf, lane, rounded);
 }
-OTR_DEVICE void store_nearest(void* data, Format format, int64_t first, int count,
-                              float (&x)[kPerLane]) {
-  with_number(format, [&](auto e) { store_nearest<decltype(e)>(data, first, count, x); });
+OTR_DEVICE void store_nearest(void* data, Format format, const LeafOf& leaf, int lane, Lane& x) {
+  with_number(format, [&](auto e) { store_nearest<decltype(e)>(data, leaf, lane, x); });
 }
 
 }  // namespace outrigger::kernels::cuda

@@ -6,14 +6,14 @@
 
 namespace outrigger::kernels::cuda {
 
-inline constexpr int kWarps = 8, kThreads = kWarps * kLanes;  // of a block
-inline constexpr int64_t kRun = 4;                            // leaves that a warp takes at a time
+inline constexpr int kWarps = 4, kThreads = kWarps * kLanes;  // of a block
 
 // Pieces of work, one behind the other; leaf_ends[i]: how many leaves the first i + 1 of them have.
 template <class Piece, int kMost>
 struct List {
   static constexpr int kPieces = kMost;
   int64_t count = 0;
+  int64_t run = 1;  // leaves that a warp takes at a time
   int64_t leaf_ends[kMost];
   Piece pieces[kMost];
 
@@ -46,13 +46,13 @@ OTR_DEVICE int64_t piece_of(const List& list, int64_t leaf) {
 template <class List, class Body>
 OTR_DEVICE void each_leaf(const List& list, int64_t warp, int64_t warps, const Body& body) {
   const int64_t leaves = list.leaf_ends[list.count - 1];
-  for (int64_t run = warp * kRun; run < leaves; run += warps * kRun) {
-    const int64_t end = run + kRun < leaves ? run + kRun : leaves;
-    int64_t piece = piece_of(list, run);
-    for (int64_t leaf = run; leaf < end; ++leaf) {
-      while (list.leaf_ends[piece] <= leaf) ++piece;
-      const int64_t begin = piece == 0 ? 0 : list.leaf_ends[piece - 1];
-      body(piece, (leaf - begin) * kLeaf);
+  for (int64_t begin = warp * list.run; begin < leaves; begin += warps * list.run) {
+    const int64_t end = begin + list.run < leaves ? begin + list.run : leaves;
+    int64_t leaf = begin;
+    for (int64_t piece = piece_of(list, begin); leaf < end; ++piece) {
+      const int64_t first = piece == 0 ? 0 : list.leaf_ends[piece - 1];
+      const int64_t last = list.leaf_ends[piece] < end ? list.leaf_ends[piece] : end;
+      for (; leaf < last; ++leaf) body(piece, (leaf - first) * kLeaf);
     }
   }
 }

@@ -24,49 +24,70 @@ OTR_DEVICE uint64_t first_of(int64_t index, int rank) {
   return static_cast<uint64_t>(index) << 16 | static_cast<uint64_t>(rank + 1);
 }
 
-// A finite sum of a leaf: see reference::add_leaf.
-OTR_DEVICE void add_leaf(NormBlock& sum, double leaf) {
-  if (leaf == 0) return;
-  const auto [mantissa, position] = reference::in_units(leaf);
-  const int shift = position % 32;
-  uint64_t* const digit = sum.digits + position / 32;
-  const uint64_t low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  add_to(digit[0], low & 0xffffffff);
-  add_to(digit[1], low >> 32);
-  if (high != 0) add_to(digit[2], high);
+// What a warp adds to a block, whose digits it has in its lanes until it is done; what is not
+// finite is told at once.
+struct WarpNorm {
+  NormBlock* to;
+  PerLane<uint64_t> digits;
+};
+OTR_DEVICE void begin(WarpNorm& norm, NormBlock* to) {
+  norm.to = to;
+  each_lane([&](int lane) { norm.digits[lane] = 0; });
+}
+OTR_DEVICE void end(WarpNorm& norm) {
+  each_lane([&](int lane) {
+    if (lane < kDigits && norm.digits[lane] != 0) add_to(norm.to->digits[lane], norm.digits[lane]);
+  });
 }
 
-// The squares of a leaf's `count` elements, which lie in the scratch since the last sync().
-// Elements that are not finite are told by their index from first_index on; their ranks are told
-// elsewhere (fold.h).
-template <class TellNonfinite>
-OTR_DEVICE void add_squares(NormBlock& sum, const Scratch& scratch, int count,
-                            const TellNonfinite& tell) {
+// A finite sum of a leaf: see reference::add_leaf.
+OTR_DEVICE void add_leaf(WarpNorm& norm, double leaf) {
+  if (leaf == 0) return;
+  const auto [mantissa, position] = reference::in_units(leaf);
+  const int shift = position % 32, first = position / 32;
+  const uint64_t low = mantissa << shift, high = shift == 0 ? 0 : mantissa >> (64 - shift);
+  each_lane([&](int lane) {
+    const int place = lane - first;
+    norm.digits[lane] += place == 0   ? low & 0xffffffff
+                         : place == 1 ? low >> 32
+                         : place == 2 ? high
+                                      : 0;
+  });
+}
+
+// x * x is exact: one rounding either way.
+OTR_DEVICE double with_square(double sum, double x) {
+#if defined(__CUDA_ARCH__)
+  return fma(x, x, sum);
+#else
+  return sum + x * x;
+#endif
+}
+
+// The squares of a leaf's `count` elements. value(lane, k): element lane + 32 * k. Of one that is
+// not finite tell(lane, its number in the leaf).
+template <bool kWhole, class Value, class Tell>
+OTR_DEVICE void add_squares(WarpNorm& norm, int count, const Value& value, const Tell& tell) {
   PerLane<double> squares;
-  PerLane<bool> finite;
   each_lane([&](int lane) {
     double own = 0;
-    bool is = true;
-    for (int i = lane; i < count; i += kLanes) {
-      const auto x = static_cast<double>(scratch.values[i]);
-      own += x * x;
-      is = is && reference::is_finite(scratch.values[i]);
+    for (int k = 0; k < kPerLane; ++k) {
+      const bool is = kWhole || lane + k * kLanes < count;
+      if (is) own = with_square(own, static_cast<double>(value(lane, k)));
     }
     squares[lane] = own;
-    finite[lane] = is;
   });
-  if (all(finite)) {
-    const double leaf = sum_of(squares);
-    each_lane([&](int lane) {
-      if (lane == 0) add_leaf(sum, leaf);
-    });
+  const double leaf = sum_for_all(squares);
+  if (leaf < 0x1p300) {  // the squares of numbers are far below, and only theirs
+    add_leaf(norm, leaf);
     return;
   }
   each_lane([&](int lane) {
-    for (int i = lane; i < count; i += kLanes) {
-      if (reference::is_finite(scratch.values[i])) continue;
-      add_to(sum.nonfinite, 1);
-      tell(i);
+    for (int k = 0; k < kPerLane; ++k) {  // seldom
+      const int i = lane + k * kLanes;
+      if (i >= count || reference::is_finite(value(lane, k))) continue;
+      add_to(norm.to->nonfinite, 1);
+      tell(lane, i);
     }
   });
 }

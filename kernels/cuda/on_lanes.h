@@ -25,9 +25,12 @@ void each_leaf(int64_t count, const Body& body) {
 
 [[nodiscard]] inline UpdateCount update(const Update& u) {
   Scratch scratch;
-  CountBlock counts;
+  Counts counts;
+  CountBlock all;
+  begin(counts);
   each_leaf(u.count, [&](int64_t first) { update_leaf(u, first, scratch, counts); });
-  return {static_cast<int64_t>(counts.updates), static_cast<int64_t>(counts.vanished)};
+  add_counts(all, counts);
+  return {static_cast<int64_t>(all.updates), static_cast<int64_t>(all.vanished)};
 }
 
 inline void decide(const Decide& how, const unsigned char* sums, int64_t stride, int64_t count,
@@ -40,15 +43,26 @@ inline void decide(const Decide& how, const unsigned char* sums, int64_t stride,
 // By a decision, whose counts it adds to.
 inline void update(const Update& u, Decided& decided) {
   if (decided.skip != 0) return;
+  const UpdateScalars scalars = decided_scalars(u, decided);
   Scratch scratch;
-  each_leaf(u.count,
-            [&](int64_t first) { update_leaf(u, first, scratch, decided.counts, decided); });
+  Counts counts;
+  begin(counts);
+  each_leaf(u.count, [&](int64_t first) {
+    update_leaf(u, scalars, LeafOf(u.count, first), scratch, counts);
+  });
+  add_counts(decided.counts, counts);
 }
 
 inline void lamb_norms(const Update& u, NormSum& weights, NormSum& directions) {
   Scratch scratch;
   NormBlock w, d;
-  each_leaf(u.count, [&](int64_t first) { lamb_norms_leaf(u, first, scratch, w, d); });
+  WarpNorm of_weights, of_directions;
+  begin(of_weights, &w);
+  begin(of_directions, &d);
+  each_leaf(u.count,
+            [&](int64_t first) { lamb_norms_leaf(u, first, scratch, of_weights, of_directions); });
+  end(of_weights);
+  end(of_directions);
   merge(weights, carried(w));
   merge(directions, carried(d));
 }
@@ -59,11 +73,9 @@ inline void muon_direction(const Update& u, float* direction) {
 }
 
 inline void add_fold(const Fold& fold, NormBlock& block) {
-  Scratch scratch;
-  with_number(fold.accumulator_format, [&](auto a) {
-    each_leaf(fold.count,
-              [&](int64_t first) { fold_leaf<decltype(a)>(fold, first, scratch, &block); });
-  });
+  const FloatEnvironment environment;
+  with_number(fold.accumulator_format,
+              [&](auto a) { fold_of_warp<decltype(a)>(fold, 0, 1, true, block); });
 }
 
 inline void fold(const Fold& fold, SumBlock& sum) {
@@ -81,7 +93,10 @@ inline Origin fold(const Fold& fold) {
 }
 
 inline void convert(const Conversion& c) {
-  each_leaf(c.count, [&](int64_t first) { convert_run(c, first); });
+  each_leaf(c.count, [&](int64_t first) {
+    if (c.ndim == 0) return convert_plain(c, first);
+    convert_strided(c, first);
+  });
 }
 
 inline void product(const Product& p) {

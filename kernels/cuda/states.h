@@ -9,22 +9,6 @@
 
 namespace outrigger::kernels::cuda {
 
-using Lane = float[kPerLane];
-
-// Where a leaf lies, and what of it each lane has.
-struct LeafOf {
-  int64_t first;  // element of the update
-  int count;      // 1 to 256
-
-  OTR_DEVICE LeafOf(const Update& u, int64_t from)
-      : first(from), count(u.count - from < kLeaf ? static_cast<int>(u.count - from) : 256) {}
-  OTR_DEVICE int64_t at(int lane) const { return first + lane * kPerLane; }
-  OTR_DEVICE int mine(int lane) const {
-    const int rest = count - lane * kPerLane;
-    return rest < 0 ? 0 : rest < kPerLane ? rest : kPerLane;
-  }
-};
-
 OTR_DEVICE bool is_random(Format format, Rounding rounding) {
   return rounding == Rounding::stochastic && (format == Format::bfloat16 || is_block(format));
 }
@@ -45,55 +29,83 @@ OTR_DEVICE void draw(const RandomStream& random, const LeafOf& leaf, Scratch& sc
   });
   sync();
 }
-// Of the leaf's i-th element.
-OTR_DEVICE uint16_t random16(const Scratch& scratch, int i, Draw draw) {
-  const int n = i % static_cast<int>(reference::kNumbers);
-  const uint32_t word = scratch.random[n / 2];
-  const uint32_t number = n % 2 == 0 ? word & 0xffff : word >> 16;
-  const bool second_half = i >= static_cast<int>(reference::kNumbers);
-  return static_cast<uint16_t>(number * reference::draw_factor(second_half, draw));
+
+// Of a lane's eight elements: those of the halves have the same numbers, times other factors.
+struct Numbers {
+  Side<2> words;
+
+  [[nodiscard]] OTR_DEVICE uint16_t of(int i, Draw draw) const {
+    const uint32_t word = words.x[i % kSide / 2];
+    return static_cast<uint16_t>((i % 2 == 0 ? word : word >> 16) *
+                                 reference::draw_factor(i >= kSide, draw));
+  }
+};
+static_assert(reference::kNumbers == kLeaf / 2);
+OTR_DEVICE Numbers numbers_of(const Scratch& scratch, int lane) {
+  return {reinterpret_cast<const Side<2>*>(scratch.random)[lane]};
 }
 
-template <bool kPositive>
-OTR_DEVICE void load_codes(Lane& out, const void* codes, float scale, const LeafOf& leaf,
-                           int lane) {
-  const auto* const from = static_cast<const uint8_t*>(codes) + leaf.at(lane);
-  Codes read;
-  if (is_aligned<Codes>(from)) {
-    read = *reinterpret_cast<const Codes*>(from);
-  } else {
-    for (int i = 0; i < kPerLane; ++i) read.x[i] = from[i];
-  }
-  for (int i = 0; i < kPerLane; ++i) {
-    const uint32_t code = read.x[i];
-    float x = reference::decode8<kPositive>(kPositive ? code : code & 0x7f) * scale;
-    if (!kPositive && (code & 0x80) != 0) x = -x;
-    out[i] = i < leaf.mine(lane) ? reference::canonical(x) : 0;
-  }
-}
+// A leaf of one state as it lies: its elements, or its codes and their scale.
+struct RawState {
+  PerLane<Raw> elements;
+  float scale;
+};
 
 // Of a moment. Null: zeros.
-OTR_DEVICE void load_moment(Lane& out, const void* data, const float* scales, Format format,
-                            const LeafOf& leaf, int lane) {
-  if (data == nullptr || !is_block(format)) {
-    load(out, data, format, leaf.at(lane), leaf.mine(lane));
-  } else if (format == Format::block8) {
-    load_codes<false>(out, data, scales[leaf.first / kLeaf], leaf, lane);
-  } else {
-    load_codes<true>(out, data, scales[leaf.first / kLeaf], leaf, lane);
-  }
+OTR_DEVICE void read_moment(RawState& raw, const void* data, const float* scales, Format format,
+                            const LeafOf& leaf) {
+  const bool coded = (leaf.plain || data != nullptr) && is_block(format);
+  raw.scale = coded ? scales[leaf.first / kLeaf] : 0;
+  each_lane([&](int lane) {
+    if (coded) {
+      read<uint8_t>(raw.elements[lane], data, leaf, lane);
+    } else {
+      read(raw.elements[lane], data, format, leaf, lane);
+    }
+  });
 }
 
-// Codes lie in whole leaves.
+// A code's bits, put where a float32 has them, are a number of its own size, denormal as the code
+// is, times a power of two: so is a number's code read off its bits.
+template <bool kPositive>
+OTR_DEVICE float code_unit() {
+  return kPositive ? 0x1p96F : 0x1p112F;  // 2^(kLeastNormal + 126)
+}
+static_assert(reference::Code8<true>::kLeastNormal + 126 == 96 &&
+              reference::Code8<false>::kLeastNormal + 126 == 112);
+
+template <bool kPositive>
+OTR_DEVICE void widen_codes(Lane& out, const Raw& raw, float scale, uint32_t mask) {
+  for (int i = 0; i < kPerLane; ++i) {
+    const uint32_t code = raw.x[i / 4] >> (i % 4 * 8) & 0xff;
+    const uint32_t bits = kPositive ? code << 20 : (code & 0x7f) << 20 | (code & 0x80) << 24;
+    const float x = reference::float_of(bits) * code_unit<kPositive>() * scale;
+    out[i] = (mask >> i & 1) != 0 ? x : 0;
+  }
+}
+OTR_DEVICE void widen_moment(PerLane<Lane>& out, RawState& raw, Format format, const LeafOf& leaf) {
+  each_lane([&](int lane) {
+    if (format == Format::block8) {
+      widen_codes<false>(out[lane], raw.elements[lane], raw.scale, leaf.mask(lane));
+    } else if (format == Format::positive_block8) {
+      widen_codes<true>(out[lane], raw.elements[lane], raw.scale, leaf.mask(lane));
+    } else {
+      widen(out[lane], raw.elements[lane], format);
+    }
+  });
+}
+
+// Codes lie in whole leaves, those after the last element are 0.
 template <bool kPositive>
 OTR_DEVICE void store_codes(PerLane<Lane>& values, void* codes, float* scales, Rounding rounding,
                             Draw draw, const LeafOf& leaf, const Scratch& scratch) {
   PerLane<uint32_t> most;
   each_lane([&](int lane) {
+    const uint32_t mask = leaf.mask(lane);
     most[lane] = 0;
     for (int i = 0; i < kPerLane; ++i) {
       const uint32_t magnitude = reference::bits_of(values[lane][i]) & 0x7fffffff;
-      if (i < leaf.mine(lane) && magnitude > most[lane]) most[lane] = magnitude;
+      if ((mask >> i & 1) != 0 && magnitude > most[lane]) most[lane] = magnitude;
     }
   });
   const uint32_t magnitude = largest(most);
@@ -101,25 +113,25 @@ OTR_DEVICE void store_codes(PerLane<Lane>& values, void* codes, float* scales, R
   const int32_t exponent = finite ? reference::block_exponent(magnitude) : 0;
   const float inverse = reference::power_of_two(-exponent);
   each_lane([&](int lane) {
-    Codes coded = {};
+    uint8_t coded[kPerLane];
+    const uint32_t mask = finite ? leaf.mask(lane) : 0;
+    const Numbers numbers = rounding == Rounding::nearest ? Numbers{} : numbers_of(scratch, lane);
     for (int i = 0; i < kPerLane; ++i) {
-      if (!finite || i >= leaf.mine(lane)) continue;
       const float x = values[lane][i];
-      const int element = lane * kPerLane + i;
-      const uint32_t code = reference::encode8<kPositive>(x, inverse, [&](uint32_t bits) {
-        return rounding == Rounding::nearest
-                   ? reference::nearest_increment8(bits)
-                   : reference::random_increment8(random16(scratch, element, draw));
-      });
-      const uint32_t sign = kPositive ? 0 : (reference::bits_of(x) >> 24) & 0x80;
-      coded.x[i] = static_cast<uint8_t>(code | sign);
+      const uint32_t bits =
+          reference::bits_of(x * inverse * (1 / code_unit<kPositive>())) & 0x7fffffff;
+      const uint32_t more = rounding == Rounding::nearest
+                                ? reference::nearest_increment8(bits)
+                                : reference::random_increment8(numbers.of(i, draw));
+      uint32_t code = (bits + more) >> 20;
+      if (code > reference::Code8<kPositive>::kLastCode) {
+        code = reference::Code8<kPositive>::kLastCode;
+      }
+      if (kPositive && code == 0 && x != 0) code = 1;
+      if (!kPositive) code |= (reference::bits_of(x) >> 24) & 0x80;
+      coded[i] = (mask >> i & 1) != 0 ? static_cast<uint8_t>(code) : uint8_t{0};
     }
-    auto* const to = static_cast<uint8_t*>(codes) + leaf.at(lane);
-    if (is_aligned<Codes>(to)) {
-      *reinterpret_cast<Codes*>(to) = coded;
-    } else {
-      for (int i = 0; i < kPerLane; ++i) to[i] = coded.x[i];
-    }
+    store(codes, leaf.plain ? leaf : LeafOf(leaf.first + kLeaf, leaf.first), lane, coded);
     if (lane == 0) {
       scales[leaf.first / kLeaf] = finite ? reference::power_of_two(exponent)
                                           : reference::float_of(reference::kCanonicalNan);
@@ -131,22 +143,23 @@ OTR_DEVICE void store_codes(PerLane<Lane>& values, void* codes, float* scales, R
 OTR_DEVICE void store_numbers(Lane& x, void* data, Format format, Rounding rounding, Draw draw,
                               const LeafOf& leaf, const Scratch& scratch, int lane) {
   if (!is_random(format, rounding)) {
-    store_nearest(data, format, leaf.at(lane), leaf.mine(lane), x);
+    store_nearest(data, format, leaf, lane, x);
     return;
   }
+  const Numbers numbers = numbers_of(scratch, lane);
   uint16_t rounded[kPerLane];
   for (int i = 0; i < kPerLane; ++i) {
-    rounded[i] = reference::round_to_bfloat16(x[i], random16(scratch, lane * kPerLane + i, draw));
+    rounded[i] = reference::round_canonical_to_bfloat16(x[i], numbers.of(i, draw));
     x[i] = reference::widen_bfloat16(rounded[i]);
   }
-  store(data, leaf.at(lane), leaf.mine(lane), rounded);
+  store(data, leaf, lane, rounded);
 }
 
 // Of a moment. Null: nothing.
 OTR_DEVICE void store_moment(PerLane<Lane>& values, void* data, float* scales, Format format,
                              Rounding rounding, Draw draw, const LeafOf& leaf,
                              const Scratch& scratch) {
-  if (data == nullptr) return;
+  if (!leaf.plain && data == nullptr) return;
   if (format == Format::block8) {
     store_codes<false>(values, data, scales, rounding, draw, leaf, scratch);
   } else if (format == Format::positive_block8) {
@@ -158,14 +171,25 @@ OTR_DEVICE void store_moment(PerLane<Lane>& values, void* data, float* scales, F
   }
 }
 
-OTR_DEVICE void load_weights(Lane& out, const Update& u, const LeafOf& leaf, int lane) {
-  load(out, u.weight, u.weight_format, leaf.at(lane), leaf.mine(lane));
-  if (u.remainder == nullptr) return;
-  uint16_t lower[kPerLane];
-  load_halves(lower, u.remainder, leaf.at(lane), leaf.mine(lane));
-  for (int i = 0; i < kPerLane; ++i) {
-    out[i] = reference::join(static_cast<uint16_t>(reference::bits_of(out[i]) >> 16), lower[i]);
-  }
+// Of the weights; lower: the lower halves of a split one.
+OTR_DEVICE void read_weights(PerLane<Raw>& raw, PerLane<Raw>& lower, const Update& u,
+                             const LeafOf& leaf) {
+  each_lane([&](int lane) {
+    read(raw[lane], u.weight, u.weight_format, leaf, lane);
+    if (u.remainder != nullptr) read<uint16_t>(lower[lane], u.remainder, leaf, lane);
+  });
+}
+OTR_DEVICE void widen_weights(PerLane<Lane>& out, PerLane<Raw>& raw, PerLane<Raw>& lower,
+                              const Update& u) {
+  each_lane([&](int lane) {
+    if (u.remainder == nullptr) {
+      widen(out[lane], raw[lane], u.weight_format);
+      return;
+    }
+    for (int i = 0; i < kPerLane; ++i) {
+      out[lane][i] = reference::join(half_of(raw[lane], i), half_of(lower[lane], i));
+    }
+  });
 }
 
 // x becomes what is stored.
@@ -183,8 +207,8 @@ OTR_DEVICE void store_weights(Lane& x, const Update& u, const LeafOf& leaf, cons
     lower[i] = halves.remainder;
     x[i] = reference::join(upper[i], lower[i]);
   }
-  store(u.weight, leaf.at(lane), leaf.mine(lane), upper);
-  store(u.remainder, leaf.at(lane), leaf.mine(lane), lower);
+  store(u.weight, leaf, lane, upper);
+  store(u.remainder, leaf, lane, lower);
 }
 
 }  // namespace outrigger::kernels::cuda

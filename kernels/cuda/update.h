@@ -11,26 +11,47 @@ namespace outrigger::kernels::cuda {
 struct CountBlock {
   uint64_t updates = 0, vanished = 0;
 };
+// What a lane has counted, until its warp is done.
+struct LaneCounts {
+  uint32_t updates, vanished;
+};
+using Counts = PerLane<LaneCounts>;
+OTR_DEVICE void begin(Counts& counts) {
+  each_lane([&](int lane) { counts[lane] = {0, 0}; });
+}
+OTR_DEVICE void add_counts(CountBlock& to, Counts& counts) {
+  PerLane<uint32_t> part;
+  each_lane([&](int lane) { part[lane] = counts[lane].updates; });
+  const uint64_t updates = sum_of(part);
+  each_lane([&](int lane) { part[lane] = counts[lane].vanished; });
+  const uint64_t vanished = sum_of(part);
+  each_lane([&](int lane) {
+    if (lane != 0) return;
+    if (updates != 0) add_to(to.updates, updates);
+    if (vanished != 0) add_to(to.vanished, vanished);
+  });
+}
 
 // A leaf's gradients, weights and moments.
 struct Leaf {
   PerLane<Lane> grad, weight, exp_avg, exp_avg_sq;
 };
 
-OTR_DEVICE void load_moments(Leaf& leaf, const Update& u, const LeafOf& of) {
-  each_lane([&](int lane) {
-    load_moment(leaf.exp_avg[lane], u.exp_avg, u.exp_avg_scales, u.exp_avg_format, of, lane);
-    load_moment(leaf.exp_avg_sq[lane], u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, of,
-                lane);
-  });
-}
-
-OTR_DEVICE void load_leaf(Leaf& leaf, const Update& u, const LeafOf& of) {
-  each_lane([&](int lane) {
-    load(leaf.grad[lane], u.grad, u.grad_format, of.at(lane), of.mine(lane));
-    load_weights(leaf.weight[lane], u, of, lane);
-  });
-  load_moments(leaf, u, of);
+// Reads all of a leaf, runs `meanwhile`, and makes numbers of what has come.
+template <class Meanwhile>
+OTR_DEVICE void load_leaf(Leaf& leaf, const Update& u, const LeafOf& of,
+                          const Meanwhile& meanwhile) {
+  PerLane<Raw> grad, weight, lower;
+  RawState exp_avg, exp_avg_sq;
+  each_lane([&](int lane) { read(grad[lane], u.grad, u.grad_format, of, lane); });
+  read_weights(weight, lower, u, of);
+  read_moment(exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, of);
+  read_moment(exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, of);
+  meanwhile();
+  each_lane([&](int lane) { widen(leaf.grad[lane], grad[lane], u.grad_format); });
+  widen_weights(leaf.weight, weight, lower, u);
+  widen_moment(leaf.exp_avg, exp_avg, u.exp_avg_format, of);
+  widen_moment(leaf.exp_avg_sq, exp_avg_sq, u.exp_avg_sq_format, of);
 }
 
 OTR_DEVICE void store_moments(Leaf& leaf, const Update& u, const LeafOf& of,
@@ -51,69 +72,139 @@ OTR_DEVICE void draw_for(const Update& u, const LeafOf& of, Scratch& scratch) {
   }
 }
 
-// scalars: in place of the update's own.
-OTR_DEVICE void update_leaf(const Update& u, const UpdateScalars& scalars, int64_t first,
-                            Scratch& scratch, CountBlock& counts) {
-  const LeafOf of(u, first);
-  Leaf leaf;
-  PerLane<uint32_t> updated;  // a bit for each element
-  PerLane<Lane> old;
-  load_leaf(leaf, u, of);
-  draw_for(u, of, scratch);
+// The rule of the whole leaf; updated: a bit for each of a lane's elements.
+template <Rule kRule>
+OTR_DEVICE void step_leaf(Leaf& leaf, PerLane<uint32_t>& updated, const UpdateScalars& scalars,
+                          bool has_momentum, const LeafOf& of) {
   each_lane([&](int lane) {
     updated[lane] = 0;
+    float all = 0;  // a NaN if one of them is, and else perhaps
     for (int i = 0; i < kPerLane; ++i) {
-      old[lane][i] = leaf.weight[lane][i];
-      const reference::Stepped e =
-          reference::stepped(u.rule, scalars, u.exp_avg != nullptr, leaf.grad[lane][i],
-                             old[lane][i], leaf.exp_avg[lane][i], leaf.exp_avg_sq[lane][i]);
+      const reference::Stepped e = reference::stepped_anyhow(
+          kRule, scalars, has_momentum, leaf.grad[lane][i], leaf.weight[lane][i],
+          leaf.exp_avg[lane][i], leaf.exp_avg_sq[lane][i]);
+      leaf.grad[lane][i] = leaf.weight[lane][i];  // what it was, from here on
       leaf.weight[lane][i] = e.weight;
       leaf.exp_avg[lane][i] = e.exp_avg;
       leaf.exp_avg_sq[lane][i] = e.exp_avg_sq;
-      if (e.update && i < of.mine(lane)) updated[lane] |= 1U << i;
+      all += e.weight + (e.exp_avg + e.exp_avg_sq);
+      updated[lane] |= static_cast<uint32_t>(e.update) << i;
     }
-  });
-  if (u.rule != Rule::lamb) store_moments(leaf, u, of, scratch);
-  each_lane([&](int lane) {
-    Lane published;
-    for (int i = 0; i < kPerLane; ++i) published[i] = leaf.weight[lane][i];
-    store_weights(leaf.weight[lane], u, of, scratch, lane);
-    if (u.published != nullptr && u.weight_format == Format::float32) {
-      store_nearest(u.published, u.published_format, of.at(lane), of.mine(lane), published);
-    }
-    uint32_t updates = 0, vanished = 0;
+    updated[lane] &= of.mask(lane);
+    if (!reference::is_nan(all)) return;
     for (int i = 0; i < kPerLane; ++i) {
-      if ((updated[lane] >> i & 1U) == 0) continue;
-      ++updates;
-      vanished += reference::bits_of(leaf.weight[lane][i]) == reference::bits_of(old[lane][i]);
+      leaf.weight[lane][i] = reference::canonical(leaf.weight[lane][i]);
+      leaf.exp_avg[lane][i] = reference::canonical(leaf.exp_avg[lane][i]);
+      leaf.exp_avg_sq[lane][i] = reference::canonical(leaf.exp_avg_sq[lane][i]);
     }
-    if (updates != 0) add_to(counts.updates, updates);
-    if (vanished != 0) add_to(counts.vanished, vanished);
   });
 }
 
-OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, CountBlock& counts) {
-  update_leaf(u, u.scalars, first, scratch, counts);
+OTR_DEVICE void step_leaf(Rule rule, Leaf& leaf, PerLane<uint32_t>& updated,
+                          const UpdateScalars& scalars, bool has_momentum, const LeafOf& of) {
+  switch (rule) {
+    case Rule::adam:
+      return step_leaf<Rule::adam>(leaf, updated, scalars, has_momentum, of);
+    case Rule::adagrad:
+      return step_leaf<Rule::adagrad>(leaf, updated, scalars, has_momentum, of);
+    case Rule::lion:
+      return step_leaf<Rule::lion>(leaf, updated, scalars, has_momentum, of);
+    case Rule::sgd:
+      return step_leaf<Rule::sgd>(leaf, updated, scalars, has_momentum, of);
+    case Rule::lamb:
+      return step_leaf<Rule::lamb>(leaf, updated, scalars, has_momentum, of);
+    case Rule::muon:  // has no update of its own
+      return step_leaf<Rule::muon>(leaf, updated, scalars, has_momentum, of);
+  }
+}
+
+// Adam of a whole leaf without a branch, by roots and quotients that are right as long as none is
+// near an end of float32's range. False: one is, or there is a NaN, in some lane; then the leaf is
+// to be loaded again.
+OTR_DEVICE bool quick_adam(Leaf& leaf, PerLane<uint32_t>& updated, const UpdateScalars& scalars) {
+  const bool scalars_fit = scalars.minus_step != 0 && scalars.eps >= 0x1p-60F &&
+                           scalars.eps <= 0x1p40F && scalars.inverse_sqrt_bias2 >= 0 &&
+                           scalars.inverse_sqrt_bias2 <= 0x1p20F;
+  PerLane<bool> fits;
+  each_lane([&](int lane) {
+    updated[lane] = 0xff;  // no quotient is 0
+    float least_v = 1, most_v = 1, least_q = 1, most_q = 1, sum = 0;
+    for (int i = 0; i < kPerLane; ++i) {
+      const float p = leaf.weight[lane][i];
+      float &m = leaf.exp_avg[lane][i], &v = leaf.exp_avg_sq[lane][i];
+      const float g = reference::gradient_of(Rule::adam, scalars, leaf.grad[lane][i], p);
+      reference::adam_moments(scalars, g, m, v);
+      const float q =
+          quick_quotient(m, std::fma(quick_root(v), scalars.inverse_sqrt_bias2, scalars.eps));
+      least_v = std::fmin(least_v, v);
+      most_v = std::fmax(most_v, v);
+      least_q = std::fmin(least_q, std::fabs(q));
+      most_q = std::fmax(most_q, std::fabs(q));
+      const reference::Stepped e = reference::applied(scalars, q, p, m, v);
+      leaf.grad[lane][i] = p;
+      leaf.weight[lane][i] = e.weight;
+      sum += e.weight + (m + v);
+    }
+    fits[lane] = scalars_fit && least_v >= 0x1p-100F && most_v <= 0x1p100F && least_q >= 0x1p-40F &&
+                 most_q <= 0x1p60F && !reference::is_nan(sum);
+  });
+  return all(fits);
+}
+
+// scalars: in place of the update's own.
+OTR_DEVICE void update_leaf(const Update& u, const UpdateScalars& scalars, const LeafOf& of,
+                            Scratch& scratch, Counts& counts) {
+  Leaf leaf;
+  PerLane<uint32_t> updated;
+  load_leaf(leaf, u, of, [&] { draw_for(u, of, scratch); });
+  const bool quick = of.plain && u.rule == Rule::adam;
+  if (!quick || !quick_adam(leaf, updated, scalars)) {
+    if (quick) load_leaf(leaf, u, of, [] {});
+    step_leaf(u.rule, leaf, updated, scalars, u.exp_avg != nullptr, of);
+  }
+  if (u.rule != Rule::lamb) store_moments(leaf, u, of, scratch);
+  each_lane([&](int lane) {
+    store_weights(leaf.weight[lane], u, of, scratch, lane);
+    const auto stayed = [&](int i) {
+      return reference::bits_of(leaf.weight[lane][i]) == reference::bits_of(leaf.grad[lane][i]);
+    };
+    counts[lane].updates += ones_in(updated[lane]);
+    if (updated[lane] == 0xff) {
+      for (int i = 0; i < kPerLane; ++i) counts[lane].vanished += stayed(i) ? 1U : 0U;
+    } else {
+      for (int i = 0; i < kPerLane; ++i) {
+        counts[lane].vanished += (updated[lane] >> i & 1) != 0 && stayed(i) ? 1U : 0U;
+      }
+    }
+    if (u.published != nullptr && u.weight_format == Format::float32) {  // stored as it was
+      store_nearest(u.published, u.published_format, of, lane, leaf.weight[lane]);
+    }
+  });
+}
+
+OTR_DEVICE void update_leaf(const Update& u, int64_t first, Scratch& scratch, Counts& counts) {
+  update_leaf(u, u.scalars, LeafOf(u.count, first), scratch, counts);
 }
 
 // What a leaf's lanes have, to the scratch and into the sum.
 template <class Value>
-OTR_DEVICE void add_squares_of(NormBlock& sum, const LeafOf& of, Scratch& scratch,
+OTR_DEVICE void add_squares_of(WarpNorm& norm, const LeafOf& of, Scratch& scratch,
                                const Value& value) {
   sync();
   each_lane([&](int lane) {
-    for (int i = 0; i < kPerLane; ++i) scratch.values[lane * kPerLane + i] = value(lane, i);
+    for (int i = 0; i < kPerLane; ++i) scratch.values[LeafOf::at(lane, i)] = value(lane, i);
   });
   sync();
-  add_squares(sum, scratch, of.count, [&](int i) { lower_to(sum.first, first_of(i, -1)); });
+  add_squares<false>(
+      norm, of.count, [&](int lane, int k) { return scratch.values[lane + k * kLanes]; },
+      [&](int, int i) { lower_to(norm.to->first, first_of(i, -1)); });
 }
 
-OTR_DEVICE void lamb_norms_leaf(const Update& u, int64_t first, Scratch& scratch,
-                                NormBlock& weights, NormBlock& directions) {
-  const LeafOf of(u, first);
+OTR_DEVICE void lamb_norms_leaf(const Update& u, int64_t first, Scratch& scratch, WarpNorm& weights,
+                                WarpNorm& directions) {
+  const LeafOf of(u.count, first);
   Leaf leaf;
-  load_leaf(leaf, u, of);
-  draw_for(u, of, scratch);
+  load_leaf(leaf, u, of, [&] { draw_for(u, of, scratch); });
   each_lane([&](int lane) {
     for (int i = 0; i < kPerLane; ++i) {
       const float g =
@@ -126,7 +217,11 @@ OTR_DEVICE void lamb_norms_leaf(const Update& u, int64_t first, Scratch& scratch
   });
   store_moments(leaf, u, of, scratch);
   sync();
-  load_moments(leaf, u, of);  // as stored
+  RawState exp_avg, exp_avg_sq;  // as stored
+  read_moment(exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, of);
+  read_moment(exp_avg_sq, u.exp_avg_sq, u.exp_avg_sq_scales, u.exp_avg_sq_format, of);
+  widen_moment(leaf.exp_avg, exp_avg, u.exp_avg_format, of);
+  widen_moment(leaf.exp_avg_sq, exp_avg_sq, u.exp_avg_sq_format, of);
   add_squares_of(weights, of, scratch, [&](int lane, int i) { return leaf.weight[lane][i]; });
   add_squares_of(directions, of, scratch, [&](int lane, int i) {
     return reference::lamb_direction(u.scalars, leaf.weight[lane][i], leaf.exp_avg[lane][i],
@@ -136,12 +231,10 @@ OTR_DEVICE void lamb_norms_leaf(const Update& u, int64_t first, Scratch& scratch
 
 OTR_DEVICE void muon_direction_leaf(const Update& u, int64_t first, Scratch& scratch,
                                     float* direction) {
-  const LeafOf of(u, first);
+  const LeafOf of(u.count, first);
   Leaf leaf;
-  draw_for(u, of, scratch);
+  load_leaf(leaf, u, of, [&] { draw_for(u, of, scratch); });
   each_lane([&](int lane) {
-    load(leaf.grad[lane], u.grad, u.grad_format, of.at(lane), of.mine(lane));
-    load_moment(leaf.exp_avg[lane], u.exp_avg, u.exp_avg_scales, u.exp_avg_format, of, lane);
     Lane out;
     for (int i = 0; i < kPerLane; ++i) {
       float& m = leaf.exp_avg[lane][i];
@@ -149,7 +242,7 @@ OTR_DEVICE void muon_direction_leaf(const Update& u, int64_t first, Scratch& scr
       out[i] = reference::canonical(reference::muon_direction(u.scalars, g, m));
       m = reference::canonical(m);
     }
-    store_nearest<Float32>(direction, of.at(lane), of.mine(lane), out);
+    store_nearest<Float32>(direction, of, lane, out);
   });
   store_moment(leaf.exp_avg, u.exp_avg, u.exp_avg_scales, u.exp_avg_format, u.exp_avg_rounding,
                Draw::exp_avg, of, scratch);

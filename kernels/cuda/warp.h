@@ -19,7 +19,8 @@
 namespace outrigger::kernels::cuda {
 
 inline constexpr int kLanes = reference::kLanes;
-inline constexpr int kPerLane = static_cast<int>(kLeaf) / kLanes;  // elements, side by side
+inline constexpr int kPerLane = static_cast<int>(kLeaf) / kLanes;  // elements
+inline constexpr int kSide = kPerLane / 2;                         // of them side by side
 
 // A warp's shared memory.
 struct alignas(16) Scratch {
@@ -50,12 +51,37 @@ OTR_DEVICE uint32_t largest(PerLane<uint32_t>& x) {
   return x.own;
 }
 OTR_DEVICE bool all(PerLane<bool>& x) { return __all_sync(0xffffffff, x.own) != 0; }
-// In lane 0 alone: the sum in the order of reference/norm.h.
-OTR_DEVICE double sum_of(PerLane<double>& x) {
+// The sum in the order of reference/norm.h, for all lanes.
+OTR_DEVICE double sum_for_all(PerLane<double>& x) {
   for (int step = kLanes / 2; step > 0; step /= 2) {
     x.own += __shfl_down_sync(0xffffffff, x.own, step);
   }
+  return __shfl_sync(0xffffffff, x.own, 0);
+}
+// For all lanes.
+OTR_DEVICE uint32_t sum_of(PerLane<uint32_t>& x) {
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    x.own += __shfl_xor_sync(0xffffffff, x.own, step);
+  }
   return x.own;
+}
+OTR_DEVICE uint32_t ones_in(uint32_t x) { return static_cast<uint32_t>(__popc(x)); }
+
+// The nearest float32, for x from 2^-100 to 2^100: an approximation, and one step of Newton's with
+// the exact rest. What a compiler makes of sqrt() does the same after it has looked at x.
+OTR_DEVICE float quick_root(float x) {
+  float inverse;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  const float root = x * inverse;
+  return std::fma(std::fma(-root, root, x), inverse * 0.5F, root);
+}
+// Likewise, for a divisor from 2^-60 to 2^75 and a quotient from 2^-40 to 2^60.
+OTR_DEVICE float quick_quotient(float x, float divisor) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
+  inverse = std::fma(inverse, std::fma(-divisor, inverse, 1.0F), inverse);
+  const float quotient = x * inverse;
+  return std::fma(inverse, std::fma(-divisor, quotient, x), quotient);
 }
 
 OTR_DEVICE void add_to(uint64_t& sum, uint64_t x) {
@@ -89,7 +115,15 @@ inline bool all(PerLane<bool>& x) {
   for (const bool each : x.lanes) every = every && each;
   return every;
 }
-inline double sum_of(PerLane<double>& x) { return reference::sum_of_lanes(x.lanes); }
+inline double sum_for_all(PerLane<double>& x) { return reference::sum_of_lanes(x.lanes); }
+inline uint32_t sum_of(PerLane<uint32_t>& x) {
+  uint32_t sum = 0;
+  for (const uint32_t each : x.lanes) sum += each;
+  return sum;
+}
+inline uint32_t ones_in(uint32_t x) { return static_cast<uint32_t>(__builtin_popcount(x)); }
+inline float quick_root(float x) { return std::sqrt(x); }
+inline float quick_quotient(float x, float divisor) { return x / divisor; }
 
 inline void add_to(uint64_t& sum, uint64_t x) { sum += x; }
 inline void lower_to(uint64_t& least, uint64_t x) { least = x < least ? x : least; }

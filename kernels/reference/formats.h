@@ -29,7 +29,7 @@ inline constexpr uint32_t kCanonicalNan = 0x7fc00000;
 
 OTR_ELEMENTWISE uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 OTR_ELEMENTWISE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-OTR_ELEMENTWISE bool is_nan(float x) { return (bits_of(x) & 0x7fffffff) > 0x7f800000; }
+OTR_ELEMENTWISE bool is_nan(float x) { return __builtin_isnan(x); }
 OTR_ELEMENTWISE bool is_finite(float x) { return (bits_of(x) & 0x7f800000) != 0x7f800000; }
 
 // What arithmetic may store: any number, or the canonical NaN.
@@ -50,6 +50,15 @@ OTR_ELEMENTWISE uint16_t round_to_bfloat16(float x) {
 // range.
 OTR_ELEMENTWISE uint16_t round_to_bfloat16(float x, uint16_t random) {
   return static_cast<uint16_t>((bits_of(canonical(x)) + random) >> 16);
+}
+
+// The same of what canonical() has returned, whose NaN both leave as it is.
+OTR_ELEMENTWISE uint16_t round_canonical_to_bfloat16(float x) {
+  const uint32_t bits = bits_of(x);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+OTR_ELEMENTWISE uint16_t round_canonical_to_bfloat16(float x, uint16_t random) {
+  return static_cast<uint16_t>((bits_of(x) + random) >> 16);
 }
 
 // ---- float16 ----

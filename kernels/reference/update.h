@@ -76,9 +76,18 @@ OTR_ELEMENTWISE float muon_direction(const UpdateScalars& s, float g, float& m) 
   return s.nesterov ? std::fma(s.beta1, m, part) : m;
 }
 
-// has_momentum: of SGD.
-OTR_ELEMENTWISE Stepped stepped(Rule rule, const UpdateScalars& s, bool has_momentum, float grad,
-                                float p, float m, float v) {
+OTR_ELEMENTWISE Stepped applied(const UpdateScalars& s, float direction, float p, float m,
+                                float v) {
+  const bool decays = s.decoupled && s.minus_lr_decay != 0;
+  const float decayed = decays ? std::fma(p, s.minus_lr_decay, p) : p;
+  const float weight = std::fma(s.minus_step, direction, decayed);
+  const bool update = (s.minus_step != 0 && direction != 0) || (decays && p != 0);
+  return {weight, m, v, update};
+}
+
+// A NaN in it may be any. has_momentum: of SGD.
+OTR_ELEMENTWISE Stepped stepped_anyhow(Rule rule, const UpdateScalars& s, bool has_momentum,
+                                       float grad, float p, float m, float v) {
   const float g = gradient_of(rule, s, grad, p);
   float direction = g;
   switch (rule) {
@@ -107,11 +116,13 @@ OTR_ELEMENTWISE Stepped stepped(Rule rule, const UpdateScalars& s, bool has_mome
     case Rule::muon:  // has no update of its own
       break;
   }
-  const bool decays = s.decoupled && s.minus_lr_decay != 0;
-  const float decayed = decays ? std::fma(p, s.minus_lr_decay, p) : p;
-  const float weight = std::fma(s.minus_step, direction, decayed);
-  const bool update = (s.minus_step != 0 && direction != 0) || (decays && p != 0);
-  return {canonical(weight), canonical(m), canonical(v), update};
+  return applied(s, direction, p, m, v);
+}
+
+OTR_ELEMENTWISE Stepped stepped(Rule rule, const UpdateScalars& s, bool has_momentum, float grad,
+                                float p, float m, float v) {
+  const Stepped e = stepped_anyhow(rule, s, has_momentum, grad, p, m, v);
+  return {canonical(e.weight), canonical(e.exp_avg), canonical(e.exp_avg_sq), e.update};
 }
 
 [[nodiscard]] UpdateCount update(const Update& update);

@@ -17,7 +17,8 @@ using plugins::Use;
 
 namespace {
 
-constexpr int64_t kBlocksOfProcessor = 8;  // that it has room for, if registers suffice
+constexpr int64_t kBlocksOfProcessor = 16;  // that it has room for, if registers suffice
+constexpr int64_t kMostRun = 8;
 constexpr int64_t kMostBlocks = INT32_MAX;
 
 Stream launched_in(uint64_t number) {
@@ -40,23 +41,43 @@ int64_t Device::grid_of(int64_t leaves, int64_t leaves_of_warp) const {
                   kBlocksOfProcessor * gpu_.multiprocessors());
 }
 
-void Device::convert(const otr_plugin_convert* list, int64_t count, uint64_t stream) {
-  arguments::ConvertArguments a;
-  const auto flush = [&] {
-    if (a.list.leaves() > 0) {
-      launch(Kernel::convert, grid_of(a.list.leaves(), arguments::kRun), &a, launched_in(stream));
+// A warp looks a piece up once for a run of leaves: of a few, or there would be warps without work.
+template <class List>
+int64_t Device::spread(List& list) const {
+  const int64_t warps = kBlocksOfProcessor * gpu_.multiprocessors() * arguments::kWarps;
+  list.run = std::clamp<int64_t>(list.leaves() / warps, 1, kMostRun);
+  return grid_of(list.leaves(), list.run);
+}
+
+void Device::convert(const otr_plugin_convert* list, int64_t count, uint64_t number) {
+  const Stream stream = launched_in(number);
+  arguments::ConvertArguments plain;
+  arguments::ConvertStridedArguments strided;
+  const auto flush_plain = [&] {
+    if (plain.list.leaves() > 0) launch(Kernel::convert, spread(plain.list), &plain, stream);
+    plain.list.count = 0;
+  };
+  const auto flush_strided = [&] {
+    if (strided.list.leaves() > 0) {
+      launch(Kernel::convert_strided, spread(strided.list), &strided, stream);
     }
-    a.list.count = 0;
+    strided.list.count = 0;
   };
   for (int64_t i = 0; i < count; ++i) {
     const otr_plugin_convert given = element_of(list, i);
     if (given.count == 0) continue;
     const arguments::Conversion c = plugins::conversion_of(given);
-    if (a.list.add(c, c.count)) continue;
-    flush();
-    a.list.add(c, c.count);
+    if (c.ndim == 0) {
+      if (plain.add(c)) continue;
+      flush_plain();
+      plain.add(c);
+    } else if (!strided.list.add(c, c.count)) {
+      flush_strided();
+      strided.list.add(c, c.count);
+    }
   }
-  flush();
+  flush_plain();
+  flush_strided();
 }
 
 void Device::fold(const otr_plugin_fold& list, uint64_t number) {
@@ -101,13 +122,17 @@ class Device::Launching {
   void add(const otr_plugin_update& given) {
     const Use use = plugins::use_of(given);
     const kernels::Update piece = plugins::update_of(given);
-    if (use != use_ || list().count == arguments::Updates::kPieces) flush();
+    void* const out = use == Use::muon_direction ? given.direction : piece.published;
+    if (use != use_) flush();
     use_ = use;
-    decided_.decided = plugins::decided_of(given.decision);  // that of the whole list
-    const auto at = static_cast<size_t>(list().count);
-    list().add(piece, piece.count);
-    if (use == Use::muon_direction) muon_.directions[at] = given.direction;
-    if (use == Use::lamb_norms) norms_[at] = given.norms;
+    decided_[0].decided = decided_[1].decided = plugins::decided_of(given.decision);  // of the list
+    const size_t formed = use == Use::update && arguments::form_of(piece) >= 0 ? 1 : 0;
+    if (!updates(formed).add(piece, out)) {
+      flush(formed);
+      updates(formed).add(piece, out);
+    }
+    if (use == Use::lamb_norms)
+      norms_[static_cast<size_t>(lamb_.updates.list.count - 1)] = given.norms;
   }
 
   void end() {
@@ -116,57 +141,64 @@ class Device::Launching {
   }
 
  private:
-  // Each struct begins with its list, and only one of them is in use.
-  arguments::Updates& list() {
-    return use_ == Use::muon_direction   ? muon_.list
-           : use_ == Use::lamb_norms     ? lamb_.list
-           : decided_.decided != nullptr ? decided_.list
-                                         : update_.list;
+  // Those that have a form are beside the others, and only one use's are there.
+  arguments::Updates& updates(size_t formed) {
+    return use_ == Use::muon_direction      ? muon_.updates
+           : use_ == Use::lamb_norms        ? lamb_.updates
+           : decided_[0].decided != nullptr ? decided_[formed].updates
+                                            : update_[formed].updates;
   }
 
   void flush() {
-    if (list().count == 0) return;
+    flush(0);
+    flush(1);
+  }
+
+  void flush(size_t formed) {
+    auto& [common, form, list] = updates(formed);
+    if (list.count == 0) return;
     if (use_ == Use::lamb_norms) {
       flush_norms();
-    } else if (list().leaves() > 0 && use_ == Use::muon_direction) {
-      launch(Kernel::muon_direction, &muon_);
-    } else if (list().leaves() > 0 && decided_.decided != nullptr) {
-      launch(Kernel::update_decided, &decided_);
-    } else if (list().leaves() > 0) {
+    } else if (use_ == Use::muon_direction) {
+      launch(Kernel::muon_direction, muon_, list);
+    } else if (decided_[0].decided != nullptr) {
+      launch(kernel_of(Kernel::update_decided, form), decided_[formed], list);
+    } else {
       if (counts_ == nullptr && total_ != nullptr) {
         counts_ = &device_.results_.counts(total_, stream_);
       }
-      update_.counts = counts_ == nullptr ? nullptr : counts_->counts();
-      launch(Kernel::update, &update_);
+      update_[formed].counts = counts_ == nullptr ? nullptr : counts_->counts();
+      launch(kernel_of(Kernel::update, form), update_[formed], list);
     }
-    list().count = 0;
+    list.count = 0;
   }
 
   void flush_norms() {
-    const auto pieces = static_cast<size_t>(list().count);
+    const auto pieces = static_cast<size_t>(lamb_.updates.list.count);
     Results::Block& norms = device_.results_.norms(stream_, 2 * pieces);
     for (size_t i = 0; i < pieces; ++i) {
       norms.to[2 * i] = &norms_[i][0];
       norms.to[2 * i + 1] = &norms_[i][1];
     }
     lamb_.norms = norms.norms();
-    if (list().leaves() > 0) launch(Kernel::lamb_norms, &lamb_);
+    launch(Kernel::lamb_norms, lamb_, lamb_.updates.list);
     device_.results_.deliver(norms);
   }
 
-  void launch(Kernel kernel, void* given) {
-    device_.launch(kernel, device_.grid_of(list().leaves(), arguments::kRun), given, stream_);
+  template <class Arguments, class List>
+  void launch(Kernel kernel, Arguments& given, List& list) {
+    if (list.leaves() > 0) device_.launch(kernel, device_.spread(list), &given, stream_);
   }
 
   Device& device_;
   otr_plugin_update_count* total_;
   Stream stream_;
   Use use_ = Use::update;
-  arguments::UpdateArguments update_{};
-  arguments::DecidedUpdateArguments decided_{};
+  std::array<arguments::UpdateArguments, 2> update_{};
+  std::array<arguments::DecidedUpdateArguments, 2> decided_{};
   arguments::LambNormsArguments lamb_{};
   arguments::MuonArguments muon_{};
-  std::array<otr_plugin_norm*, arguments::Updates::kPieces> norms_{};
+  std::array<otr_plugin_norm*, arguments::kUpdates> norms_{};
   Results::Block* counts_ = nullptr;
 };
 

@@ -20,7 +20,7 @@ namespace outrigger::cuda {
 // The context is current in every call.
 class Results {
  public:
-  static constexpr size_t kMostNorms = 2 * kernels::cuda::Updates::kPieces;
+  static constexpr size_t kMostNorms = 2 * kernels::cuda::kUpdates;
 
   Results(Gpu& gpu, Memory& memory);
   ~Results();  // all work is done

@@ -37,10 +37,6 @@ def row(name, parameters, **options):
 def main():
     count = int(sys.argv[1] if len(sys.argv) > 1 else 64) << 20
     print(json.dumps({"row": "device", "name": torch.cuda.get_device_name(), "torch": torch.__version__}))
-    source, target = torch.randn(count, device="cuda"), torch.empty(count, device="cuda")
-    seconds = statistics.median(times_of(lambda: target.copy_(source)))
-    print(json.dumps({"row": "copy", "seconds": seconds, "bytes_per_second": 8 * count / seconds}))
-    del source, target
     for tensors in (1, 300, 10000):
         for how in ("fused", "foreach"):
             parameters = [torch.randn(count // tensors, device="cuda").requires_grad_() for _ in range(tensors)]

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/fold.h"
+#include "kernels/cuda/forms.h"
 #include "kernels/cuda/update.h"
 #include "kernels/fold_origin.h"
 #include "kernels/reference/product.h"
@@ -58,6 +59,49 @@ TEST(CudaKernels, EveryRuleHasTheOraclesBits) {
       EXPECT_EQ(one.vanished, other.vanished);
     });
   }
+}
+
+// On a device each of these has a kernel of its own.
+TEST(CudaKernels, EveryFormHasTheOraclesBits) {
+  uint64_t seed = 1;
+  for (int i = 0; i < cuda::kForms; ++i) {
+    const cuda::Form& form = cuda::kFormList[i];
+    AdamFormats f;
+    f.weight = form.split ? Format::split : form.weight;
+    f.exp_avg = form.exp_avg;
+    f.exp_avg_sq = form.exp_avg_sq;
+    f.grad = form.grad;
+    f.weight_rounding = f.exp_avg_rounding = f.exp_avg_sq_rounding = form.rounding;
+    for (const Values values : {Values::ordinary, Values::any}) {
+      for (const int64_t count : {int64_t{5}, 2 * kLeaf, 70 * kLeaf + 43}) {
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message() << "form " << i << " x " << count << " + " << shift);
+          Parameter got(f, count, shift, values, seed += 10);
+          got.publish = form.publish;
+          Parameter want = got;
+          const UpdateScalars scalars = ordinary_scalars();
+          EXPECT_EQ(cuda::form_of(got.step(scalars)), shift == 0 ? i : -1);
+          const UpdateCount one = runner::update(got.step(scalars));
+          const UpdateCount other = reference::update(want.step(scalars));
+          expect_same_bits(got, want);
+          EXPECT_EQ(one.updates, other.updates);
+          EXPECT_EQ(one.vanished, other.vanished);
+        }
+      }
+    }
+  }
+  AdamFormats f;
+  f.grad = Format::bfloat16;
+  Parameter other(f, 4, 0, Values::ordinary, 3);
+  UpdateScalars scalars = ordinary_scalars();
+  EXPECT_EQ(cuda::form_of(other.step(scalars)), 0);
+  scalars.clip_value = 1;
+  EXPECT_EQ(cuda::form_of(other.step(scalars)), -1);
+  scalars = ordinary_scalars();
+  scalars.decoupled = false;
+  EXPECT_EQ(cuda::form_of(other.step(scalars)), -1);
+  other.rule = Rule::lion;
+  EXPECT_EQ(cuda::form_of(other.step(ordinary_scalars())), -1);
 }
 
 // Steps too small for a bfloat16: most of them vanish, and stochastic rounding keeps some.
@@ -196,9 +240,8 @@ TEST(CudaKernels, BlocksOfASumAreOneSum) {
   fold.accumulator = data.at();
   fold.count = kCount;
   cuda::NormBlock all, parts[7];
-  cuda::Scratch scratch;
-  for (int64_t leaf = kCount / kLeaf; leaf-- > 0;) {
-    cuda::fold_leaf<cuda::Float32>(fold, leaf * kLeaf, scratch, &parts[leaf % 7]);
+  for (int64_t warp = 7; warp-- > 0;) {
+    cuda::fold_of_warp<cuda::Float32>(fold, warp, 7, true, parts[warp % 3]);
   }
   for (const cuda::NormBlock& part : parts) cuda::merge(all, part);
   expect_same(cuda::carried(all), want);

@@ -42,6 +42,8 @@ void* mock() {
   return kObject;
 }
 
+constexpr int32_t kDevices = 8;  // as the simulated ones are, and the mock driver's
+
 std::mutex mutex;
 std::map<otr_plugin_device*, int32_t> ids;
 thread_local bool is_mocks_error = false;
@@ -51,12 +53,21 @@ int32_t id_of(otr_plugin_device* device) {
   return ids.at(device);
 }
 
+// A test's several devices are one, where there is one.
 int32_t open(int32_t id, otr_plugin_device** out) {
-  const int32_t status = cuda().open(id, out);
+  int32_t there = 0;
+  const bool is_counted = cuda().device_count(&there) == OTR_OK && there > 0;
+  const int32_t status = cuda().open(is_counted && id >= 0 && id < kDevices ? id % there : id, out);
   if (status != OTR_OK) return status;
   const std::lock_guard lock(mutex);
   ids[*out] = id;
   return OTR_OK;
+}
+
+int32_t device_count(int32_t* out) {
+  const int32_t status = cuda().device_count(out);
+  if (status == OTR_OK) *out = kDevices;
+  return status;
 }
 
 int32_t told(int32_t status) {
@@ -92,6 +103,7 @@ extern "C" __attribute__((visibility("default"))) const otr_device_plugin* otr_d
   table = cuda();
   table.name = "simulated";
   table.device_type = OTR_DEVICE_EXTENSION;
+  table.device_count = device_count;
   table.open = open;
   table.set_value = set_value;
   table.get_value = get_value;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a GPU's kernels are, beside a copy on the device in the same run: one line of JSON a
 // row.
-//   bench_gpu_kernels [MILLIONS OF ELEMENTS]
+//   bench_gpu_kernels [MILLIONS OF ELEMENTS [TEXT]]      TEXT: only rows with this in their names
 // Times are the device's own, by events around one launch after another over memory that is many
-// times its cache; medians. scripts/gpu/bench.sh runs it.
+// times its cache, with results in its memory, as a step that nobody waits for has them; medians.
+// scripts/gpu/bench.sh runs it.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -144,6 +145,11 @@ class Bench {
     return 2.0 * static_cast<double>(bytes) / seconds;
   }
 
+  std::string only;  // a part of the rows' names
+  [[nodiscard]] bool is_wanted(const std::string& name) const {
+    return name.find(only) != std::string::npos;
+  }
+
   // The row's bytes in a second, beside what a copy moved just before and just after.
   void row(const char* name, double bytes_of_element, const std::function<void()>& work) {
     const double before = copy_speed();
@@ -226,10 +232,10 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   [[nodiscard]] const kernels::Update& update() const { return u_; }
-  void step(otr_plugin_update_count* total) {
+  void step() {
     ++u_.random.step;
     const otr_plugin_update p = device::described(u_);
-    need(table().update(bench_.device(), &p, 1, total, bench_.stream()));
+    need(table().update(bench_.device(), &p, 1, nullptr, bench_.stream()));
   }
 
  private:
@@ -250,13 +256,14 @@ class Parameter {
 };
 
 void update_row(Bench& bench, const char* name, double bytes, const States& states) {
+  if (!bench.is_wanted(name)) return;
   Parameter parameter(bench, states);
-  otr_plugin_update_count total{};
-  bench.row(name, bytes, [&] { parameter.step(&total); });
+  bench.row(name, bytes, [&] { parameter.step(); });
 }
 
 // The same elements as `tensors` parameters of as many each, in one list.
 void small_tensors(Bench& bench, int64_t tensors) {
+  if (!bench.is_wanted(std::to_string(tensors) + " tensors")) return;
   Parameter whole(bench, {.grad = Format::float32, .publish = false});
   const int64_t each = whole.update().count / tensors;
   std::vector<otr_plugin_update> list;
@@ -274,10 +281,9 @@ void small_tensors(Bench& bench, int64_t tensors) {
     list.push_back(device::described(u));
   }
   double enqueue = 0;
-  otr_plugin_update_count total{};
   const std::vector<double> all = bench.times([&] {
     const auto begin = std::chrono::steady_clock::now();
-    need(table().update(bench.device(), list.data(), tensors, &total, bench.stream()));
+    need(table().update(bench.device(), list.data(), tensors, nullptr, bench.stream()));
     enqueue = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   });
   std::printf(
@@ -288,24 +294,27 @@ void small_tensors(Bench& bench, int64_t tensors) {
 }
 
 void norm_row(Bench& bench, const char* name, Format format) {
+  if (!bench.is_wanted(name)) return;
   void* const data = bench.numbers(format, 1);
-  otr_plugin_norm norm{};
+  void* const sum = bench.memory(OTR_PLUGIN_SUM_BYTES);
   otr_plugin_fold fold{};
   fold.struct_size = sizeof fold;
   fold.accumulator = data;
   fold.accumulator_format = static_cast<int32_t>(format);
   fold.count = bench.count();
-  fold.norm = &norm;
+  fold.sum = sum;
   bench.row(name, static_cast<double>(kernels::size_of(format)),
             [&] { need(table().fold(bench.device(), &fold, bench.stream())); });
   bench.free(data);
+  bench.free(sum);
 }
 
 void fold_row(Bench& bench, const char* name, int32_t world) {
+  if (!bench.is_wanted(name)) return;
   std::vector<void*> ranks;
   for (int32_t r = 0; r < world; ++r) ranks.push_back(bench.numbers(Format::bfloat16, 1));
   void* const sum = bench.memory(static_cast<size_t>(bench.count()) * 4);
-  otr_plugin_norm norm{};
+  void* const norm = bench.memory(OTR_PLUGIN_SUM_BYTES);
   otr_plugin_fold fold{};
   fold.struct_size = sizeof fold;
   fold.sources = const_cast<const void* const*>(ranks.data());
@@ -314,14 +323,16 @@ void fold_row(Bench& bench, const char* name, int32_t world) {
   fold.accumulator = sum;
   fold.accumulator_format = OTR_PLUGIN_FLOAT32;
   fold.count = bench.count();
-  fold.norm = &norm;
+  fold.sum = norm;
   bench.row(name, 2.0 * world + 4,
             [&] { need(table().fold(bench.device(), &fold, bench.stream())); });
   for (void* data : ranks) bench.free(data);
   bench.free(sum);
+  bench.free(norm);
 }
 
 void convert_row(Bench& bench, const char* name, Format to, Format from, bool add) {
+  if (!bench.is_wanted(name)) return;
   void* const source = bench.numbers(from, 1);
   void* const target = bench.numbers(to, 1);
   auto c = device::described(target, to, source, from, 1, bench.count());
@@ -334,6 +345,7 @@ void convert_row(Bench& bench, const char* name, Format to, Format from, bool ad
 }
 
 void link_rows(Bench& bench) {
+  if (!bench.is_wanted("page-locked")) return;
   constexpr size_t kBytes = size_t{512} << 20;
   const std::unique_ptr<void, decltype(&std::free)> host(std::aligned_alloc(4096, 2 * kBytes),
                                                          &std::free);
@@ -374,8 +386,9 @@ void link_rows(Bench& bench) {
   bench.free(there);
 }
 
-void run(int64_t count) {
+void run(int64_t count, const std::string& only) {
   Bench bench(count);
+  bench.only = only;
   constexpr Format kBf16 = Format::bfloat16;
   constexpr Rounding kStochastic = Rounding::stochastic;
   update_row(bench, "float32 states, bfloat16 gradient and publish", 28, {});
@@ -411,7 +424,8 @@ void run(int64_t count) {
 
 int main(int count, char** arguments) {
   try {
-    run((count > 1 ? std::strtoll(arguments[1], nullptr, 10) : 64) << 20);
+    run((count > 1 ? std::strtoll(arguments[1], nullptr, 10) : 64) << 20,
+        count > 2 ? arguments[2] : "");
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_gpu_kernels: %s\n", error.what());
