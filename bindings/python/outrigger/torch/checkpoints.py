@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
     from ..checkpoint import Patterns
     from .calls import Calls
+    from .devices import Device
     from .optimizer import ZeroOptimizer
     from .parameters import Parameters
 
@@ -37,6 +38,7 @@ class Checkpoints:
     global_rank: int
     global_steps: int
     parameters_of: Parameters
+    _device: Device
     optimizer: ZeroOptimizer
     calls: Calls | None
     module: torch.nn.Module
@@ -159,7 +161,7 @@ class Checkpoints:
         self._restore(state, states, schedule, load_module_only, choice)
         if not load_module_only:
             if self.global_rank < ranks:
-                riders.restore_random(state)
+                riders.restore_random(self, state)
             if self.global_rank == 0 and ranks != self.world_size:
                 log.warning("load_checkpoint: %s is of %d rank(s), and here are %d: those whose number it has not take rank 0's buffers, "
                             "schedule and counters, and keep their own random states", name, ranks, self.world_size)
@@ -209,6 +211,7 @@ class Checkpoints:
             raise RuntimeError(f"{call}: gradients of this window wait for their step and would be lost; call it after the step() that ends the "
                                "window, or after zero_grad()")
         self.close_pass()
+        self._device.wait()
 
 
 def _together(comm: Comm, call: str, body: Callable[[], T]) -> T:

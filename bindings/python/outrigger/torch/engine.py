@@ -12,7 +12,7 @@ import torch
 
 from .. import Engine as LibraryEngine
 from .. import lowlevel
-from . import backward, muon
+from . import backward, devices, muon
 from .calls import Calls
 from .checkpoints import Checkpoints
 from .config import Effective
@@ -47,18 +47,25 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     def __init__(self, module: torch.nn.Module, comm: Comm, settings: Settings, groups: list[dict[str, Any]],
                  defaults: dict[str, Any], client: torch.optim.Optimizer | None = None) -> None:
         super().__init__()
+        self._device = devices.of(module.parameters())
         self._library = LibraryEngine(comm, settings.library)
         self.handle = self._library.handle
+        if self._device.place is not None:
+            lowlevel.engine_set_device(self.handle, *self._device.place)
         self.effective = Effective(self._library.config)
         self.settings = settings
         self.compute_dtype = self.effective.compute_dtype
-        stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares
+        stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares and self._device.place is None
+        in_slices = stage == 3 and not shares and (self._device.place is None or comm.size > 1)
+        if in_slices and self._device.place is not None:
+            raise NotImplementedError(f"zero_optimization.stage 3 on {comm.size} ranks is not supported with parameters on {self._device.device}: use stage 2, or "
+                                      "leave the model on the CPU")
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         self.module = module
         if self.optimizer_name() == "Muon":
             groups = muon.halves(groups, module, self.effective)
-        self.parameters_of = Parameters(self.handle, module, groups, in_slices=stage == 3 and not shares)
+        self.parameters_of = Parameters(self.handle, module, groups, in_slices, self._device)
         self._library.commit()
         self.parameters_of.move(module, self.compute_dtype)
         # Whether gradients inside carry a factor: float16 is scaled, and all else divides at the step unless it is told not to.
@@ -145,7 +152,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     def _autocast(self) -> contextlib.AbstractContextManager[Any]:
         if self.settings.autocast is None:
             return contextlib.nullcontext()
-        return torch.autocast("cpu", self.settings.autocast)
+        return torch.autocast(self._device.device.type, self.settings.autocast)
 
     def casts(self, tensor: torch.Tensor) -> bool:
         """Whether an input that takes part in autograd is computed with in another dtype: what a float16 engine handed
@@ -180,6 +187,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         self._end_acquires(is_boundary)
         if is_boundary:
             self.optimizer.update()
+            self.parameters_of.come_after()
         self.report = self._library.step()
         self._micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
@@ -265,6 +273,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         for parameter in self.parameters_of.shown:
             show(parameter, parameter.data.clone())
         unregister(self.parameters_of.ids)
+        self._device.wait()  # for what reads the engine's memory
         self._library.finalize()
 
 

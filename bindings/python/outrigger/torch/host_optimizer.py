@@ -114,7 +114,7 @@ class HostOptimizer(ZeroOptimizer):
             self._unwritten = {parameter: part.detach().reshape(-1) for parameter, part in slices.items()
                                if part.grad is not None and part.numel()}
         for parameter in list(self._unwritten):
-            lowlevel.engine_local_write(engine.handle, engine.id_of(parameter), lowlevel.VALUE_MASTER, self._unwritten[parameter])
+            lowlevel.engine_local_write(engine.handle, engine.id_of(parameter), lowlevel.VALUE_MASTER, self._unwritten[parameter].cpu())
             del self._unwritten[parameter]
 
     def seen(self) -> None:
@@ -197,7 +197,7 @@ class HostOptimizer(ZeroOptimizer):
         whole = torch.zeros(parameter.shape, dtype=torch.float64)  # each element is one rank's, so the sum is exact
         self._part(parameter, whole).copy_(own)
         engine._comm.all_reduce_sum(whole.view(-1).numpy())
-        return whole.float()
+        return whole.float().to(own.device)
 
     def set_full_state(self, parameter: torch.Tensor, key: str, value: torch.Tensor) -> None:
         """value is the whole parameter's, on all ranks alike. Local."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from .. import Engine as LibraryEngine
+    from .devices import Device
     from .parameters import Parameters
 
 
@@ -35,6 +36,7 @@ class Moved:
     """Of an engine. Which states are away stands in _states_away: lowlevel.STATES_…, a sum."""
 
     parameters_of: Parameters
+    _device: Device
     _library: LibraryEngine
     _states_away = 0
 
@@ -58,6 +60,7 @@ class Moved:
         if states == 0:
             return
         published = states & lowlevel.STATES_PUBLISHED
+        self._device.wait()
         if published:
             self._end_acquires()
             self.parameters_of.let_go()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
     from .. import lowlevel
     from .. import Comm
+    from .devices import Device
     from .gathering import Gathering
     from .optimizer import ZeroOptimizer
     from .parameters import Parameters
@@ -37,13 +38,14 @@ class Names(Questions):
     module: torch.nn.Module
     parameters_of: Parameters
     gathering: Gathering | None
+    _device: Device
 
     if TYPE_CHECKING:  # of the engine
         def whole(self, parameters: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]: ...
 
     @property
     def device(self) -> torch.device:
-        return torch.device("cpu")
+        return self._device.device
 
     @property
     def dp_world_size(self) -> int:

@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A module's parameters in an engine of the library: declared, shown as views of its memory, and their gradients."""
-import ctypes
-
 import torch
-from torch.utils.dlpack import to_dlpack
 
 from .. import lowlevel
+from .held import show
 from .sharded import slice_of
 
 _TRIM_BYTES = 64 << 20
-
-
-def _trim():
-    """What was freed goes back to the system; glibc keeps it for itself otherwise."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def groups_of(model, model_parameters):
@@ -30,10 +21,10 @@ def groups_of(model, model_parameters):
 
 class Parameters:
     """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen; frozen ones that
-    are not floating (quantized weights) stay PyTorch's, as buffers do. in_slices: a rank has only slices of what it trains. shown: parameters that are whole on every rank, views of the library's memory."""
+    are not floating (quantized weights) stay PyTorch's, as buffers do. in_slices: a rank has only slices of what it trains. device: of devices.py. shown: parameters that are whole on every rank, views of the library's memory."""
 
-    def __init__(self, engine, module, groups, in_slices):
-        self.ids, self.in_slices = {}, in_slices
+    def __init__(self, engine, module, groups, in_slices, device):
+        self.ids, self.in_slices, self._device = {}, in_slices, device
         self._engine, self._versions = engine, {}
         group_of = {each: index for index, group in enumerate(groups) for each in group["params"]}
         for name, parameter in module.named_parameters():
@@ -64,41 +55,50 @@ class Parameters:
         addresses that they keep; in_slices: nothing, until they are gathered. Collective."""
         views = dict(zip(self.shown, self._acquire()))
         moved, freed = set(), 0
+        self._device.wait()
         for each in module.modules():
             own = [one for one in each.parameters(recurse=False) if one in self.ids and one not in moved]
             moved.update(own)
             slices = [slice_of(one) for one in own]
             values = [one.detach() if part is None else part.values() for one, part in zip(own, slices)]
-            lowlevel.engine_set_initial(self._engine, [self.ids[one] for one in own], [to_dlpack(value) for value in values])
+            lowlevel.engine_set_initial(self._engine, [self.ids[one] for one in own], [self._device.give(value) for value in values])
             del values
             for parameter, part in zip(own, slices):
                 freed += parameter.numel() * parameter.element_size()
                 if part is not None:
                     part.end()
                 view = views.pop(parameter, None)
-                parameter.data = torch.empty((), dtype=dtype).expand(parameter.shape) if view is None else torch.from_dlpack(view)
+                parameter.data = torch.empty((), dtype=dtype).expand(parameter.shape) if view is None else self._device.show(view)
             if freed >= _TRIM_BYTES:
-                _trim()
+                self._device.trim()
                 freed = 0
-        _trim()
+        self._device.trim()
         for each in module.buffers():
-            if each.is_floating_point():
-                each.data = each.data.to(dtype)
+            if each.is_floating_point() or each.device != self._device.device:
+                each.data = each.data.to(self._device.device, dtype if each.is_floating_point() else each.dtype)
         self._note_versions()
 
     def _acquire(self):
-        return lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown], None)
+        return lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown], self._device.info())
 
     def let_go(self):
         """The views stay, and nobody may look at them until take_again."""
         try:
-            lowlevel.engine_release(self._engine, [self.ids[each] for each in self.shown], None)
+            lowlevel.engine_release(self._engine, [self.ids[each] for each in self.shown], self._device.info())
         except lowlevel.OutriggerError as error:
             if error.code != lowlevel.E_STATE:  # a step that was skipped has ended them
                 raise
 
     def take_again(self):
-        self._acquire()
+        """On a device they may be at other addresses then."""
+        for parameter, view in zip(self.shown, self._acquire()):
+            if self._device.place is not None:
+                show(parameter, self._device.show(view))
+
+    def come_after(self):
+        """The next update comes after all that the current stream was given, which may read the parameters."""
+        if self._device.place is not None:
+            lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown[:1]], self._device.info())
 
     def _note_versions(self):
         for parameter in self.trainable:
@@ -149,10 +149,10 @@ def group_name(index):
     return "default" if index == 0 else f"group {index}"
 
 
-def give(handle, identity, grad):
-    """Hands a gradient over: one copy, its conversion fused."""
+def give(handle, identity, grad, device):
+    """Hands a gradient over: one copy, its conversion fused, in the order of the current stream."""
     if grad.requires_grad:
         grad = grad.detach()
     if grad.layout != torch.strided:
         grad = grad.to_dense()
-    lowlevel.pass_add_grad(handle, identity, to_dlpack(grad), None)
+    lowlevel.pass_add_grad(handle, identity, device.give(grad), device.info())

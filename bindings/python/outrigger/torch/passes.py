@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .. import Engine as LibraryEngine
     from .calls import Calls
     from .config import Effective
+    from .devices import Device
     from .gathering import Gathering
     from .gradients import Gradients
     from .optimizer import ZeroOptimizer
@@ -35,6 +36,7 @@ class Passes:
 
     handle: lowlevel.Engine
     parameters_of: Parameters
+    _device: Device
     gathering: Gathering | None
     optimizer: ZeroOptimizer
     calls: Calls | None
@@ -66,7 +68,7 @@ class Passes:
                 self._take_what_was_written()
                 if self._reduced:
                     self._go_on_after_reading()
-                self._pass = lowlevel.pass_begin(self.handle, [], None)
+                self._pass = lowlevel.pass_begin(self.handle, [], self._device.info())
                 self._scale = lowlevel.pass_get_scale(self._pass)
                 for parameter, value in self.gradients.assigned():
                     # Once the step has divided by scale and accumulation steps, it is what was set.
@@ -145,7 +147,7 @@ class Passes:
 
     def _hand_over(self, parameter: torch.Tensor, grad: torch.Tensor) -> None:
         self._gave = True
-        give(self._pass, self.parameters_of.ids[parameter], grad)
+        give(self._pass, self.parameters_of.ids[parameter], grad, self._device)
 
     def _begin_without_output(self, parameter: torch.Tensor) -> None:
         if self.enter_backward() != 1:

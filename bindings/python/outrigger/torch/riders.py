@@ -32,7 +32,7 @@ def pack(engine: Any, client_state: Any) -> bytes:
     """TypeError: something in it could not be read again; names it."""
     state = {"version": _VERSION, "client_state": {} if client_state is None else client_state, "buffers": dict(_buffers(engine)),
              "tied": _tied(engine.module), "extra": _extra(engine.module), "scheduler": _scheduler(engine), "groups": _groups(engine), "optimizer": _optimizer(engine),
-             "random": _random(), "counters": {name: getattr(engine, name) for name in _COUNTERS}}
+             "random": _random(engine), "counters": {name: getattr(engine, name) for name in _COUNTERS}}
     state = _plain(state)
     try:
         return _bytes(state)
@@ -44,7 +44,7 @@ def pack(engine: Any, client_state: Any) -> bytes:
 
 def unpack(data: bytes) -> dict[str, Any]:
     """ValueError: of a later release."""
-    state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True)
+    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     if state["version"] > _VERSION:
         raise ValueError(f"the checkpoint's part {PART!r} has version {state['version']}; this release reads up to {_VERSION}: use a later one")
     return state
@@ -104,7 +104,7 @@ def _places(engine: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _buffers(engine: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for name, each in _places(engine):
-        yield name, each.detach().clone()
+        yield name, each.detach().clone().cpu()
 
 
 def _tied(module: torch.nn.Module) -> dict[str, str]:
@@ -220,17 +220,20 @@ def restore_counters(engine: Any, state: dict[str, Any]) -> None:
             setattr(engine, name, value)
 
 
-def _random() -> dict[str, Any]:
+def _random(engine: Any) -> dict[str, Any]:
     states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, key, *rest = numpy.random.get_state(legacy=True)
         if kind == "MT19937":  # unless the script has put another in its place
             states["numpy"] = (kind, key.tolist(), *rest)
+    device = engine._device.random_state()
+    if device is not None:
+        states[engine.device.type] = device
     return states
 
 
-def restore_random(state: dict[str, Any]) -> None:
+def restore_random(engine: Any, state: dict[str, Any]) -> None:
     states = state.get("random", {})
     if "torch" in states:
         torch.set_rng_state(states["torch"])
@@ -239,3 +242,5 @@ def restore_random(state: dict[str, Any]) -> None:
     if "numpy" in states:
         import numpy
         numpy.random.set_state(states["numpy"])
+    if engine._device.place is not None and engine.device.type in states:
+        engine._device.set_random_state(states[engine.device.type])

@@ -14,6 +14,7 @@ from .. import lowlevel
 if TYPE_CHECKING:
     from .. import Comm
     from .. import Engine as LibraryEngine
+    from .devices import Device
     from .gathering import Gathering
     from .gradients import Gradients
     from .parameters import Parameters
@@ -27,6 +28,7 @@ class Values:
     world_size: int
     parameters_of: Parameters
     gathering: Gathering | None
+    _device: Device
     _library: LibraryEngine
     _comm: Comm
     _lock: threading.Lock
@@ -55,10 +57,10 @@ class Values:
         return value
 
     def read(self, parameter: torch.Tensor, value: int) -> torch.Tensor:
-        """A float32 tensor of the parameter's shape. Collective."""
+        """A float32 tensor of the parameter's shape, on its device. Collective."""
         out = torch.empty(parameter.shape)
         lowlevel.engine_parameter_read(self.handle, self.id_of(parameter), self._kind(parameter, value), out)
-        return out
+        return out.to(self._device.device)
 
     def write(self, parameter: torch.Tensor, source: Any, value: int, rank: int = 0) -> None:
         """Sets the value from that rank's tensor (or array), of the parameter's shape, any floating dtype. Collective."""
@@ -67,7 +69,7 @@ class Values:
         if rank != 0:
             if not 0 <= rank < self.world_size:
                 raise ValueError(f"rank {rank} is outside 0..{self.world_size - 1}")
-            source = source.float().contiguous().clone()
+            source = source.float().cpu().contiguous().clone()
             self._comm.broadcast(source.view(-1).numpy(), rank)
         self.set_value(parameter, source, value)
         if value == lowlevel.VALUE_GRAD:
@@ -79,7 +81,8 @@ class Values:
     def set_value(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None:
         """write() from rank 0, of which autograd hears nothing."""
         self._require_writable(value)
-        lowlevel.engine_parameter_write(self.handle, self.id_of(parameter), value, source)
+        self._device.wait()
+        lowlevel.engine_parameter_write(self.handle, self.id_of(parameter), value, source.cpu())
 
     def whole(self, parameters: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
         """A block in which the parameters' values can be read. Collective at stage 3 over ranks that do not share them."""
@@ -99,12 +102,13 @@ class Values:
         """The elements that this rank updates, float32, 1-D. Local."""
         out = torch.empty(self.local_count(parameter))
         lowlevel.engine_local_read(self.handle, self.id_of(parameter), value, out)
-        return out
+        return out.to(self._device.device)
 
     def write_local(self, parameter: torch.Tensor, source: Any, value: int) -> None:
         """Sets the elements that this rank updates: 1-D, local_count of them. Local."""
         self._require_writable(value)
-        lowlevel.engine_local_write(self.handle, self.id_of(parameter), value, torch.as_tensor(source).detach())
+        self._device.wait()
+        lowlevel.engine_local_write(self.handle, self.id_of(parameter), value, torch.as_tensor(source).detach().cpu())
         if value == lowlevel.VALUE_GRAD:
             self.gradients.written(parameter)
 

@@ -12,7 +12,7 @@ import torch.distributed
 
 from .. import lowlevel
 from ..process import process_comm
-from . import distributed
+from . import devices, distributed
 from .held import LOOSE, show
 from .owned import engine_of
 from .sharded import Slices, slice_of
@@ -21,18 +21,21 @@ from .sharded import Slices, slice_of
 class Init(contextlib.ContextDecorator):
     """Where a module is built that no rank shall hold whole: inside it a parameter is whole while its module is built or a
     function of PyTorch is called with it, and then each rank keeps a slice, until initialize. Collective: all ranks build
-    alike; where values differ rank 0's win. dtype: of the parameters made inside. module: one that is built already.
+    alike; where values differ rank 0's win. dtype: of the parameters made inside. module: one that is built already. device:
+    where initialize shall put the engine, such as "cuda"; until then parameters are made where they are, on the host by default.
     remote_device, pin_memory and the rest are DeepSpeed's arguments; those that would change a result are refused with
     NotImplementedError. Starts torch.distributed where it is not."""
 
     def __init__(self, module: torch.nn.Module | None = None, data_parallel_group: object = None, mem_efficient_linear: bool = True,
                  remote_device: str | None = None, pin_memory: bool = False, config_dict_or_path: object = None, config: object = None,
-                 enabled: bool = True, dtype: torch.dtype | None = None, mpu: object = None, **options: Any) -> None:
+                 enabled: bool = True, dtype: torch.dtype | None = None, mpu: object = None,
+                 device: torch.device | str | None = None, **options: Any) -> None:
         if options:
             raise NotImplementedError(f"zero.Init: {', '.join(sorted(options))} is not supported")
         if remote_device not in (None, "none", "cpu"):
             raise NotImplementedError(f"zero.Init: remote_device={remote_device!r} is not supported; legal: None, \"cpu\"")
         self._dtype, self._enabled = dtype, enabled
+        self._device = None if device is None else torch.device(device)
         self._slices: Slices | None = None
         if enabled:
             distributed.init_distributed()
@@ -45,26 +48,34 @@ class Init(contextlib.ContextDecorator):
     def _take(self, module: torch.nn.Module) -> None:
         if self._dtype is not None:
             module.to(self._dtype)
+        for each in module.modules():
+            for name, parameter in each.named_parameters(recurse=False):
+                self._add(each, name, parameter)
         if self._slices is not None:
-            for each in module.modules():
-                for name, parameter in each.named_parameters(recurse=False):
-                    self._slices.add(each, name, parameter)
             self._slices.settle()
+
+    def _add(self, module: torch.nn.Module, name: str, parameter: torch.Tensor | None) -> None:
+        """A parameter that a module has got."""
+        if self._device is not None and parameter is not None:
+            devices.destine(parameter, self._device)
+        if self._slices is not None:
+            self._slices.add(module, name, parameter)
 
     def __enter__(self) -> Init:
         self._before = torch.get_default_dtype()
         if self._enabled and self._dtype is not None:
             torch.set_default_dtype(self._dtype)
-        if self._slices is not None:
-            self._hook = torch.nn.modules.module.register_module_parameter_registration_hook(self._slices.add)
+        self._hook = None
+        if self._enabled and not (self._slices is None and self._device is None):
+            self._hook = torch.nn.modules.module.register_module_parameter_registration_hook(self._add)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
         torch.set_default_dtype(self._before)
-        if self._slices is not None:
+        if self._hook is not None:
             self._hook.remove()
-            if kind is None:
-                self._slices.settle()
+        if self._slices is not None and kind is None:
+            self._slices.settle()
 
 
 class GatheredParameters:
