@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.dlpack import to_dlpack
@@ -18,71 +18,44 @@ if TYPE_CHECKING:
 _NAME = "_outrigger_device"  # at a parameter that is made elsewhere than it shall be trained
 
 
-class Device(Protocol):
-    """place: type and number in the library; None: the CPU. Any thread; a stream is the calling thread's current one."""
-
-    device: torch.device
-    place: tuple[int, int] | None
-
-    def info(self) -> lowlevel.CallInfo | None:
-        """For a call whose tensors are used in the order of the current stream."""
-        ...
-
-    def show(self, view: TensorView) -> torch.Tensor:
-        """A tensor over memory of the library, which it keeps."""
-        ...
-
-    def give(self, tensor: torch.Tensor) -> Any:
-        """The tensor's memory, for the library."""
-        ...
-
-    def wait(self) -> None:
-        """The host waits for the current stream: values are written next, in no stream's order."""
-        ...
-
-    def trim(self) -> None:
-        """What PyTorch has freed goes back to the system."""
-        ...
-
-    def random_state(self) -> torch.Tensor | None:
-        """Of the device's own generator; None: it has none."""
-        ...
-
-    def set_random_state(self, state: torch.Tensor) -> None: ...
-
-
-class Host:
-    place = None
+class Device:
+    """The CPU. place: type and number in the library; None: what that has by itself. Any thread; a stream is the calling thread's
+    current one."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = torch.device("cpu")
+        self.place: tuple[int, int] | None = None
 
-    def info(self) -> None:
+    def info(self) -> lowlevel.CallInfo | None:
+        """For a call whose tensors are used in the order of the current stream."""
         return None
 
     def show(self, view: TensorView) -> torch.Tensor:
+        """A tensor over memory of the library, which it keeps."""
         return torch.from_dlpack(view)
 
     def give(self, tensor: torch.Tensor) -> Any:
+        """The tensor's memory, for the library. (Its own __dlpack__ would have a stream of a device wait.)"""
         return to_dlpack(tensor)
 
     def wait(self) -> None:
-        pass
+        """The host waits for the current stream: values are read or written next, in no stream's order."""
 
     def trim(self) -> None:
-        """glibc keeps it for itself otherwise."""
+        """What PyTorch has freed goes back to the system; glibc keeps it for itself otherwise."""
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
 
     def random_state(self) -> torch.Tensor | None:
+        """Of a generator that the device has for itself."""
         return None
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        pass
+        """What random_state gave."""
 
 
-class Cuda:
+class Cuda(Device):
     """A GPU of CUDA."""
 
     def __init__(self, device: torch.device) -> None:
@@ -101,28 +74,22 @@ class Cuda:
             self._infos[stream] = info
         return self._infos[stream]
 
-    def show(self, view: TensorView) -> torch.Tensor:
-        return torch.from_dlpack(view)
-
-    def give(self, tensor: torch.Tensor) -> Any:
-        return to_dlpack(tensor)  # its own __dlpack__ would make a stream wait
-
     def wait(self) -> None:
         torch.cuda.current_stream(self.device).synchronize()
 
     def trim(self) -> None:
-        Host.trim(self)  # type: ignore[arg-type]
+        super().trim()
         with torch.cuda.device(self.device):
             torch.cuda.empty_cache()
 
-    def random_state(self) -> torch.Tensor | None:
+    def random_state(self) -> torch.Tensor:
         return torch.cuda.get_rng_state(self.device)
 
     def set_random_state(self, state: torch.Tensor) -> None:
         torch.cuda.set_rng_state(state, self.device)
 
 
-KINDS: dict[str, Callable[[torch.device], Device]] = {"cpu": Host, "cuda": Cuda}
+KINDS: dict[str, Callable[[torch.device], Device]] = {"cpu": Device, "cuda": Cuda}
 
 
 def destine(parameter: torch.Tensor, device: torch.device) -> None:
