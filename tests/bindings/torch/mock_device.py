@@ -43,12 +43,12 @@ def _unhide(address, size):
 
 
 class Device:
-    """stream: that the calls of an engine are given. calls: how many gradients came by each stream."""
+    """stream: PyTorch's current one. calls: how many tensors were given in each."""
     device, place = torch.device("cpu"), (lowlevel.DEVICE_CUDA, 0)
 
     def __init__(self):
         self._context, self._driver = outrigger.Context(workers=1), ctypes.CDLL(os.environ["OTR_CUDA_DRIVER"])
-        self._primary, self._given, self.stream, self.calls, self.waits = ctypes.c_void_p(), [], 0, {}, 0
+        self._primary, self._given, self.stream, self.calls = ctypes.c_void_p(), [], 0, {}
         lowlevel.device_count(self._context.handle, lowlevel.DEVICE_CUDA)  # initialises the driver
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._primary), ctypes.c_int(_ORDINAL))
 
@@ -76,6 +76,13 @@ class Device:
         for address in self._given:
             self.free(address)
         self._given.clear()
+
+    def _locked(self, elements, dtype):
+        """Memory of the host that a copy uses while the host goes on."""
+        address, size = ctypes.c_void_p(), elements * dtype.itemsize
+        with self._current():
+            self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_uint(1))
+        return torch.frombuffer((ctypes.c_char * size).from_address(address.value), dtype=dtype)
 
     def allocate(self, size):
         return lowlevel.device_allocate(self._context.handle, *self.place, size)
@@ -108,23 +115,33 @@ class Device:
         return tensor
 
     def give(self, tensor):
-        """A copy of it, in the device's memory."""
+        """A copy of it in the device's memory, written in the order of the current stream: to use it in another one's is a race, which
+        the mock's device sees and does not survive."""
         self.calls[self.stream] = self.calls.get(self.stream, 0) + 1
         if not tensor.numel():
             return _on(to_dlpack(tensor), lowlevel.DEVICE_CUDA)[0]
         elements = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+        source = self._locked(elements, tensor.dtype)
+        source.as_strided(tensor.size(), tensor.stride()).copy_(tensor)
         size = elements * tensor.element_size()
         address = self.allocate(size)
+        with self._current():
+            self._call("cuMemcpyHtoDAsync_v2", *map(ctypes.c_void_p, (address, source.data_ptr())), ctypes.c_size_t(size), ctypes.c_void_p(self.stream))
         self._given.append(address)
-        _unhide(address, size)
-        memory = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=tensor.dtype)
-        there = memory.as_strided(tensor.size(), tensor.stride())
-        there.copy_(tensor)
-        return _on(to_dlpack(there), lowlevel.DEVICE_CUDA)[0]
+        there = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=tensor.dtype)
+        return _on(to_dlpack(there.as_strided(tensor.size(), tensor.stride())), lowlevel.DEVICE_CUDA)[0]
+
+    def read(self, tensor):
+        """What a kernel of the current stream would read there: begun now, not waited for."""
+        target = self._locked(tensor.numel(), tensor.dtype)
+        with self._current():
+            self._call("cuMemcpyDtoHAsync_v2", *map(ctypes.c_void_p, (target.data_ptr(), tensor.data_ptr())),
+                       ctypes.c_size_t(tensor.numel() * tensor.element_size()), ctypes.c_void_p(self.stream))
+        return target.view(tensor.shape)
 
     def wait(self):
-        self.waits += 1
-        self.synchronize()
+        with self._current():
+            self._call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
 
     def trim(self):
         pass

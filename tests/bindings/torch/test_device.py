@@ -76,6 +76,7 @@ class OnADevice(unittest.TestCase):
                     options["zero_optimization"] = {"stage": stage, "offload_optimizer": {"device": "cpu"}}
                     del options["stage"]
                 model, self.device.calls = net(), {}
+                self.device.stream = self.device.new_stream()
                 one, other = self.there(model, **options), self.here(model, **options)
                 self.assertEqual(train(one), train(other))
                 self.same(one, other)
@@ -93,6 +94,53 @@ class OnADevice(unittest.TestCase):
             train(other, 1, step)
         self.same(one, other)
         self.assertEqual(sorted(self.device.calls.values()), [12] * 4)
+
+    def test_what_streams_read_is_in_order(self):
+        """The new weights by the stream of the step, the old ones by whichever stream the step comes in: without a wait of the host."""
+        for offload in ("none", "cpu"):
+            zero = {"stage": 2, "offload_optimizer": {"device": offload}}
+            one, other = (make(net(), zero_optimization=zero, bf16={"enabled": True}) for make in (self.there, self.here))
+            for step in range(4):
+                x, t = batch(step, torch.bfloat16)
+                for engine in (one, other):
+                    loss = torch.nn.functional.mse_loss(engine(x).float(), t)
+                    engine.backward(loss)
+                    weights, before = list(engine.module.parameters()), self.device.stream
+                    if step > 1:
+                        self.assertEqual(weights[0].grad.shape, weights[0].shape)  # which sums them
+                    if engine is one:
+                        if step % 2:
+                            self.device.stream = self.device.new_stream()
+                        old = [self.device.read(each) for each in weights]
+                        engine.step()
+                        new = [self.device.read(each) for each in weights]
+                        self.device.synchronize()
+                        self.device.stream = before
+                    else:
+                        expected_old = [each.detach().clone() for each in weights]
+                        engine.step()
+                        expected = [each.detach() for each in weights]
+                for a, b in zip((*old, *new), (*expected_old, *expected), strict=True):
+                    self.assertTrue(torch.equal(a, b))
+            self.same(one, other)
+
+    def test_values_are_written_after_what_the_stream_reads(self):
+        engine = self.there(net(), bf16={"enabled": True})
+        weight = engine.module.b.weight
+        with tempfile.TemporaryDirectory() as folder:
+            engine.save_checkpoint(folder)
+            calls = {"write": lambda: engine.write(weight, torch.ones(16, 16), lowlevel.VALUE_MASTER),
+                     "write_local": lambda: engine.write_local(weight, torch.ones(256), lowlevel.VALUE_MASTER),
+                     "load": lambda: engine.load_checkpoint(folder), "offload": engine.offload_states, "reload": engine.reload_states}
+            for name, call in calls.items():
+                with self.subTest(name):
+                    self.device.stream = self.device.new_stream()
+                    before = weight.detach().clone()
+                    seen = [self.device.read(weight) for _ in range(50)] if name != "reload" else []
+                    call()
+                    self.device.synchronize()
+                    self.assertTrue(all(torch.equal(each, before) for each in seen))
+            train(engine, 1)
 
     def test_a_backward_of_another_thread(self):
         """As autograd runs that of a GPU."""
@@ -174,7 +222,8 @@ class OnADevice(unittest.TestCase):
                 for engine in (whole, saved):
                     train(engine, 2)
                 saved.module.mean.add_(1)
-                saved.save_checkpoint(folder, client_state={"seen": torch.tensor([3])})
+                with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):  # a tensor that was on a GPU
+                    saved.save_checkpoint(folder, client_state={"seen": torch.tensor([3])})
                 gone_on = again(model, stage=3, gas=2, bf16={"enabled": True})
                 path, state = gone_on.load_checkpoint(folder)
                 self.assertEqual((state["seen"].item(), gone_on.module.mean.tolist()), (3, [1, 2, 3]))

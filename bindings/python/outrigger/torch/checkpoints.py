@@ -183,6 +183,7 @@ class Checkpoints:
         self._library.set_boundary(self._boundary)  # who ends windows is the script's to say
         if self.calls is not None:
             self.calls.forget()
+        self.parameters_of.let_go()  # published() acquires them once more
         self.parameters_of.published()
         riders.restore_module(self, state, choice)
         if states:

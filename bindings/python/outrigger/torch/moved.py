@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from .. import Engine as LibraryEngine
-    from .devices import Device
     from .parameters import Parameters
 
 
@@ -36,7 +35,6 @@ class Moved:
     """Of an engine. Which states are away stands in _states_away: lowlevel.STATES_…, a sum."""
 
     parameters_of: Parameters
-    _device: Device
     _library: LibraryEngine
     _states_away = 0
 
@@ -60,7 +58,6 @@ class Moved:
         if states == 0:
             return
         published = states & lowlevel.STATES_PUBLISHED
-        self._device.wait()
         if published:
             self._end_acquires()
             self.parameters_of.let_go()

@@ -55,14 +55,15 @@ class Parameters:
         addresses that they keep; in_slices: nothing, until they are gathered. Collective."""
         views = dict(zip(self.shown, self._acquire()))
         moved, freed = set(), 0
-        self._device.wait()
         for each in module.modules():
             own = [one for one in each.parameters(recurse=False) if one in self.ids and one not in moved]
             moved.update(own)
             slices = [slice_of(one) for one in own]
             values = [one.detach() if part is None else part.values() for one, part in zip(own, slices)]
-            lowlevel.engine_set_initial(self._engine, [self.ids[one] for one in own], [self._device.give(value) for value in values])
-            del values
+            given = [self._device.give(value) for value in values]
+            self._device.wait()
+            lowlevel.engine_set_initial(self._engine, [self.ids[one] for one in own], given)
+            del values, given
             for parameter, part in zip(own, slices):
                 freed += parameter.numel() * parameter.element_size()
                 if part is not None:
