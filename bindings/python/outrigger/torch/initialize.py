@@ -46,10 +46,9 @@ def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | 
                ) -> tuple[Engine, ZeroOptimizer, torch.utils.data.DataLoader[Any] | None, Any]:
     """DeepSpeed's initialize: (engine, optimizer, training dataloader, learning-rate scheduler).
 
-    model: a torch.nn.Module on the CPU; its parameters become views of the engine's memory. optimizer: CPUAdam or an Adam or
-    AdamW of PyTorch, whose groups and hyperparameters are taken, or another optimizer, which then makes the updates; default:
-    the configuration's. model_parameters: parameters or
-    parameter groups to train; default all. comm: an outrigger.Comm; default: the launcher's group of processes. Collective.
+    model: a torch.nn.Module with its parameters on the CPU or on one GPU of CUDA. There the engine is, and they become views of its
+    memory. optimizer: CPUAdam or an Adam or AdamW of PyTorch, whose groups and hyperparameters are taken, or another optimizer, which
+    then makes the updates; default: the configuration's. model_parameters: parameters or parameter groups to train; default all. comm: an outrigger.Comm; default: the launcher's group of processes. Collective.
 
     ValueError: an argument is missing or contradicts another; NotImplementedError: what is not built, by name; ConfigError:
     a ValueError, an AssertionError and an OutriggerError E_CONFIG, with path and remedy; OutriggerError: E_MISMATCH where
