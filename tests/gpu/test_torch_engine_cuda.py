@@ -90,11 +90,11 @@ def reference(dtype=torch.float32, scale=1, steps=STEPS, autocast=None):
     return list(master.parameters()), [each.item() for each in losses], norm.item()
 
 
-def engine_of(model, stage=2, offload=False, **more):
+def engine_of(model, stage=2, offload=False, comm=None, **more):
     zero = {"stage": stage, **({"offload_optimizer": {"device": "cpu"}} if offload else {})}
     config = {"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": GAS, "gradient_clipping": CLIP, "zero_optimization": zero,
               "optimizer": {"type": "AdamW", "params": {"lr": LR, "weight_decay": DECAY}}, **more}
-    engine, *_ = outrigger.torch.initialize(model=model, config=config, comm=outrigger.Comm.self_group(outrigger.Context()))
+    engine, *_ = outrigger.torch.initialize(model=model, config=config, comm=comm or outrigger.Comm.self_group(outrigger.Context()))
     return engine
 
 
@@ -296,6 +296,22 @@ class OnAGpu(unittest.TestCase):
             del engine
             self.assertLess(used() - before, 64 << 20, "destroy leaves memory of the GPU behind")
         self.assertGreater(taken[False] - taken[True], 8 * elements, "the moments are on the GPU")
+
+    def test_memory_of_pytorchs_cache(self):
+        context, expected = outrigger.Context(), self.make(Gpt().to(DEVICE))
+        outrigger.torch.share_caching_allocator(context)
+        used()
+        before = torch.cuda.memory_allocated()
+        engine = engine_of(Gpt().to(DEVICE), comm=outrigger.Comm.self_group(context))
+        ledger = [resident for purpose, resident, _ in engine.memory() if purpose == "total"][1]
+        used()
+        self.assertGreaterEqual(torch.cuda.memory_allocated() - before, ledger)
+        self.assertEqual(train(engine, late=True), train(expected))
+        self.same(engine, expected)
+        engine.destroy()
+        del engine
+        used()
+        self.assertLess(torch.cuda.memory_allocated() - before, 1 << 20)
 
     def test_states_leave_and_come_back(self):
         one, other = self.make(Gpt().to(DEVICE)), self.make(Gpt().to(DEVICE))

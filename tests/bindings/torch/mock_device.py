@@ -49,6 +49,7 @@ class Device:
     def __init__(self):
         self._context, self._driver = outrigger.Context(workers=1), ctypes.CDLL(os.environ["OTR_CUDA_DRIVER"])
         self._primary, self._given, self.stream, self.calls = ctypes.c_void_p(), [], 0, {}
+        self.generator = torch.Generator()
         lowlevel.device_count(self._context.handle, lowlevel.DEVICE_CUDA)  # initialises the driver
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._primary), ctypes.c_int(_ORDINAL))
 
@@ -69,6 +70,14 @@ class Device:
         with self._current():
             self._call("cuStreamCreateWithPriority", ctypes.byref(made), ctypes.c_uint(1), ctypes.c_int(0))
         return made.value
+
+    def order(self, first, then):
+        """What the stream `then` is given from now on comes after what `first` has been given."""
+        event = ctypes.c_void_p()
+        with self._current():
+            self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(2))
+            self._call("cuEventRecord", event, ctypes.c_void_p(first))
+            self._call("cuStreamWaitEvent", ctypes.c_void_p(then), event, ctypes.c_uint(0))
 
     def synchronize(self):
         with self._current():
@@ -147,10 +156,10 @@ class Device:
         pass
 
     def random_state(self):
-        return None
+        return self.generator.get_state()
 
     def set_random_state(self, state):
-        pass
+        self.generator.set_state(state)
 
 
 @contextlib.contextmanager

@@ -80,8 +80,8 @@ class Resumed(Case):
         for name in ("torch", "python", "numpy"):
             original = riders.restore_random
 
-            def without(state, name=name, original=original):
-                original({"random": {key: each for key, each in state["random"].items() if key != name}})
+            def without(engine, state, name=name, original=original):
+                original(engine, {"random": {key: each for key, each in state["random"].items() if key != name}})
 
             with self.subTest(name), mock.patch.object(riders, "restore_random", without):
                 self.assertIn("losses", self.resumed())

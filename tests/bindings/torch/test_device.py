@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine on a device, beside the same on the CPU: the same bits. The device is CUDA's mock driver, under tensors of PyTorch that are
 the CPU's (mock_device.py); with a GPU tests/gpu/test_torch_engine_cuda.py does it."""
+import gc
 import itertools
 import tempfile
 import threading
@@ -12,6 +13,7 @@ import torch
 from models import PRECISIONS, config, engine_of, master_of, net, solo
 from torch.utils.checkpoint import checkpoint
 
+import outrigger
 import outrigger.torch
 from outrigger import lowlevel
 from outrigger.torch import devices, utils
@@ -224,9 +226,13 @@ class OnADevice(unittest.TestCase):
                 saved.module.mean.add_(1)
                 with mock.patch("torch.serialization.location_tag", return_value="cuda:0"):  # a tensor that was on a GPU
                     saved.save_checkpoint(folder, client_state={"seen": torch.tensor([3])})
+                drawn = torch.rand(4, generator=self.device.generator)
                 gone_on = again(model, stage=3, gas=2, bf16={"enabled": True})
                 path, state = gone_on.load_checkpoint(folder)
                 self.assertEqual((state["seen"].item(), gone_on.module.mean.tolist()), (3, [1, 2, 3]))
+                third = self.there(model, stage=1, gas=2, bf16={"enabled": True})
+                third.load_checkpoint(folder)
+                self.assertEqual(torch.equal(torch.rand(4, generator=self.device.generator), drawn), make == self.there)
                 self.assertEqual(train(gone_on, 2, 2), train(whole, 2, 2))
                 self.same(gone_on, whole)
 
@@ -310,6 +316,41 @@ class OnADevice(unittest.TestCase):
         self.device.synchronize()
         self.assertEqual(self.device.live(), live)
 
+    def test_memory_of_pytorchs_cache(self):
+        cache, context = Cache(self.device), outrigger.Context(workers=1)
+        options = {"stage": 3, "gas": 2, **PRECISIONS["fp16"]}
+        with cache.in_use():
+            outrigger.torch.share_caching_allocator(context, "cuda:0")
+            with mock.patch.dict(devices.KINDS, cpu=devices.KINDS["cuda"]):
+                one, other = engine_of(net(), outrigger.Comm.self_group(context), **options), self.here(net(), **options)
+            mock_device.under(one, self.device)
+            self.assertGreaterEqual(cache.taken, [bytes for purpose, bytes, _ in one.memory() if purpose == "total"][1])
+            self.assertRaisesRegex(lowlevel.OutriggerError, "in use: set the allocator before", outrigger.torch.share_caching_allocator, context, 0)
+            for step in range(4):
+                self.device.stream = self.device.new_stream()
+                train(one, 1, step)
+                train(other, 1, step)
+            self.same(one, other)
+            self.assertGreater(cache.again, 0, "the test reuses nothing")
+            ids = list(one.parameters_of.ids.values())
+            one.parameters_of.let_go()
+            for _ in range(3):  # float32 copies, which are taken in one stream and read and given back in another
+                self.device.stream = self.device.new_stream()
+                info = self.device.info()
+                info.flags = lowlevel.ACQUIRE_FLOAT32
+                copies = [self.device.show(view) for view in lowlevel.engine_acquire(one.handle, ids, info)]
+                seen = [self.device.read(each) for each in copies]
+                lowlevel.engine_release(one.handle, ids, info)
+            self.device.synchronize()
+            self.assertTrue(all(torch.equal(a, b.detach().float()) for a, b in zip(seen, one.module.parameters(), strict=True)))
+            self.assertGreater(cache.ordered, 0, "the test gives nothing back in another stream")
+            del copies
+            one.parameters_of.take_again()
+            one.destroy()
+            del one
+            gc.collect()
+            self.assertEqual(cache.taken, 0)
+
     def test_devices_that_do_not_fit(self):
         model = net()
         model.b.to("meta")
@@ -319,6 +360,37 @@ class OnADevice(unittest.TestCase):
 
 def engine_of_as_is(model):
     return outrigger.torch.initialize(model=model, config=config(), comm=solo())
+
+
+class Cache:
+    """PyTorch's caching allocator over the mock's memory: what is given back is the next of its size in the stream that it was taken in,
+    and nobody waits. A use that is not over by then is a race, which the mock's device sees."""
+
+    def __init__(self, device):
+        self._device, self._free, self._of, self.taken, self.again, self.ordered = device, {}, {}, 0, 0, 0
+
+    def alloc(self, size, index, stream):
+        found = self._free.get((size, stream))
+        self.again += bool(found)
+        address = found.pop() if found else self._device.allocate(size)
+        self._of[address] = size, stream
+        self.taken += size
+        return address
+
+    def delete(self, address):
+        size, stream = self._of[address]
+        self.taken -= size
+        self._free.setdefault((size, stream), []).append(address)
+
+    def stream(self, number, index):
+        def wait_stream(other):
+            self.ordered += 1
+            self._device.order(other.number, number)
+
+        return mock.Mock(number=number, wait_stream=wait_stream)
+
+    def in_use(self):
+        return mock.patch.multiple(torch.cuda, caching_allocator_alloc=self.alloc, caching_allocator_delete=self.delete, ExternalStream=self.stream)
 
 
 class Cuda(unittest.TestCase):

@@ -273,7 +273,6 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         for parameter in self.parameters_of.shown:
             show(parameter, parameter.data.clone())
         unregister(self.parameters_of.ids)
-        self._device.wait()  # for what reads the engine's memory
         self._library.finalize()
 
 
