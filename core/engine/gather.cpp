@@ -287,6 +287,8 @@ void Gather::refresh(int64_t root) {
   }
   const Copy copy{root, entry.widened.data()};
   if (entry.widened) widen(std::span(&copy, 1));
+  // Streams that have waited for the old values wait for nothing any more.
+  if (entry.whole || entry.widened) device_->synchronize(entry.ready);
 }
 
 void Gather::end_all() {

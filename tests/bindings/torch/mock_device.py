@@ -121,6 +121,7 @@ class Device:
         tensor = torch.from_dlpack(capsule)
         if tensor.numel():
             _unhide(address, tensor.numel() * tensor.element_size())
+            self.wait()  # what is shown is read at once
         return tensor
 
     def give(self, tensor):

@@ -4,7 +4,6 @@ own. The device is CUDA's mock driver (mock_device.py).
 
     outrigger run -n 2 -- python test_device_ranks.py
 """
-import copy
 import itertools
 import unittest
 from unittest import mock
@@ -12,9 +11,10 @@ from unittest import mock
 import mock_device
 import torch
 from models import PRECISIONS, config, master_of, net
+from torch.utils.checkpoint import checkpoint
 
 import outrigger.torch
-from outrigger.process import process_comm
+from outrigger import lowlevel
 from outrigger.torch import devices
 
 
@@ -24,8 +24,9 @@ class Ranks(unittest.TestCase):
         self.device = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
 
-    def make(self, there, model, offload=False, **options):
+    def make(self, there, model, offload=False, persistent=0, **options):
         made = config(**options)
+        made["zero_optimization"]["stage3_param_persistence_threshold"] = persistent
         if offload:
             made["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
         with mock.patch.dict(devices.KINDS, {"cpu": devices.KINDS["cuda"]} if there else {}):
@@ -70,13 +71,46 @@ class Ranks(unittest.TestCase):
         self.assertEqual(self.train(one), self.train(other))
         self.same(one, other)
 
-    def test_stage_3(self):
-        model = net()
-        if process_comm().size > 1:
-            self.assertRaisesRegex(NotImplementedError, r"zero_optimization.stage 3 on 2 ranks is not supported with parameters on .*use stage 2",
-                                   self.make, True, copy.deepcopy(model), stage=3)
-        other = self.make(False, model, stage=3)
-        self.train(other)
+    def test_slices_are_gathered_at_other_addresses(self):
+        """Stage 3: what autograd saves of a parameter is right wherever it is gathered to for the backward."""
+        class Uses(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net, self.scale = net(hidden=48), torch.nn.Parameter(torch.linspace(0.5, 1.5, 4))
+                self.tied = torch.nn.Linear(48, 48)
+                self.tied.weight = self.net.b.weight
+
+            def forward(self, x):
+                hidden = torch.tanh(self.net.a(x))
+                for reentrant in (False, True):
+                    hidden = hidden + checkpoint(lambda y: self.tied(torch.tanh(self.net.b(y))), hidden, use_reentrant=reentrant)
+                return self.net.c(hidden @ self.net.b.weight.t()) * self.scale + self.net.c.weight[:, 0].square()
+
+        for precision, offload, persistent in itertools.product(PRECISIONS, (False, True), (0, 200)):
+            with self.subTest(precision=precision, offload=offload, persistent=persistent):
+                self.device.stream = self.device.new_stream()
+                one, other = (self.make(there, Uses(), offload, stage=3, gas=2, clip=0.05, persistent=persistent, **PRECISIONS[precision])
+                              for there in (True, False))
+                places = set()
+                one.module.net.b.register_forward_hook(lambda module, *_, places=places: places.add(module.weight.data_ptr()))
+                self.assertEqual(self.train(one), self.train(other))
+                with outrigger.torch.zero.GatheredParameters(list(one.module.parameters())):
+                    self.same(one, other)
+                self.assertEqual(one.parameters_of.in_slices, one.world_size > 1)
+                if one.parameters_of.in_slices:
+                    self.assertGreater(len(places), 1, "the test does not see that addresses change")
+                    self.assertRaisesRegex(RuntimeError, "is in slices on the ranks outside of a module's call", torch.sum, one.module.net.b.weight)
+    def test_a_gathered_weight_is_written(self):
+        """Who has gathered it sees the new value, and may give it back in a stream that has waited for the old one."""
+        engine = self.make(True, net(hidden=300), stage=3)
+        weight = engine.module.b.weight
+        for number in range(3):
+            self.device.stream = self.device.new_stream()
+            with engine.whole([weight]):
+                engine.write(weight, torch.full((300, 300), 1.0 + number), lowlevel.VALUE_MASTER)
+                seen = self.device.read(weight.detach())
+            self.device.synchronize()
+            self.assertTrue((seen == 1 + number).all())
 
 
 if __name__ == "__main__":

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters in slices are fetched before they are needed: in the order in which the last pass needed them."""
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
 from .. import lowlevel
+
+if TYPE_CHECKING:
+    from .devices import Device
 
 
 class Ahead:
     """budget: elements that may be fetched and not used yet. is_live: whether a parameter is whole now. What is fetched depends
     on the order of this rank's own uses only, so it is the same on all ranks that compute alike."""
 
-    def __init__(self, handle: lowlevel.Engine, ids: dict[torch.Tensor, int], budget: int, is_live: Callable[[torch.Tensor], bool]) -> None:
-        self._handle, self._ids, self._budget, self._is_live = handle, ids, budget, is_live
+    def __init__(self, handle: lowlevel.Engine, ids: dict[torch.Tensor, int], budget: int, is_live: Callable[[torch.Tensor], bool],
+                 device: Device) -> None:
+        self._handle, self._ids, self._budget, self._is_live, self._device = handle, ids, budget, is_live, device
         self._order: list[torch.Tensor] = []  # of this pass
         self._plan: list[torch.Tensor] = []  # of the last one
         self._forget()
@@ -52,14 +59,14 @@ class Ahead:
     def _fetch(self, parameters: Iterable[torch.Tensor]) -> None:
         identities = [self._ids[each] for each in parameters]
         if identities:
-            lowlevel.engine_prefetch(self._handle, identities, None)
+            lowlevel.engine_prefetch(self._handle, identities, self._device.info())
 
     def _drop(self) -> None:
         """What was fetched and is not used after all. Collective where there is any."""
         unused = sorted(self._ids[each] for each in self._coming_up if not self._is_live(each))
         if unused:
-            lowlevel.engine_acquire(self._handle, unused, None)
-            lowlevel.engine_release(self._handle, unused, None)
+            lowlevel.engine_acquire(self._handle, unused, self._device.info())
+            lowlevel.engine_release(self._handle, unused, self._device.info())
         self._forget()
 
     def pass_closed(self) -> None:

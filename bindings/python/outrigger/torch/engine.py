@@ -57,9 +57,6 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         self.compute_dtype = self.effective.compute_dtype
         stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares and self._device.place is None
         in_slices = stage == 3 and not shares and (self._device.place is None or comm.size > 1)
-        if in_slices and self._device.place is not None:
-            raise NotImplementedError(f"zero_optimization.stage 3 on {comm.size} ranks is not supported with parameters on {self._device.device}: use stage 2, or "
-                                      "leave the model on the CPU")
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         self.module = module

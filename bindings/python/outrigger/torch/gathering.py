@@ -2,8 +2,8 @@
 """Stage 3 where ranks do not share their parameters: a parameter is gathered when PyTorch first computes with it, and given
 back after its use.
 
-Each parameter keeps its address, so that what autograd saved of it (a transposed view) is right whenever the parameter is
-there. Uses are seen by public means: `__torch_function__` of the parameter, `saved_tensors_hooks` around the engine's forward
+On the CPU each parameter keeps its address, so that what autograd saved of it (a transposed view) is right whenever the parameter is
+there. On a device it has another one each time; what autograd saves is then made anew when it is asked for. Uses are seen by public means: `__torch_function__` of the parameter, `saved_tensors_hooks` around the engine's forward
 (a node of the backward asks for what it saved just before it runs), module hooks, and the hook on accumulated gradients.
 
 Given back: after the outermost module call that used it, while no pass is open; in a backward when its gradient has come; the
@@ -14,7 +14,6 @@ import weakref
 from typing import Any
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
 from .. import lowlevel
 from .ahead import Ahead
@@ -25,6 +24,7 @@ from .trees import among, map_tensors
 from .utils import z3_leaf_module
 
 _Tensor: Any = torch.Tensor
+_data: Any = _Tensor.data  # a property
 
 
 class _Partitioned(Partitioned):
@@ -66,10 +66,11 @@ class Gathering:
 
     def __init__(self, engine, module):
         self._engine: Any = weakref.ref(engine)  # which outlives this object
-        self._handle, self._ids = engine.handle, engine.parameters_of.ids
+        self._handle, self._ids, self._device = engine.handle, engine.parameters_of.ids, engine._device
+        self._moves = self._device.place is not None
         persistent = engine.effective("zero_optimization", "stage3_param_persistence_threshold")
         self._small = {each for each in engine.parameters_of.trainable if each.numel() <= persistent}
-        self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has)
+        self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has, self._device)
         self._live, self._kept = set(), set()  # gathered; of these, not given back before the step
         self._users = {}  # module calls and blocks that use it now
         self._calls, self._inside = [], 0
@@ -85,10 +86,9 @@ class Gathering:
 
     def _show(self, parameter):
         self._fetch(parameter)
-        view = from_dlpack(self._views.pop(parameter))
-        show(parameter, view)
-        if view.numel():
-            self._at[view.untyped_storage().data_ptr()] = parameter
+        if not self._moves:
+            self._place(parameter)
+            self._views.pop(parameter)
         self._classes[parameter] = kind = type(parameter)
         self._numbers[parameter] = next_id()
         parameter.__class__ = mixed(kind, _Partitioned)
@@ -104,8 +104,26 @@ class Gathering:
     # ---- Gathering and giving back ----
 
     def _fetch(self, parameter):
-        self._views[parameter], = lowlevel.engine_acquire(self._handle, [self._ids[parameter]], None)
+        self._views[parameter], = lowlevel.engine_acquire(self._handle, [self._ids[parameter]], self._device.info())
         self._live.add(parameter)
+        if self._moves:
+            self._place(parameter)
+
+    def _place(self, parameter):
+        """At the address that it was gathered to."""
+        view = self._device.show(self._views[parameter])
+        show(parameter, view)
+        if view.numel():
+            self._at[view.untyped_storage().data_ptr()] = parameter
+
+    def _leave(self, parameters):
+        """They are not there any more."""
+        for parameter in parameters:
+            self._views.pop(parameter, None)
+            if self._moves:
+                own = _raw(parameter)
+                self._at.pop(own.untyped_storage().data_ptr(), None)
+                show(parameter, own.new_empty(()).expand(own.shape))
 
     def use(self, parameter, is_alias=False):
         """Makes the parameter whole for the module call or the backward that runs now. Collective where it is not."""
@@ -135,10 +153,9 @@ class Gathering:
         gone = [each for each in parameters if each in self._live and not self._users.get(each) and each not in self._kept
                 and each not in self._small]
         if gone:
-            lowlevel.engine_release(self._handle, [self._ids[each] for each in gone], None)
+            lowlevel.engine_release(self._handle, [self._ids[each] for each in gone], self._device.info())
             self._live.difference_update(gone)
-            for each in gone:
-                self._views.pop(each, None)
+            self._leave(gone)
 
     def _free_all(self):
         self._free([each for each in self._ids if each in self._live])
@@ -156,9 +173,9 @@ class Gathering:
 
     def acquires_end(self):
         """The library is about to end every acquire."""
+        self._leave(self._live)
         self._live.clear()
         self._kept.clear()
-        self._views.clear()
 
     # ---- Forward ----
 
@@ -218,7 +235,10 @@ class Gathering:
     # ---- What autograd saves ----
 
     def _pack(self, tensor):
-        return tensor, tensor._version, self._at.get(tensor.untyped_storage().data_ptr())
+        parameter = self._at.get(tensor.untyped_storage().data_ptr())
+        if parameter is not None and self._moves and tensor.dtype == parameter.dtype:
+            return _Part(parameter, tensor), tensor._version, parameter
+        return tensor, tensor._version, parameter
 
     def _unpack(self, packed):
         tensor, version, parameter = packed
@@ -229,7 +249,7 @@ class Gathering:
             self.use(parameter, torch.is_grad_enabled())
             if torch.is_grad_enabled():
                 self._kept.add(parameter)
-        return tensor
+        return tensor.made() if isinstance(tensor, _Part) else tensor
 
     # ---- Outside of modules ----
 
@@ -266,10 +286,32 @@ class Gathering:
         """Leaves whole parameters, which are PyTorch's. Collective."""
         for parameter, kind in self._classes.items():
             with self.whole([parameter]):
-                show(parameter, parameter.data.clone())
+                copy = parameter.data.clone()
+            show(parameter, copy)
             parameter.__class__ = kind
         for hook in self._hooks:
             hook.remove()
+
+
+def _raw(parameter):
+    """Its memory; not a use of it."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return _data.__get__(parameter)
+
+
+class _Part:
+    """A parameter, or a view of it, wherever the parameter is when it is made."""
+
+    def __init__(self, parameter, tensor):
+        self._parameter, self.shape = parameter, tensor.shape
+        self._as = tensor.size(), tensor.stride(), tensor.storage_offset()
+
+    @property
+    def _version(self):
+        return self._parameter._version
+
+    def made(self):
+        return _raw(self._parameter).as_strided(*self._as)
 
 
 def has_own(module):

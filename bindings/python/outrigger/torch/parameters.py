@@ -69,7 +69,7 @@ class Parameters:
                 if part is not None:
                     part.end()
                 view = views.pop(parameter, None)
-                parameter.data = torch.empty((), dtype=dtype).expand(parameter.shape) if view is None else self._device.show(view)
+                parameter.data = torch.empty((), dtype=dtype, device=self._device.device).expand(parameter.shape) if view is None else self._device.show(view)
             if freed >= _TRIM_BYTES:
                 self._device.trim()
                 freed = 0
