@@ -80,7 +80,7 @@ format: setup
 # Its own set-up and targets, too: who uses the library needs neither tests nor other languages.
 install:
 	@scripts/setup.sh build
-	@scripts/build.sh $(BUILD) "$(SANITIZE)" outrigger outrigger_simulated outrigger_cuda outrigger_tool
+	@scripts/build.sh $(BUILD) "$(SANITIZE)" outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:

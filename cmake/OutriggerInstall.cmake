@@ -7,7 +7,7 @@ set(OTR_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/outrigger)
 
 install(TARGETS outrigger EXPORT outrigger-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS outrigger_simulated outrigger_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS outrigger_simulated outrigger_cuda outrigger_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY c_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device plugin gives to Outrigger: one table of functions, found in the plugin's shared
- * object by the name OTR_DEVICE_PLUGIN_SYMBOL. A host program needs outrigger.h only.
+ * What a plugin gives to Outrigger: one table of functions, found in the plugin's shared object by
+ * the name OTR_DEVICE_PLUGIN_SYMBOL if it drives devices, or OTR_COLLECTIVE_PLUGIN_SYMBOL if it
+ * moves their memory between ranks. A host program needs outrigger.h only.
  *
  * RESULTS.  Every function that can fail returns OTR_OK or an OTR_E_ code, and last_error() then
  *   tells the reason. OTR_E_DEVICE_FAULT is final: every later call on that device may return it.
@@ -250,6 +251,85 @@ typedef struct otr_device_plugin {
 
 /* The symbol's type. */
 typedef const otr_device_plugin *(*otr_device_plugin_function)(void);
+
+/* ---- Collectives: what moves a device's memory between ranks --------------------------------- */
+
+#define OTR_COLLECTIVE_PLUGIN_VERSION 1
+#define OTR_COLLECTIVE_PLUGIN_SYMBOL "otr_collective_plugin_table"
+#define OTR_PLUGIN_ID_BYTES 128
+
+/* One rank's end of a communicator, on one device. Its operations are begun by one thread at a
+ * time, in the same order on all ranks; abort may be called by any thread beside them. */
+typedef struct otr_plugin_collective otr_plugin_collective;
+
+typedef struct otr_plugin_ranks {
+  uint32_t struct_size;
+  int32_t device_id;
+  int32_t rank, world;
+  unsigned char id[OTR_PLUGIN_ID_BYTES]; /* of create_id, which one rank has called */
+} otr_plugin_ranks;
+
+/* Bytes that go to a rank or come from it. */
+typedef struct otr_plugin_transfer {
+  uint32_t struct_size;
+  int32_t peer;
+  void *data; /* device memory */
+  size_t bytes;
+} otr_plugin_transfer;
+
+typedef struct otr_collective_plugin {
+  uint32_t struct_size;
+  uint32_t version;    /* OTR_COLLECTIVE_PLUGIN_VERSION */
+  const char *name;    /* "nccl" */
+  int32_t device_type; /* OTR_DEVICE_ of the memory that it moves; streams are those of the device
+                          plugin of that type */
+  int32_t reserved0;
+
+  /* As a device plugin's. */
+  const char *(*last_error)(void);
+  /* Of the library behind the plugin, as it counts; 22809 for NCCL 2.28.9. */
+  int32_t (*library_version)(int32_t *out_version);
+  /* Names a communicator, for all its ranks. */
+  int32_t (*create_id)(unsigned char *out_id); /* OTR_PLUGIN_ID_BYTES */
+  /* Begins to meet the other ranks; is_ready says when that is done. Waits for no rank where the
+   * library can begin without. */
+  int32_t (*create)(const otr_plugin_ranks *ranks, otr_plugin_collective **out_collective);
+  /* Local, waits for no rank, and gives back everything; what is under way ends. */
+  void (*close)(otr_plugin_collective *collective);
+  /* Ends what is under way, so that streams go on, with memory that holds anything; every later
+   * call but close fails. */
+  void (*abort)(otr_plugin_collective *collective);
+  /* 1: what was begun last is in its stream, and something else may be begun. Else 0: ask again.
+   * Fails with what went wrong since, also on other ranks: OTR_E_PEER_DEAD for a connection that
+   * broke. Waits for nothing. */
+  int32_t (*is_ready)(otr_plugin_collective *collective, int32_t *out_ready);
+
+  /* These begin an operation in a stream's order, while is_ready says 1, and return at once. Sizes
+   * are the same on all ranks, 0 too. */
+
+  /* All at a time. What one rank sends to another comes in the order of the lists. */
+  int32_t (*exchange)(otr_plugin_collective *collective, const otr_plugin_transfer *sends,
+                      int64_t send_count, const otr_plugin_transfer *receives,
+                      int64_t receive_count, uint64_t stream);
+  /* `bytes` of each rank, in rank order; mine may be its own place in all. */
+  int32_t (*all_gather)(otr_plugin_collective *collective, const void *mine, void *all,
+                        size_t bytes, uint64_t stream);
+  /* mine = the sum over ranks of their slice number `rank` of all, of `count` elements each, in the
+   * order and the precision of the library. mine may be that slice. */
+  int32_t (*reduce_scatter)(otr_plugin_collective *collective, const void *all, void *mine,
+                            int64_t count, int32_t format, uint64_t stream);
+
+  /* Tells the library that operations will use this memory, so that it may move it without a copy
+   * of its own. NULL, and OTR_E_UNSUPPORTED: the library cannot. Until unregister, or close. */
+  int32_t (*register_memory)(otr_plugin_collective *collective, void *data, size_t bytes,
+                             void **out_handle);
+  void (*unregister_memory)(otr_plugin_collective *collective, void *handle);
+} otr_collective_plugin;
+
+/* A table may end here. */
+#define OTR_COLLECTIVE_PLUGIN_LEAST_SIZE offsetof(otr_collective_plugin, register_memory)
+
+typedef const otr_collective_plugin *(*otr_collective_plugin_function)(void);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/device/collective.h"
 #include "core/device/plugin.h"
 
 namespace outrigger::device {
@@ -63,40 +64,80 @@ FoundPlugin examine(const std::string& path) {
   return found;
 }
 
-}  // namespace
-
-Plugin load_plugin(const std::string& name) {
-  if (name.empty()) fail(OTR_E_ARGUMENT, "the plugin's name is empty; \"simulated\" is one");
+// A plugin's shared object, and where it was.
+struct Object {
+  void* handle = nullptr;
+  std::string path;
+};
+Object open_object(const std::string& name, const char* example) {
+  if (name.empty()) fail(OTR_E_ARGUMENT, "the plugin's name is empty; \"{}\" is one", example);
   std::string tried;
   for (const std::string& path : candidates(name)) {
     void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (object == nullptr) {
-      const char* reason = dlerror();
-      tried += format_text("{}{}", tried.empty() ? "" : "; ", reason == nullptr ? path : reason);
-      continue;
-    }
-    const auto function =
-        reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL));
-    if (function == nullptr) {
-      fail(OTR_E_ABI, "{} is no device plugin: it has no {}", path, OTR_DEVICE_PLUGIN_SYMBOL);
-    }
-    const otr_device_plugin* table = function();
-    if (table == nullptr || table->struct_size < OTR_DEVICE_PLUGIN_LEAST_SIZE ||
-        table->version != OTR_DEVICE_PLUGIN_VERSION) {
-      fail(OTR_E_ABI,
-           "{} has version {} of the plugins' table with {} bytes; this library takes version {} "
-           "with at least {}: install the plugin of release {}",
-           path, table == nullptr ? 0 : table->version, table == nullptr ? 0 : table->struct_size,
-           OTR_DEVICE_PLUGIN_VERSION, OTR_DEVICE_PLUGIN_LEAST_SIZE, OTR_VERSION_STRING);
-    }
-    Plugin plugin{table, {}, path};
-    std::memcpy(&plugin.table, table,
-                std::min<size_t>(table->struct_size, sizeof(otr_device_plugin)));
-    return plugin;
+    if (object != nullptr) return {object, path};
+    const char* reason = dlerror();
+    tried += format_text("{}{}", tried.empty() ? "" : "; ", reason == nullptr ? path : reason);
   }
   fail(OTR_E_NOT_FOUND,
        "plugin \"{}\" was not found (OTR_PLUGIN_PATH names folders, colons between); tried: {}",
        name, tried);
+}
+
+// What a plugin's table must be.
+struct Wanted {
+  const char *symbol, *kind;
+  uint32_t version;
+  size_t least_size;
+};
+// The object's table, of which a size and a version are known alike in each.
+template <typename Table>
+Table table_of(const Object& object, const Wanted& wanted, const Table*& given) {
+  const auto function = reinterpret_cast<const Table* (*)()>(dlsym(object.handle, wanted.symbol));
+  if (function == nullptr) {
+    fail(OTR_E_ABI, "{} is no {}: it has no {}", object.path, wanted.kind, wanted.symbol);
+  }
+  given = function();
+  if (given == nullptr || given->struct_size < wanted.least_size ||
+      given->version != wanted.version) {
+    fail(OTR_E_ABI,
+         "{} has version {} of the plugins' table with {} bytes; this library takes version {} "
+         "with at least {}: install the plugin of release {}",
+         object.path, given == nullptr ? 0 : given->version,
+         given == nullptr ? 0 : given->struct_size, wanted.version, wanted.least_size,
+         OTR_VERSION_STRING);
+  }
+  Table table{};
+  std::memcpy(&table, given, std::min<size_t>(given->struct_size, sizeof table));
+  return table;
+}
+
+// One that drives no devices and is found beside those that do.
+bool is_collective(const std::string& path) {
+  void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return object != nullptr && dlsym(object, OTR_COLLECTIVE_PLUGIN_SYMBOL) != nullptr;
+}
+
+}  // namespace
+
+Plugin load_plugin(const std::string& name) {
+  const Object object = open_object(name, "simulated");
+  Plugin plugin{};
+  plugin.path = object.path;
+  plugin.table = table_of(object,
+                          {OTR_DEVICE_PLUGIN_SYMBOL, "device plugin", OTR_DEVICE_PLUGIN_VERSION,
+                           OTR_DEVICE_PLUGIN_LEAST_SIZE},
+                          plugin.given);
+  return plugin;
+}
+
+CollectivePlugin load_collective_plugin(const std::string& name) {
+  const Object object = open_object(name, "nccl");
+  const otr_collective_plugin* given = nullptr;
+  return {table_of(object,
+                   {OTR_COLLECTIVE_PLUGIN_SYMBOL, "plugin for collectives",
+                    OTR_COLLECTIVE_PLUGIN_VERSION, OTR_COLLECTIVE_PLUGIN_LEAST_SIZE},
+                   given),
+          object.path};
 }
 
 std::vector<FoundPlugin> find_plugins() {
@@ -105,7 +146,8 @@ std::vector<FoundPlugin> find_plugins() {
     std::error_code error;  // a folder that is not there has none
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       const std::string file = entry.path().filename();
-      if (file.starts_with(kPrefix) && file.ends_with(kSuffix)) paths.insert(entry.path());
+      if (!file.starts_with(kPrefix) || !file.ends_with(kSuffix)) continue;
+      if (!is_collective(entry.path())) paths.insert(entry.path());
     }
   }
   std::vector<FoundPlugin> all;

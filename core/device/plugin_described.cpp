@@ -5,9 +5,10 @@
 #include <iterator>
 
 namespace outrigger::device {
+int32_t code_of(Format format) { return static_cast<int32_t>(format); }
+
 namespace {
 
-int32_t code_of(Format format) { return static_cast<int32_t>(format); }
 static_assert(static_cast<int32_t>(Format::float32) == OTR_PLUGIN_FLOAT32 &&
               static_cast<int32_t>(Format::bfloat16) == OTR_PLUGIN_BFLOAT16 &&
               static_cast<int32_t>(Format::float16) == OTR_PLUGIN_FLOAT16 &&

@@ -7,6 +7,7 @@
 
 namespace outrigger::device {
 
+[[nodiscard]] int32_t code_of(Format format);  // OTR_PLUGIN_FLOAT32 …
 [[nodiscard]] otr_plugin_convert described(void* to, Format to_format, const void* from,
                                            Format from_format, float factor, int64_t count);
 [[nodiscard]] otr_plugin_update described(const kernels::Update& update);
