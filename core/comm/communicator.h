@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/comm/group.h"
+#include "core/comm/settings.h"
 #include "core/comm/shape.h"
 #include "core/device/device.h"
 
@@ -127,11 +128,6 @@ class Communicator : public Group {
   // The rest of a reduce, whose sums of several ranks are there, in float32: to the accumulator,
   // the norm and the origin. They name no rank.
   void fold_sums(const Reduce& reduce, std::span<const void* const> sums, std::string_view label);
-};
-
-struct Settings {
-  double timeout = 300;  // seconds
-  int32_t spin = -1;     // microseconds before sleeping; −1: chosen from cores and ranks
 };
 
 [[nodiscard]] std::unique_ptr<Communicator> make_self();

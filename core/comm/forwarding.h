@@ -45,6 +45,9 @@ class Forwarding : public Communicator {
   void all_gather_parts(std::span<const Part> parts, std::string_view label) override {
     inner_->all_gather_parts(parts, label);
   }
+  void watch(const std::function<bool()>& ready, std::string_view label) override {
+    inner_->watch(ready, label);
+  }
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override {
     inner_->combine(value, merge, label);
   }

@@ -71,6 +71,11 @@ class Group {
   // rank. Takes memory for a few values, however many ranks there are.
   virtual void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) = 0;
 
+  // Waits for what the ranks do outside of this group, after an operation of it that all came to:
+  // until ready(), which is asked often. Throws what it throws, and as an operation while ranks
+  // move data: for a rank that is dead or has left, a deadline, an interrupt. Not collective.
+  virtual void watch(const std::function<bool()>& ready, std::string_view label);
+
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
   // thread.
   virtual void abort(std::string_view reason) noexcept = 0;

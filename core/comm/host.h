@@ -44,6 +44,7 @@ class HostCommunicator final : public Communicator {
                   std::string_view label) override;
   void all_gather_parts(std::span<const Part> parts, std::string_view label) override;
   void combine(std::span<std::byte> value, const Merge& merge, std::string_view label) override;
+  void watch(const std::function<bool()>& ready, std::string_view label) override;
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override;
   std::span<const void* const> exchange(const Window& window, size_t offset, size_t slice_bytes,

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/comm/host.h"
+#include "core/comm/watch.h"
 #include "core/comm/watching.h"
 #include "core/context/interrupt.h"
 
@@ -124,6 +125,47 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
     interrupt(counter, format_text("{} was interrupted by the host of rank {} while it waited: {}",
                                    waited_in(), rank_, describe(missing)));
   }
+}
+
+void HostCommunicator::watch(const std::function<bool()>& ready, std::string_view label) {
+  const Clock::time_point deadline = deadline_in(member_->timeout);
+  watch_until(ready, [&](Clock::time_point now) {
+    check_failures();
+    Watching::check();
+    if (cancelled_) fail(OTR_E_ABORTED, "'{}' was cancelled on rank {}", label, rank_);
+    for (int32_t r = 0; r < world_; ++r) {
+      if (r == rank_) continue;
+      const auto why = [&](std::string_view did, std::string_view consequence) {
+        return format_text(
+            "rank {} (process {}) {} while the devices were at '{}' on rank {}; {}. "
+            "{}",
+            r, member_->job.member(r).process.load(std::memory_order_relaxed), did, label, rank_,
+            describe({r}), consequence);
+      };
+      const Gone gone = Gone::of(channel_.slot(r).gone.load(std::memory_order_acquire));
+      if (gone.way != Gone::no) {
+        fail_here(gone.culprit,
+                  why("left or gave it up", "What was made on this communicator cannot go on"));
+      }
+      if (member_->liveness->ended(r)) {
+        fail_job(
+            OTR_E_PEER_DEAD, r,
+            why("ended", "The job cannot go on: start all ranks again, from the last checkpoint"));
+      }
+    }
+    if (now >= deadline) {
+      fail_job(OTR_E_TIMEOUT, rank_,
+               format_text("the devices were not over with '{}' within {} s of rank {}, although "
+                           "all ranks had come to it. Look what holds up a device or the "
+                           "connections between them, or raise the timeout",
+                           label, member_->timeout, rank_));
+    }
+    if (interrupted(now)) {
+      interrupt(&Slot::drained,
+                format_text("'{}' was interrupted by the host of rank {} while devices were at it",
+                            label, rank_));
+    }
+  });
 }
 
 void HostCommunicator::interrupt(Counter counter, const std::string& text) {

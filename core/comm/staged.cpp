@@ -7,51 +7,11 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/combine.h"
+#include "core/comm/device_window.h"
 #include "core/comm/forwarding.h"
-#include "core/comm/verdict.h"
 
 namespace outrigger::comm {
 namespace {
-
-class DeviceMemory {
- public:
-  DeviceMemory(device::Device& device, size_t bytes)
-      : device_(device),
-        bytes_(bytes),
-        data_(bytes == 0 ? nullptr : device.allocate(bytes, device::kNoStream)) {}
-  ~DeviceMemory() {
-    if (data_ != nullptr) device_.release(data_, bytes_, device::kNoStream);
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  [[nodiscard]] std::byte* data() const { return data_; }
-
- private:
-  device::Device& device_;
-  size_t bytes_;
-  std::byte* data_;
-};
-
-class DeviceWindow final : public Window {
- public:
-  DeviceWindow(device::Device& device, int32_t rank, size_t bytes)
-      : device_(device), rank_(rank), bytes_(bytes), memory_(std::in_place, device, bytes) {}
-  std::byte* block(int32_t rank) const override {
-    return rank == rank_ && memory_ ? memory_->data() : nullptr;
-  }
-  size_t bytes() const override { return bytes_; }
-  void drop() noexcept override { memory_.reset(); }
-  void restore() override {
-    if (!memory_) memory_.emplace(device_, bytes_);
-  }
-
- private:
-  device::Device& device_;
-  int32_t rank_;
-  size_t bytes_;
-  std::optional<DeviceMemory> memory_;
-};
 
 class Staged final : public Forwarding {
  public:
@@ -151,18 +111,8 @@ class Staged final : public Forwarding {
     return staging_->block(rank());
   }
 
-  // On all ranks, or on none.
   std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) {
-    FirstVerdict first;
-    std::shared_ptr<Window> window;
-    try {
-      window = std::make_shared<DeviceWindow>(device_, rank(), bytes);
-    } catch (const Error& error) {
-      first.set(rank(), error.status(), error.what());
-    }
-    combine_value(inner(), first, merge_first, label);
-    first.require(format_text("'{}'", label));
-    return window;
+    return create_device_window(inner(), device_, bytes, label);
   }
 
   device::Device& device_;

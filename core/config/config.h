@@ -23,6 +23,8 @@ enum class EngineKind : uint8_t { cpu, device };      // where parameters and gr
 enum class Initial : uint8_t { rank0, verify, compare };
 // Page-locking of host memory that a device copies from and to.
 enum class Pin : uint8_t { off, prefer, require };
+// What moves a device's memory between ranks.
+enum class Backend : uint8_t { host, nccl };
 
 struct StateFormat {
   Format format = Format::float32;
@@ -111,6 +113,8 @@ struct EngineConfig {
   bool divide_states = false;         // over all ranks, whatever the shard
   bool asynchronous_saves = false;    // outrigger.checkpoint.asynchronous
   Pin pin = Pin::prefer;              // outrigger.host_memory.pin
+  Backend backend = Backend::host;    // outrigger.exchange.backend
+  bool library_sums = false;          // outrigger.exchange.reduction: "nccl"
   bool offload_optimizer = false;     // accumulators, master and moments in host memory …
   double offload_ratio = 1;           // … of this part of the elements
   std::string effective_json;         // every key with value and origin

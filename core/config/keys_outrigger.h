@@ -74,6 +74,15 @@ inline constexpr Key kOutrigger[] = {
         "page-locks it, so that copies run beside the host; prefer: go on where that is refused",
         "default: prefer, but off where zero_optimization.offload_optimizer.pin_memory is false; "
         "a CPU engine has no such memory"),
+    section("outrigger.exchange", "how ranks exchange what lies on devices"),
+    choice("outrigger.exchange.backend", "\"host\"", "host|nccl", "", Status::supported,
+           "by way of the host and its communicator, or device to device by NCCL",
+           "nccl: sums of gradients on devices, and published parameters at stages 1 and 2; CUDA "
+           "devices, one a rank, and a communicator of one level"),
+    choice("outrigger.exchange.reduction", "\"ranked\"", "ranked|nccl", "", Status::supported,
+           "sums in rank order, with the bits of every other communicator, or by NCCL in its own "
+           "order and the gradients' precision",
+           "nccl needs the backend nccl; docs/contract.md says what it promises"),
     section("outrigger.muon", "optimizer.type Muon"),
     texts("outrigger.muon.adam_parameters", "[\"embed\", \"lm_head\"]", Status::supported,
           "a parameter whose name contains one of these, in any case, is no matrix",

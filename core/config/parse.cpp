@@ -39,6 +39,20 @@ Pin read_pin(Values& values) {
   return pin == "require" ? Pin::require : pin == "off" ? Pin::off : Pin::prefer;
 }
 
+// Which library there is is asked when the engine has a device.
+void read_exchange(const Values& values, EngineConfig& config) {
+  constexpr std::string_view kReduction = "outrigger.exchange.reduction";
+  config.backend =
+      values.text("outrigger.exchange.backend") == "nccl" ? Backend::nccl : Backend::host;
+  config.library_sums = values.text(kReduction) == "nccl";
+  if (config.library_sums && config.backend != Backend::nccl) {
+    fail(OTR_E_CONFIG,
+         "{} needs outrigger.exchange.backend \"nccl\": set that, or leave the reduction at "
+         "\"ranked\"",
+         values.lead(kReduction));
+  }
+}
+
 // Buckets are cut at whole leaves, so that the bits do not depend on their size.
 int64_t bucket_elements(Values& values) {
   constexpr std::string_view kBucket = "zero_optimization.reduce_bucket_size";
@@ -177,6 +191,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.divide_states = values.text("outrigger.mesh.states") == "all";
   config.asynchronous_saves = values.flag("outrigger.checkpoint.asynchronous");
   config.pin = read_pin(values);
+  read_exchange(values, config);
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;
   report_accepted(values);

@@ -52,6 +52,27 @@ std::vector<std::string> lines_of(const std::string& effective_json) {
 // Where a rank, or the ranks that share its memory, have a part of what others make.
 bool is_cut(Home home) { return home == Home::shared || home == Home::slices; }
 
+// What moves the device's memory between the ranks, if it is not the host.
+std::shared_ptr<comm::DirectRanks> direct_ranks(Declared& declared, comm::Communicator& group) {
+  if (declared.config.backend == config::Backend::host) return nullptr;
+  constexpr std::string_view kKey = "outrigger.exchange.backend \"nccl\"";
+  if (!declared.device) {
+    fail(OTR_E_CONFIG,
+         "{} is for devices, and this engine is on the CPU: call otr_engine_set_device, or leave "
+         "the backend at \"host\"",
+         kKey);
+  }
+  if (group.levels() != comm::Levels::one) {
+    fail(OTR_E_UNSUPPORTED,
+         "{} is not built yet for groups of ranks (outrigger.mesh) and communicators of hosts, "
+         "whose sums have two levels: use a communicator of one level without a mesh, or leave the "
+         "backend at \"host\"",
+         kKey);
+  }
+  if (!declared.collective) return nullptr;  // one rank
+  return std::make_shared<comm::DirectRanks>(group, *declared.collective, *declared.device);
+}
+
 std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
   constexpr const char* kName = "prefetched parameters";
   return comm::make_blocking_exchange(given.duplicate(kName), kName);
@@ -67,13 +88,14 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
       host(&workers),
       devices{declared.device ? declared.device.get() : &host, &host},
+      direct(direct_ranks(declared, own)),
       layout(model, own.slices(), bucket_elements(model, declared.config, own.slices()),
              kept_on_device(model, declared.config)),
       plan(model, layout, declared.config, {own.shape(), declared.device != nullptr}),
       pieces(plan.pieces(model, layout, own.slice())),
       publishing(is_cut(plan.home) ? own.publishing("published parameters")
                                    : comm::Communicator::Publishing()),
-      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices,
+      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices, direct,
                 declared.ledger),
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/comm/direct.h"
 #include "core/device/host.h"
 #include "core/engine/declared.h"
 #include "core/engine/devices.h"
@@ -56,6 +57,7 @@ struct Committed {
   Workers workers;
   device::Host host;
   Devices devices;
+  const std::shared_ptr<comm::DirectRanks> direct;  // null: ranks exchange by way of the host
   layout::Layout layout;
   Plan plan;
   const std::vector<layout::Piece> pieces;    // what this rank updates

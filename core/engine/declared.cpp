@@ -36,6 +36,22 @@ uint64_t hash_of_zeros(int64_t count) {
   return XXH3_64bits_digest(state.get());
 }
 
+// The plugin that moves this device's memory between ranks.
+device::CollectivePlugin collective_for(const device::Device& opened) {
+  device::CollectivePlugin plugin = device::load_collective_plugin("nccl");
+  if (plugin.table.device_type != opened.id().device_type) {
+    fail(OTR_E_UNSUPPORTED,
+         "outrigger.exchange.backend \"nccl\": {} moves memory of devices of type {}, and {} is of "
+         "type {}: leave the backend at \"host\"",
+         plugin.table.name, plugin.table.device_type, opened.name(), opened.id().device_type);
+  }
+  int32_t version = 0;
+  if (const int32_t status = plugin.table.library_version(&version); status != OTR_OK) {
+    fail(status, "outrigger.exchange.backend \"nccl\": {}", plugin.table.last_error());
+  }
+  return plugin;
+}
+
 }  // namespace
 
 Declared::Declared(std::shared_ptr<Context> given_context, std::string_view json,
@@ -66,6 +82,8 @@ void Declared::set_device(const otr_device& wanted) {
   config::EngineConfig judged =
       config_on(host ? config::EngineKind::cpu : config::EngineKind::device);
   if (opened) require_able(*opened, judged);
+  const bool direct = opened && world > 1 && judged.backend != config::Backend::host;
+  collective = direct ? std::optional(collective_for(*opened)) : std::nullopt;
   config = std::move(judged);
   groups = {config.optimizer};
   device = std::move(opened);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "core/config/config.h"
 #include "core/context/context.h"
+#include "core/device/collective.h"
 #include "core/device/host.h"
 #include "core/layout/model.h"
 #include "core/memory/block.h"
@@ -94,6 +96,8 @@ struct Declared {
   std::vector<config::OptimizerConfig> groups;  // by group index
   memory::Ledger ledger;
   std::shared_ptr<device::Device> device;  // null: the host
+  // What moves its memory between ranks, where the configuration asks for it and there are several.
+  std::optional<device::CollectivePlugin> collective;
   layout::Model model;
   std::vector<Initial> initial;  // by id
   // What a query from any thread reads while declarations, commit or the end change it.

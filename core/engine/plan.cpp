@@ -98,7 +98,8 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     plan_sums(sides[i], layout, config, shape);
   }
   const bool alone = layout.world() == 1;  // no other rank has another slice
-  if (front == Space::device && home == Home::replica && !alone) {
+  if (front == Space::device && home == Home::replica && !alone &&
+      config.backend == config::Backend::host) {
     const auto runs = std::min<int64_t>(kSlots, static_cast<int64_t>(layout.buckets().size()));
     publish_staging = engine::bytes_of(layout.largest_bucket() * runs, config.compute);
   }
@@ -195,6 +196,10 @@ void Plan::plan_sums(Side& side, const layout::Layout& layout, const config::Eng
   const bool levels = shape.groups > 1;
   const int64_t slice = side.largest / layout.world();
   const bool exchanges_on_device = side.back == Space::device && (layout.world() > 1 || levels);
+  if (exchanges_on_device && config.backend != config::Backend::host) {
+    side.received_on_device = config.library_sums ? reduced / layout.world() : reduced;
+    return;
+  }
   if (side.back == Space::host || exchanges_on_device) {
     side.received = comm::footprint_of(shape, {slice, reduced});
   }

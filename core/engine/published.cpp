@@ -13,7 +13,8 @@ using memory::Purpose;
 
 Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
                      const layout::Layout& states, const config::EngineConfig& config,
-                     const Plan& plan, const Devices& devices, memory::Ledger& ledger)
+                     const Plan& plan, const Devices& devices,
+                     const std::shared_ptr<comm::DirectRanks>& direct, memory::Ledger& ledger)
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
@@ -27,10 +28,12 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
   }
   if (home_ == Home::shared || home_ == Home::replica) {
     if (!devices.front->is_host()) {
-      staged_ = comm::make_staged(comm.duplicate("publish"), *devices.front, *devices.host,
-                                  memory::page_lock(*devices.front, ledger, config.pin),
-                                  static_cast<size_t>(plan.publish_staging), 0);
-      comm_ = staged_.get();
+      std::unique_ptr<comm::Communicator> host = comm.duplicate("publish");
+      on_device_ = direct ? comm::make_direct(std::move(host), direct, comm::Sums::ranked, 0)
+                          : comm::make_staged(std::move(host), *devices.front, *devices.host,
+                                              memory::page_lock(*devices.front, ledger, config.pin),
+                                              static_cast<size_t>(plan.publish_staging), 0);
+      comm_ = on_device_.get();
     }
     const auto kind = home_ == Home::shared ? comm::WindowKind::common : comm::WindowKind::per_rank;
     window_ = comm_->create_window(kind, static_cast<size_t>(plan.shared_published),
@@ -139,17 +142,17 @@ void Published::gather_parts(std::span<const Whole> wholes) const {
 }
 
 void Published::give_up(int32_t culprit) const noexcept {
-  if (staged_) staged_->give_up(culprit);
+  if (on_device_) on_device_->give_up(culprit);
   if (replicas_) replicas_->give_up(culprit);
 }
 
 void Published::abort(std::string_view reason) const noexcept {
-  if (staged_) staged_->abort(reason);
+  if (on_device_) on_device_->abort(reason);
   if (replicas_) replicas_->abort(reason);
 }
 
 void Published::cancel() const noexcept {
-  if (staged_) staged_->cancel();
+  if (on_device_) on_device_->cancel();
   if (replicas_) replicas_->cancel();
 }
 

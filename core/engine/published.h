@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/comm/communicator.h"
+#include "core/comm/direct.h"
 #include "core/config/config.h"
 #include "core/engine/devices.h"
 #include "core/engine/gather_pieces.h"
@@ -21,11 +22,12 @@ namespace outrigger::engine {
 
 class Published {
  public:
-  // replicas: of the ranks that have the same slice of these and make a part of it each, or null.
-  // Collective.
+  // direct: what moves a device's memory, or null. replicas: of the ranks that have the same slice
+  // of these and make a part of it each, or null. Collective.
   Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
             const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
-            const Devices& devices, memory::Ledger& ledger);
+            const Devices& devices, const std::shared_ptr<comm::DirectRanks>& direct,
+            memory::Ledger& ledger);
 
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Which rank has what of them, where their home is slices.
@@ -84,9 +86,9 @@ class Published {
   kernels::Format format_;
   Home home_;
   bool writes_frozen_;
-  comm::Communicator* comm_;                    // whose window the next one is
-  std::unique_ptr<comm::Communicator> staged_;  // where that is a device's
-  std::shared_ptr<comm::Window> window_;        // shared, or a replica
+  comm::Communicator* comm_;                       // whose window the next one is
+  std::unique_ptr<comm::Communicator> on_device_;  // where that is a device's
+  std::shared_ptr<comm::Window> window_;           // shared, or a replica
   memory::Charge window_charge_, staging_charge_;
   memory::PageNote window_note_;
   memory::Block private_;  // a copy, or slices and frozen parameters

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/comm/direct.h"
 #include "core/comm/exchange.h"
 #include "core/config/config.h"
 #include "core/device/device.h"
@@ -42,7 +43,8 @@ struct ReduceContext {
   const Side* side;  // whose buckets it reduces
   memory::Ledger* ledger;
   Devices devices;
-  const memory::Block* sums = nullptr;  // there, by bucket: norms go to it, and nobody waits
+  std::shared_ptr<comm::DirectRanks> direct;  // what moves a device's memory, or null
+  const memory::Block* sums = nullptr;        // there, by bucket: norms go to it, and nobody waits
   [[nodiscard]] device::Device& back() const { return devices.of(side->back); }
   [[nodiscard]] bool offloaded() const { return devices.front != &back(); }
   [[nodiscard]] std::span<const layout::Bucket> buckets() const {

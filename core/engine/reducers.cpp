@@ -15,10 +15,13 @@ std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                       std::unique_ptr<comm::Communicator> comm) {
   if (!context.back().is_host()) {
     device::Device& device = context.back();
-    comm = comm::make_staged(std::move(comm), device, *context.devices.host,
-                             memory::page_lock(device, *context.ledger, context.config->pin),
-                             static_cast<size_t>(context.side->gradient_staging),
-                             static_cast<size_t>(context.side->received_on_device));
+    const auto received = static_cast<size_t>(context.side->received_on_device);
+    const comm::Sums sums = context.config->library_sums ? comm::Sums::library : comm::Sums::ranked;
+    comm = context.direct
+               ? comm::make_direct(std::move(comm), context.direct, sums, received)
+               : comm::make_staged(std::move(comm), device, *context.devices.host,
+                                   memory::page_lock(device, *context.ledger, context.config->pin),
+                                   static_cast<size_t>(context.side->gradient_staging), received);
   }
   constexpr const char* kName = "the reduction of gradients";
   if (context.config->order == config::Order::boundary) {

@@ -16,7 +16,7 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
                                             declared.config.pin, declared.ledger)),
       reducer_({committed.control.rank(), committed.control.slice(), &declared.model,
                 &committed.layout, &declared.config, nullptr, &declared.ledger, committed.devices,
-                device_decision_ ? &device_decision_->sums() : nullptr},
+                committed.direct, device_decision_ ? &device_decision_->sums() : nullptr},
                committed.plan, std::move(gradients)) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {

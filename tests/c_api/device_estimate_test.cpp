@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The estimate for a device, asked of an engine on the host: that of an engine on a device, and its
 // ledger, to the byte and in both memories.
+#include <cstdlib>
 #include <random>
 
 #include "device_support.h"
@@ -140,6 +141,12 @@ std::string on_device_config(const Kind& kind, const std::string& offload, const
   return config;
 }
 
+std::string exchange_by(const char* backend, int any) {
+  if (backend == nullptr) return {};
+  return R"(, "exchange": {"backend": ")" + std::string(backend) + R"(", "reduction": ")" +
+         (any % 2 == 0 ? "ranked" : backend) + "\"}";
+}
+
 TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
   std::mt19937 random(5);
   int cases = 0;
@@ -150,12 +157,14 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
           const bool low = std::string_view(precision).size() > 7;  // bf16_states, fp16_master
           if (stage == 0 && (!offload.empty() || low)) continue;    // legal from stage 1 on
           for (const int32_t world : {1, 2, 3, 4}) {
-            const int32_t shard = world == 4 && random() % 2 == 0 ? 2 : 0;
+            const char* const backend = std::getenv("OTR_TEST_BACKEND");  // null: by the host
+            const bool cut = world == 4 && random() % 2 == 0;
+            const int32_t shard = cut && backend == nullptr ? 2 : 0;
             const std::string own =
                 R"("initial_values": ")" + std::string(random() % 2 == 0 ? "rank0" : "compare") +
                 R"(", "bucket_buffers": )" + std::to_string(1 + random() % 5) +
                 R"(, "mesh": {"shard": )" + std::to_string(shard) + R"(, "states": ")" +
-                (random() % 2 == 0 ? "all" : "group") + R"("})";
+                (random() % 2 == 0 ? "all" : "group") + R"("})" + exchange_by(backend, cases);
             Case c{on_device_config({"", stage, precision, order}, offload, own), world,
                    static_cast<int32_t>(OTR_START_GIVEN + random() % 3), random() % 2 == 0 ? 2 : 4,
                    random() % 4 == 0};

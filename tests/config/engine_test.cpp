@@ -164,7 +164,7 @@ TEST(Engine, ReadsEveryField) {
                   "bias_correction": false, "adam_w_mode": false}},
     "outrigger": {"seed": 18446744073709551615, "reduction_order": "boundary", "bucket_buffers": 2, "workers": 7,
                   "unused_parameters": "zero", "initial_values": "verify", "compat_version": "0.19.8",
-                  "share_parameters": false}})",
+                  "share_parameters": false, "exchange": {"backend": "nccl", "reduction": "nccl"}}})",
                                            2);
   EXPECT_EQ(config.stage, 2);
   EXPECT_EQ(config.compute, Format::bfloat16);
@@ -190,6 +190,15 @@ TEST(Engine, ReadsEveryField) {
   EXPECT_EQ(config.unused, Unused::zero);
   EXPECT_EQ(config.initial, Initial::verify);
   EXPECT_FALSE(config.share_parameters);
+  EXPECT_EQ(config.backend, Backend::nccl);
+  EXPECT_TRUE(config.library_sums);
+}
+
+TEST(Engine, RanksExchangeByWayOfTheHostUnlessAsked) {
+  const EngineConfig config = parse_engine("{}", 2);
+  EXPECT_EQ(config.backend, Backend::host);
+  EXPECT_FALSE(config.library_sums);
+  EXPECT_FALSE(parse_engine(R"({"outrigger": {"exchange": {"backend": "nccl"}}})", 2).library_sums);
 }
 
 TEST(Engine, OrderFollowsTheStage) {

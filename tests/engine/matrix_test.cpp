@@ -25,6 +25,7 @@ const Bytes& expected_for(const Case& c) {
   plain.on = On::cpu;
   plain.share = true;
   plain.ratio = 1;
+  plain.backend = "host";
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
   return entry->second;
@@ -46,6 +47,12 @@ void expect_equal(const Case& c) {
 uint32_t thinned(int every) {
   const char* text = std::getenv("OTR_MATRIX_EVERY");
   return static_cast<uint32_t>(every * (text == nullptr ? 1 : std::max(1, std::atoi(text))));
+}
+
+// OTR_TEST_BACKEND: outrigger.exchange.backend of what is on a device.
+const char* backend() {
+  const char* text = std::getenv("OTR_TEST_BACKEND");
+  return text == nullptr ? "host" : text;
 }
 
 // Every combination of what bits may depend on, on every stage and communicator; what they may not
@@ -83,6 +90,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.hosts = over.hosts;
               c.shard = over.shard;
               c.divided = over.divided;
+              c.backend = over.on == On::cpu ? "host" : backend();
               c.ratio = over.ratios[static_cast<size_t>(variant / 3) % over.ratios.size()];
               // Not each n-th: of what is varied above it would meet the same values.
               const uint32_t mixed = (static_cast<uint32_t>(variant) * 2654435761U) >> 16;
@@ -177,9 +185,17 @@ TEST(DeviceMatrix, Rules) {
   }
 }
 
+TEST(DeviceMatrix, ThreadsRules) {
+  for (const std::string& rule : rules()) {
+    if (rule == "AdamW") continue;
+    sweep(Provider::threads, 3, 3, {.on = On::device, .every = 7, .rule = rule});
+  }
+}
+
 TEST(DeviceMatrix, Self) { sweep(Provider::self, 1, 1, {.on = On::device}); }
 TEST(DeviceMatrix, SelfOffloaded) { sweep(Provider::self, 1, 1, {.on = On::offload}); }
 TEST(DeviceMatrix, Threads) { sweep(Provider::threads, 2, 3, {.on = On::device}); }
+TEST(DeviceMatrix, FourThreads) { sweep(Provider::threads, 4, 4, {.on = On::device, .every = 3}); }
 TEST(DeviceMatrix, ThreadsOffloaded) { sweep(Provider::threads, 2, 3, {.on = On::offload}); }
 TEST(DeviceMatrix, SharedMemory) { sweep(Provider::shm, 2, 2, {.on = On::device, .every = 3}); }
 TEST(DeviceMatrix, SharedMemoryOffloaded) {

@@ -151,6 +151,7 @@ bool legal(const Case& c) {
   const Precision& p = precision_of(c);
   const bool low = p.master == Format::bfloat16 || p.master == Format::float16;
   if (c.stage == 0 && low) return false;
+  if (c.backend != "host" && c.shard != 0) return false;  // two levels
   const bool offloads = c.on == On::offload && c.ratio > 0;
   if (offloads && p.master == Format::split) return false;
   if (offloads && c.ratio < 1 && (c.rule == "Lamb" || c.rule == "Muon")) return false;
@@ -169,7 +170,8 @@ std::string config_of(const Case& c) {
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
-                     "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}}}}}})",
+                     "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}},
+                     "exchange": {{"backend": "{}"}}}}}})",
       p.json, c.clip, c.form == Form::at_once ? 1 : c.accumulation, rule_of(c).type, c.lr, kDecay,
       rule_of(c).params, c.stage, c.bucket,
       c.on == On::offload
@@ -177,13 +179,13 @@ std::string config_of(const Case& c) {
                                    c.ratio)
           : "",
       states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
-      c.divided ? "all" : "group");
+      c.divided ? "all" : "group", c.backend);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}{}{}",
+      "{}{}{}{} {} lr {}{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -196,7 +198,8 @@ std::string text_of(const Case& c) {
       c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts),
       c.shard == 0 ? ""
                    : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""),
-      c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio));
+      c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio),
+      c.backend == "host" ? "" : " by " + c.backend);
 }
 
 const std::vector<ModelParameter>& model_parameters() {

@@ -33,10 +33,11 @@ struct Case {
   bool share = true;           // "share_parameters"
   std::string rule = "AdamW";  // see rules()
   double lr = 0.01;
-  int32_t hosts = 0;     // over a hierarchical communicator of so many; 0: of one level
-  int32_t shard = 0;     // outrigger.mesh.shard
-  bool divided = false;  // "states": "all"
-  double ratio = 1;      // with offload: the part that is
+  int32_t hosts = 0;             // over a hierarchical communicator of so many; 0: of one level
+  int32_t shard = 0;             // outrigger.mesh.shard
+  bool divided = false;          // "states": "all"
+  double ratio = 1;              // with offload: the part that is
+  std::string backend = "host";  // outrigger.exchange.backend
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

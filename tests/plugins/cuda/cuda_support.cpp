@@ -66,32 +66,40 @@ void need(int32_t status) {
   if (status != OTR_OK) throw Refused(status, otr_last_error_message());
 }
 
+// Where a rank's gradients are, and whose they are. context: null on the host.
+struct Place {
+  otr_context* context;
+  int32_t device, rank;
+};
+
 // A tensor on the device, as long as the object lives.
-std::shared_ptr<void> put_there(otr_context* there, const Tensor& here, otr_tensor& out) {
+std::shared_ptr<void> put_there(const Place& place, const Tensor& here, otr_tensor& out) {
+  otr_context* const there = place.context;
+  const int32_t id = place.device;
   out = here.get();
-  out.device = cuda();
+  out.device = cuda(id);
   const auto bytes = static_cast<size_t>(4 * count_of({out.shape, out.shape + out.ndim}));
-  need(otr_device_allocate(there, OTR_DEVICE_CUDA, 0, bytes, &out.data));
-  const std::shared_ptr<void> owner(out.data, [there](void* data) {
-    static_cast<void>(otr_device_free(there, OTR_DEVICE_CUDA, 0, data));
+  need(otr_device_allocate(there, OTR_DEVICE_CUDA, id, bytes, &out.data));
+  const std::shared_ptr<void> owner(out.data, [there, id](void* data) {
+    static_cast<void>(otr_device_free(there, OTR_DEVICE_CUDA, id, data));
   });
   need(otr_tensor_copy(there, &out, &here));
   return owner;
 }
 
-Values gradient_of(const Shape& shape, int step, size_t parameter) {
-  return dyadic(count_of(shape), 10 * step + static_cast<int>(parameter));
+Values gradient_of(const Shape& shape, int step, size_t parameter, int32_t rank) {
+  return dyadic(count_of(shape), 10 * step + static_cast<int>(parameter) + 1000 * rank);
 }
 
-void step_once(const Engine& engine, otr_context* there, const std::vector<Shape>& shapes, int step,
+void step_once(const Engine& engine, const Place& there, const std::vector<Shape>& shapes, int step,
                std::vector<Values>& all) {
   otr_pass* pass = nullptr;
   need(otr_pass_begin(engine.get(), nullptr, 0, nullptr, &pass));
   const Owned<otr_pass> owned(pass);
   for (size_t i = shapes.size(); i-- > 0;) {
-    const Tensor here(shapes[i], gradient_of(shapes[i], step, i));
+    const Tensor here(shapes[i], gradient_of(shapes[i], step, i, there.rank));
     otr_tensor grad = here.get();
-    const auto owner = there == nullptr ? nullptr : put_there(there, here, grad);
+    const auto owner = there.context == nullptr ? nullptr : put_there(there, here, grad);
     need(otr_pass_add_grad(pass, static_cast<int64_t>(i), &grad, nullptr));
   }
   need(otr_pass_end(pass));
@@ -101,8 +109,7 @@ void step_once(const Engine& engine, otr_context* there, const std::vector<Shape
                  static_cast<double>(report.vanished)});
 }
 
-// there: null on the host.
-std::vector<Values> trained_in(const Engine& engine, otr_context* there, int small) {
+std::vector<Values> trained_in(const Engine& engine, const Place& there, int small) {
   std::vector<Shape> shapes{{70, 90}, {257}, {40}};  // products of several tiles
   for (int i = 0; i < small; ++i) shapes.push_back({3 + i});
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -129,14 +136,18 @@ std::vector<Values> trained_in(const Engine& engine, otr_context* there, int sma
 
 std::vector<Values> trained_on_host(otr_comm* comm, const std::string& config, int small) {
   const Engine engine(comm, config);
-  return trained_in(engine, nullptr, small);
+  int32_t rank = 0;
+  need(otr_comm_rank(comm, &rank));
+  return trained_in(engine, {nullptr, 0, rank}, small);
 }
 
 std::vector<Values> trained_on_cuda(otr_context* context, otr_comm* comm, const std::string& config,
                                     int small) {
   const Engine engine(comm, config);
-  need(otr_engine_set_device(engine.get(), OTR_DEVICE_CUDA, 0));
-  return trained_in(engine, context, small);
+  int32_t rank = 0;
+  need(otr_comm_rank(comm, &rank));
+  need(otr_engine_set_device(engine.get(), OTR_DEVICE_CUDA, rank));
+  return trained_in(engine, {context, rank, rank}, small);
 }
 
 }  // namespace otr_test

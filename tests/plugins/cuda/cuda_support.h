@@ -39,7 +39,8 @@ struct Refused : std::runtime_error {
   Refused(int32_t code, const std::string& text) : std::runtime_error(text), status(code) {}
   int32_t status;
 };
-// small: how many more parameters there are, of few elements.
+// Rank r is on device r, and has gradients of its own. small: how many more parameters there are,
+// of few elements.
 std::vector<Values> trained_on_host(otr_comm* comm, const std::string& config, int small = 0);
 std::vector<Values> trained_on_cuda(otr_context* context, otr_comm* comm, const std::string& config,
                                     int small = 0);

@@ -159,6 +159,11 @@ Result ncclCommAbort(Communicator communicator) {
   mock::end(*c);
   const std::lock_guard lock(state().mutex);
   state().communicators.erase(communicator);
+  std::erase_if(state().registrations, [&](const auto& each) {
+    if (each.second != communicator) return false;
+    delete static_cast<char*>(each.first);
+    return true;
+  });
   return result;
 }
 Result ncclCommGetAsyncError(Communicator communicator, Result* out) {
@@ -249,7 +254,7 @@ Result ncclCommRegister(Communicator communicator, void* data, size_t bytes, voi
     const std::lock_guard lock(state().mutex);
     if (state().registers == 0) return kInvalidUsage;
     *handle = new char;
-    state().registrations.insert(*handle);
+    state().registrations[*handle] = communicator;
     return kSuccess;
   });
 }
@@ -293,6 +298,7 @@ __attribute__((visibility("default"))) double otr_mock_nccl_get(const char* name
   return key == "bytes"        ? static_cast<double>(s.bytes)
          : key == "calls"      ? static_cast<double>(s.calls)
          : key == "operations" ? static_cast<double>(s.operations)
+         : key == "sums"       ? static_cast<double>(s.sums)
                                : -1;
 }
 __attribute__((visibility("default"))) const char* otr_mock_nccl_failed() {

@@ -18,7 +18,8 @@ extern "C" {
 // False: there is no such value.
 bool otr_mock_nccl_set(const char* name, double value);
 // What this process holds: communicators, registrations, bytes (of buffers); calls: how many
-// functions were called; operations: of how many went into a stream. −1: there is no such value.
+// functions were called; operations, sums: how many of either went into a stream. −1: there is no
+// such value.
 double otr_mock_nccl_get(const char* name);
 // The name of the call that fail_in has met; "" if it has met none.
 const char* otr_mock_nccl_failed();

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -69,10 +68,10 @@ namespace mock {
 struct State {
   std::mutex mutex;  // guards all that follows
   std::map<Communicator, std::shared_ptr<ncclComm>> communicators;
-  std::set<void*> registrations;
+  std::map<void*, Communicator> registrations;
   int version = 22809, async_error = 0, registers = 1;
   std::atomic<bool> stall{false};
-  int64_t calls = 0, fail_in = 0, operations = 0, bytes = 0;
+  int64_t calls = 0, fail_in = 0, operations = 0, sums = 0, bytes = 0;
   Result fail_with = 0;
   std::string failed;
 };

@@ -109,6 +109,7 @@ void launch(const std::shared_ptr<Operation>& operation) {
   need(driver.cuLaunchHostFunc, o.stream, finish, &o);
   const std::lock_guard lock(state().mutex);
   ++state().operations;
+  if (o.sums) ++state().sums;
 }
 
 void end(ncclComm& communicator) {
