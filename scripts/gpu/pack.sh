@@ -14,14 +14,15 @@ cp "$build/bindings/lowlevel_wrap.c" c_api/include/*.h "$folder/source/"
 cp tests/gpu/*.py "$folder/tests/"
 
 programs=(otr_test_c_api_device otr_test_c_api_offload otr_test_c_api_ahead otr_test_c_api_ratio otr_test_c_api_away
-  otr_test_c_api_checkpoint_device engine_matrix_test otr_test_plugins_cuda plugins_cuda_kernels bench_gpu_kernels)
+  otr_test_c_api_checkpoint_device engine_matrix_test otr_test_plugins_cuda plugins_cuda_kernels
+  otr_test_plugins_nccl bench_gpu_kernels)
 for program in "${programs[@]}"; do
   found=$(find "$build" -type f -name "$program" -perm -1 -print -quit)
   [[ -n $found ]] || { echo "pack: $program is not built in $build" >&2; exit 1; }
   strip -o "$folder/bin/$program" "$found"
 done
 strip -o "$folder/lib/liboutrigger.so.0" "$build/liboutrigger.so.0"
-strip -o "$folder/lib/liboutrigger_cuda.so" "$build/liboutrigger_cuda.so"
+for plugin in cuda nccl; do strip -o "$folder/lib/liboutrigger_$plugin.so" "$build/liboutrigger_$plugin.so"; done
 strip -o "$folder/simulated/liboutrigger_simulated.so" "$build/tests/plugins/mocked/liboutrigger_simulated.so"
 for program in "$folder"/bin/* "$folder"/lib/*; do ldd "$program"; done |
   awk '/=> \// && /libhwloc|libhwy|libudev|libltdl/ { print $3 }' | sort -u | xargs -I{} cp -L {} "$folder/lib/"

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$logs"
 unset OTR_CUDA_DRIVER
 export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export OTR_CUDA_PLUGIN=$folder/lib/liboutrigger_cuda.so OTR_MATRIX_EVERY=${OTR_MATRIX_EVERY:-29}
+export OTR_CUDA_PLUGIN=$folder/lib/liboutrigger_cuda.so OTR_MATRIX_EVERY=${OTR_MATRIX_EVERY:-97}
 
 # NAME FOLDER OF PLUGINS PROGRAM FILTER. A test that sets something of the simulated device, which a GPU does not have,
 # ends with 77. The filters leave out what a driver does not see (tests/plugins/CMakeLists.txt says what; a number that is
@@ -35,22 +35,16 @@ one() {
 export -f one
 export folder logs
 
-{
-  run kernels "$folder/lib" plugins_cuda_kernels '*'
-  run plugin "$folder/lib" otr_test_plugins_cuda 'CudaPlugin.Trains*:CudaPlugin.Every*'
-  run device "$folder/simulated" otr_test_c_api_device "-DevicePlugins.*:DeviceAbilities.*:*.ARefusedGradientIsNotCounted:*.AForkedChildOpensItsOwn:*.AStreamThatThereIsNot*:*.WrongDevicesAreNamed:*.RefusedOnOneRankItIsMadeAsItShouldBe"
-  run offload "$folder/simulated" otr_test_c_api_offload '-Alone.*:*.AGatherBringsDownWhatTheHostHasNoMasterOf'
-  run ahead "$folder/simulated" otr_test_c_api_ahead '-DeviceAheadOlder.*'
-  run ratio "$folder/simulated" otr_test_c_api_ratio '*'
-  run away "$folder/simulated" otr_test_c_api_away '-*.TheDeviceIsFreeMeanwhile'
-  run checkpoint "$folder/simulated" otr_test_c_api_checkpoint_device '*'
-  run matrix "$folder/simulated" engine_matrix_test 'Device*:-*SharedMemory*:*.Rules'
-} | xargs -0 -n 4 -P "${OTR_JOBS:-12}" bash -c 'one "$@"' one | tee "$logs/all"
-# What looks at the device's free memory wants to be alone there.
-one away "$folder/simulated" otr_test_c_api_away DeviceAway.TheDeviceIsFreeMeanwhile | tee -a "$logs/all"
-
+# PyTorch with a GPU, and NCCL, where the machine has them; NCCL may be a package of Python's.
 source scripts/gpu/python.sh
 find_python "$folder"
+nccl=$("$python" -c 'import nvidia.nccl, glob; print(glob.glob(nvidia.nccl.__path__[0] + "/lib/libnccl.so.2")[0])' 2> /dev/null || true)
+[[ -z $nccl ]] || export OTR_NCCL_LIBRARY=$nccl
+OTR_NCCL_RANKS=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU' || true)
+export OTR_NCCL_RANKS
+
+# Alone, as the next is: they look at the memory that is free.
+: > "$logs/all"
 if [[ -z $python_missing ]]; then
   status=0
   timeout 120 "$python" -W ignore -m unittest discover -v -s "$folder/tests" > "$logs/torch.log" 2>&1 || status=$?
@@ -59,6 +53,23 @@ if [[ -z $python_missing ]]; then
 else
   echo "PyTorch's tests: not run: $python_missing"
 fi
+[[ -n $nccl ]] || echo "NCCL's tests: not run: there is no package nvidia-nccl in $python"
+one away "$folder/simulated" otr_test_c_api_away DeviceAway.TheDeviceIsFreeMeanwhile | tee -a "$logs/all"
+
+{
+  run kernels "$folder/lib" plugins_cuda_kernels '*'
+  if [[ -n $nccl ]]; then
+    run nccl "$folder/lib" otr_test_plugins_nccl 'NcclPlugin.BytesGo*:*.EveryRankGathersAll:*.SumsAreScattered:*.MemoryIsRegistered*'
+  fi
+  run plugin "$folder/lib" otr_test_plugins_cuda 'CudaPlugin.Trains*:CudaPlugin.Every*'
+  run device "$folder/simulated" otr_test_c_api_device "-DevicePlugins.*:DeviceAbilities.*:*.ARefusedGradientIsNotCounted:*.AForkedChildOpensItsOwn:*.AStreamThatThereIsNot*:*.WrongDevicesAreNamed:*.RefusedOnOneRankItIsMadeAsItShouldBe"
+  run offload "$folder/simulated" otr_test_c_api_offload '-Alone.*:*.AGatherBringsDownWhatTheHostHasNoMasterOf'
+  run ahead "$folder/simulated" otr_test_c_api_ahead '-DeviceAheadOlder.*'
+  run ratio "$folder/simulated" otr_test_c_api_ratio '*'
+  run away "$folder/simulated" otr_test_c_api_away '-*.TheDeviceIsFreeMeanwhile'
+  run checkpoint "$folder/simulated" otr_test_c_api_checkpoint_device '*'
+  run matrix "$folder/simulated" engine_matrix_test 'Device*:-*SharedMemory*:*.Rules'
+} | xargs -0 -n 4 -P "${OTR_JOBS:-6}" bash -c 'one "$@"' one | tee -a "$logs/all"
 
 passed=$(grep -c '^passed' "$logs/all" || true)
 failed=$(grep -c '^FAILED' "$logs/all" || true)

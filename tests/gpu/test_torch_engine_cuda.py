@@ -278,7 +278,9 @@ class OnAGpu(unittest.TestCase):
         large = lambda: torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, bias=False) for _ in range(4)))  # noqa: E731
         elements, taken = 4 * 2048 * 2048, {}
         warm = engine_of(torch.nn.Linear(64, 64).to(DEVICE))  # contexts, modules, BLAS's workspace
-        warm(torch.randn(8, 64, device=DEVICE)).sum().backward()
+        for _ in range(GAS):
+            warm.backward(warm(torch.randn(8, 64, device=DEVICE)).square().mean())
+            warm.step()
         warm.destroy()
         del warm
         before = used()
