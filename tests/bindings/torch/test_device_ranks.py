@@ -23,6 +23,12 @@ class Ranks(unittest.TestCase):
         entered = mock_device.in_use("cuda")
         self.device = entered.__enter__()
         self.addCleanup(entered.__exit__, None, None, None)
+        self.live = []
+        self.addCleanup(self.destroy)
+
+    def destroy(self):
+        while self.live:
+            self.live.pop(0).destroy()
 
     def make(self, there, model, offload=False, persistent=0, **options):
         made = config(**options)
@@ -32,7 +38,7 @@ class Ranks(unittest.TestCase):
         with mock.patch.dict(devices.KINDS, {"cpu": devices.KINDS["cuda"]} if there else {}):
             engine, *_ = outrigger.torch.initialize(model=model, config=made)
         engine.module.register_forward_pre_hook(self.device.forward)
-        self.addCleanup(engine.destroy)
+        self.live.append(engine)
         return engine
 
     def train(self, engine, steps=3, gas=2):
@@ -98,8 +104,20 @@ class Ranks(unittest.TestCase):
                     self.same(one, other)
                 self.assertEqual(one.parameters_of.in_slices, one.world_size > 1)
                 if one.parameters_of.in_slices:
+                    for address, parameter in one.gathering._at.items():
+                        self.assertTrue(one.gathering.has(parameter) and parameter.untyped_storage().data_ptr() == address)
                     self.assertGreater(len(places), 1, "the test does not see that addresses change")
                     self.assertRaisesRegex(RuntimeError, "is in slices on the ranks outside of a module's call", torch.sum, one.module.net.b.weight)
+    def test_destroy_leaves_whole_parameters(self):
+        one, other = (self.make(there, net(), stage=3) for there in (True, False))
+        self.train(one)
+        self.train(other)
+        masters = master_of(other)
+        self.destroy()
+        for engine in (one, other):
+            for a, b in zip(engine.module.parameters(), masters, strict=True):
+                self.assertTrue(torch.equal(a.detach(), b))
+
     def test_a_gathered_weight_is_written(self):
         """Who has gathered it sees the new value, and may give it back in a stream that has waited for the old one."""
         engine = self.make(True, net(hidden=300), stage=3)
