@@ -22,6 +22,14 @@ uint64_t Communicator::reduce(const Reduce& reduce, std::string_view label) {
   return end_exchange();
 }
 
+void Communicator::abort_because(const std::exception& error, std::string_view reason) noexcept {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) {
+    abort_for(*own, reason);
+  } else {
+    abort(reason);
+  }
+}
+
 Communicator::Folded Communicator::fold(device::Device& device, const device::SliceFold& slice,
                                         std::string_view label) {
   try {
@@ -29,7 +37,7 @@ Communicator::Folded Communicator::fold(device::Device& device, const device::Sl
     folded.norm = device.fold(slice, folded.origin);
     return folded;
   } catch (const std::exception& error) {
-    abort(format_text("its fold of '{}' threw: {}", label, error.what()));
+    abort_because(error, format_text("its fold of '{}' threw: {}", label, error.what()));
     throw;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -125,6 +126,7 @@ class Communicator : public Group {
   };
   // A fold that throws aborts the job.
   Folded fold(device::Device& device, const device::SliceFold& slice, std::string_view label);
+  void abort_because(const std::exception& error, std::string_view reason) noexcept;
   // The rest of a reduce, whose sums of several ranks are there, in float32: to the accumulator,
   // the norm and the origin. They name no rank.
   void fold_sums(const Reduce& reduce, std::span<const void* const> sums, std::string_view label);

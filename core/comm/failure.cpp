@@ -3,16 +3,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "core/base/error.h"
 
 namespace outrigger::comm {
 
-void FailureBoard::post(int32_t status, int32_t culprit, uint64_t sequence,
-                        std::string_view text) noexcept {
+void FailureBoard::post(int32_t status, int32_t culprit, uint64_t sequence, std::string_view text,
+                        const Error* cause) noexcept {
   const std::lock_guard lock(posting_);
   if (is_set()) return;  // and so this rank's record, perhaps pointed at, is never rewritten
+  try {
+    if (cause != nullptr && !cause_) cause_ = *cause;
+  } catch (const std::bad_alloc&) {  // then the post alone is told
+  }
   FailureRecord& record = record_(rank_);
   record.status = status;
   record.culprit = culprit;
@@ -31,6 +36,7 @@ void FailureBoard::throw_failure() const {
     fail(OTR_E_INTERNAL, "the control block is damaged: failure posted by rank {} of {}", by - 1,
          world_);
   }
+  if (by == static_cast<uint32_t>(rank_) + 1 && cause_) throw Error(*cause_);
   const FailureRecord record = record_(static_cast<int32_t>(by) - 1);
   const std::string text(record.text.data(), strnlen(record.text.data(), record.text.size()));
   switch (record.status) {

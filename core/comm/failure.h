@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/comm/control.h"
 
 namespace outrigger::comm {
@@ -24,8 +26,10 @@ class FailureBoard {
             job.failed_by, [&job](int32_t r) -> FailureRecord& { return job.member(r).failure; },
             world, rank) {}
 
-  // Any thread. Only the first post of all ranks counts.
-  void post(int32_t status, int32_t culprit, uint64_t sequence, std::string_view text) noexcept;
+  // Any thread. Only the first post of all ranks counts. cause: null, or what this rank's own calls
+  // throw in its place.
+  void post(int32_t status, int32_t culprit, uint64_t sequence, std::string_view text,
+            const Error* cause = nullptr) noexcept;
   [[nodiscard]] bool is_set() const noexcept {
     return failed_by_.load(std::memory_order_acquire) != 0;
   }
@@ -41,7 +45,8 @@ class FailureBoard {
   std::atomic<uint32_t>& failed_by_;
   const Records record_;
   const int32_t world_, rank_;
-  std::mutex posting_;  // this rank's threads share its one record
+  std::mutex posting_;          // this rank's threads share its one record
+  std::optional<Error> cause_;  // written before this rank's post, and read after it
 };
 
 }  // namespace outrigger::comm

@@ -72,6 +72,9 @@ class Forwarding : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void abort_for(const Error& error, std::string_view reason) noexcept override {
+    inner_->abort_for(error, reason);
+  }
   void post(const Error& error) noexcept override { inner_->post(error); }
   void cancel() noexcept override { inner_->cancel(); }
   void give_up(int32_t culprit) noexcept override { inner_->give_up(culprit); }

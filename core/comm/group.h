@@ -79,6 +79,11 @@ class Group {
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any
   // thread.
   virtual void abort(std::string_view reason) noexcept = 0;
+  // The same because of an error on this rank, whose own operations throw that error, where the
+  // provider can keep it. So no thread hears of an abort before it hears why.
+  virtual void abort_for([[maybe_unused]] const Error& error, std::string_view reason) noexcept {
+    abort(reason);
+  }
   // Makes pending and later operations of this object throw this, or what failed before, on all
   // ranks, as far as the provider reaches them. The job goes on. Any thread.
   virtual void post(const Error& error) noexcept = 0;

@@ -68,7 +68,7 @@ bool HostCommunicator::is_elsewhere(int32_t rank) const {
 
 // The format was checked when it was compiled.
 // NOLINTNEXTLINE(bugprone-exception-escape)
-void HostCommunicator::abort(std::string_view reason) noexcept {
+void HostCommunicator::abort(const Error* error, std::string_view reason) noexcept {
   if (current_process() != member_->process) return;
   const Operation last = last_operation(rank_);
   std::array<char, sizeof(FailureRecord::text)> text;

@@ -54,7 +54,10 @@ class HostCommunicator final : public Communicator {
   void wait_drained(uint64_t ticket, std::string_view label) override;
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override;
-  void abort(std::string_view reason) noexcept override;
+  void abort(std::string_view reason) noexcept override { abort(nullptr, reason); }
+  void abort_for(const Error& error, std::string_view reason) noexcept override {
+    abort(&error, reason);
+  }
   void post(const Error& error) noexcept override;
   void cancel() noexcept override;
   void give_up(int32_t culprit) noexcept override;
@@ -72,6 +75,7 @@ class HostCommunicator final : public Communicator {
     return channel_.staging(world_, rank, step);
   }
 
+  void abort(const Error* error, std::string_view reason) noexcept;
   void check_failures() const;
   // Throws OTR_E_STATE in a forked child, and the job's failure if there is one.
   void require_usable() const;

@@ -64,7 +64,7 @@ class Staged final : public Forwarding {
         slices_[r] = to;
       }
     } catch (const std::exception& error) {
-      abort(format_text("its upload of '{}' threw: {}", label, error.what()));
+      abort_because(error, format_text("its upload of '{}' threw: {}", label, error.what()));
       throw;
     }
     return slices_;
@@ -138,7 +138,7 @@ uint64_t Staged::reduce_levels(const Reduce& reduce, std::string_view label) {
     const size_t sum_bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
     device_.upload(there, sum_.data(), sum_bytes, device_.own_stream());
   } catch (const std::exception& error) {
-    abort(format_text("its upload of '{}' threw: {}", label, error.what()));
+    abort_because(error, format_text("its upload of '{}' threw: {}", label, error.what()));
     throw;
   }
   const void* const source = there;

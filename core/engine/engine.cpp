@@ -158,7 +158,7 @@ void Engine::tell(const Error& error, bool first) noexcept {
   // The other ranks cannot know of this one's device.
   const bool of_device = error.status() == OTR_E_DEVICE_FAULT ||
                          (declared_.device && error.status() == OTR_E_OUT_OF_MEMORY);
-  if (of_device && control_) control_->abort(error.what());
+  if (of_device && control_) control_->abort_for(error, error.what());
   if (of_device && committed_) committed_->abort(error.what());
   // Nor of other trouble: who waits for this rank shall not wait for the deadline, and hears of the
   // rank where it began.

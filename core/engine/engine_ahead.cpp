@@ -76,7 +76,7 @@ bool Engine::report(double seconds, otr_step_report& report) {
       return false;
     }
   }
-  if (kept_) {
+  if (!health_.is_pending && kept_) {
     report = *kept_;
     return true;
   }

@@ -130,8 +130,14 @@ void Engine::begin_step() {
   require_step("otr_engine_step_begin");
   if (!pending_)
     pending_ = std::make_unique<PendingStep>([this](auto& report) { do_step(report, true); });
-  pending_->begin();
-  kept_.reset();
+  // From here on it is the step's thread that writes reports.
+  const std::optional<otr_step_report> kept = std::exchange(kept_, std::nullopt);
+  try {
+    pending_->begin();
+  } catch (...) {
+    kept_ = kept;
+    throw;
+  }
   health_.is_pending = true;
 }
 

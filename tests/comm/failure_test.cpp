@@ -159,6 +159,24 @@ TEST_P(Failure, MismatchLeavesResultsAlone) {
   });
 }
 
+// A thread that fails tells the others of its rank why at once, and the other ranks that it did.
+TEST_P(Failure, TheRankThatAbortsHearsItsOwnError) {
+  const auto outcomes = run(GetParam(), [](Communicator& c) {
+    const auto other = c.duplicate("other");
+    if (c.rank() == 1) {
+      const Error lost(OTR_E_DEVICE_FAULT, "the device is lost");
+      std::thread([&] { other->abort_for(lost, "its fold threw"); }).join();
+    }
+    c.barrier("of all");
+  });
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    const bool is_own = rank == 1;
+    EXPECT_EQ(outcomes[rank].status, is_own ? OTR_E_DEVICE_FAULT : OTR_E_ABORTED);
+    expect_says(outcomes[rank].text,
+                {is_own ? "the device is lost" : "rank 1 aborted", is_own ? "lost" : "its fold"});
+  }
+}
+
 TEST_P(Failure, AbortEndsPendingAndLaterCallsOfAllDuplicates) {
   const double start = now();
   const auto outcomes = run(GetParam(), [](Communicator& c) {
