@@ -17,7 +17,7 @@ namespace outrigger::comm {
 
 DirectRanks::DirectRanks(Group& group, const device::CollectivePlugin& plugin,
                          device::Device& device)
-    : device_(device) {
+    : device_(device), stream_(device.make_stream()) {
   constexpr std::string_view kLabel = "meet on the devices";
   struct First {
     Verdict verdict;
@@ -41,10 +41,22 @@ DirectRanks::DirectRanks(Group& group, const device::CollectivePlugin& plugin,
   if (created.verdict.status != OTR_OK) created.rank = group.rank();
   combine_value(group, created, merge_first, kLabel);
   created.require(format_text("'{}'", kLabel));
+  bool is_own = false;  // others have to be told
+  const auto is_ready = [&] {
+    is_own = true;
+    const bool ready = collective_->is_ready();
+    is_own = false;
+    return ready;
+  };
   try {
-    group.watch([&] { return collective_->is_ready(); }, kLabel);
+    group.watch(is_ready, kLabel);
   } catch (const Error& error) {
-    group.post(error);
+    if (is_own) {
+      group.post(
+          Error(OTR_E_ABORTED,
+                format_text("'{}' failed on rank {}: {}", kLabel, group.rank(), error.what()),
+                group.rank()));
+    }
     throw;
   }
 }
@@ -141,8 +153,7 @@ class Direct final : public Forwarding {
     return static_cast<size_t>(rank) * slice_bytes;
   }
   [[nodiscard]] device::Device& device() const { return ranks_->device(); }
-  // Windows are filled and read in its order.
-  [[nodiscard]] device::Stream stream() const { return device().own_stream(); }
+  [[nodiscard]] device::Stream stream() const { return ranks_->stream(); }
 
   std::shared_ptr<Window> window(size_t bytes, std::string_view label) {
     return create_device_window(
@@ -155,7 +166,10 @@ class Direct final : public Forwarding {
   template <typename Body>
   void begin(std::string_view label, const Body& body) {
     guarded(label, [&](const auto& own) {
-      own(body);
+      own([&] {  // windows are filled in the own stream's order
+        device().wait(stream(), device().record(device().own_stream()));
+        body();
+      });
       inner().watch([&] { return own([&] { return ranks_->collective().is_ready(); }); }, label);
     });
   }
@@ -169,6 +183,8 @@ class Direct final : public Forwarding {
         return over;
       };
       inner().watch([&] { return own(is_over); }, label);
+      // Not before: another engine's exchange may be behind what is in the own stream.
+      own([&] { device().wait(device().own_stream(), done); });
     });
   }
 

@@ -20,10 +20,14 @@ class DirectRanks {
   DirectRanks(Group& group, const device::CollectivePlugin& plugin, device::Device& device);
   [[nodiscard]] device::Collective& collective() { return *collective_; }
   [[nodiscard]] device::Device& device() const { return device_; }
+  // Of the exchanges alone: two engines on one device that begin theirs in another order on another
+  // rank do not wait for each other.
+  [[nodiscard]] device::Stream stream() const { return *stream_; }
 
  private:
   device::Device& device_;
-  std::optional<device::Collective> collective_;
+  const std::shared_ptr<const device::Stream> stream_;
+  std::optional<device::Collective> collective_;  // ends first, and with it what is in the stream
 };
 
 // How sums are made: of all ranks' slices, folded by the device in rank order, with the bits of

@@ -77,7 +77,7 @@ void HostCommunicator::abort(const Error* error, std::string_view reason) noexce
                                     last.number, name_, reason.empty() ? "no reason given" : reason)
                        .size;
   member_->failures.post(OTR_E_ABORTED, rank_, last.number,
-                         {text.data(), std::min(end, text.size())});
+                         {text.data(), std::min(end, text.size())}, error);
   ring(channel_.bell);
   wake(channel_.bell);
 }

@@ -112,6 +112,9 @@ class Device {
   [[nodiscard]] virtual Stream own_stream() const = 0;
   [[nodiscard]] virtual Stream download_stream() const = 0;
   [[nodiscard]] virtual Stream upload_stream() const = 0;
+  // Another one, of the caller's alone; it goes with the result, which waits for its work. The
+  // device outlives it.
+  [[nodiscard]] virtual std::shared_ptr<const Stream> make_stream() = 0;
   [[nodiscard]] virtual Event record(Stream stream) = 0;
   virtual void wait(Stream stream, const Event& event) = 0;  // the stream waits
   virtual void synchronize(Stream stream) = 0;               // the host waits

@@ -39,6 +39,7 @@ class Host : public Device {
   void unpin(void*) noexcept override {}
 
   Stream own_stream() const override { return 0; }
+  std::shared_ptr<const Stream> make_stream() override { return std::make_shared<const Stream>(0); }
   Stream download_stream() const override { return 0; }
   Stream upload_stream() const override { return 0; }
   Event record(Stream) override { return {}; }

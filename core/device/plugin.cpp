@@ -24,6 +24,16 @@ Stream PluginDevice::stream(size_t index) const {
   return stream;
 }
 
+std::shared_ptr<const Stream> PluginDevice::make_stream() {
+  Stream made = 0;
+  check(table_.stream_create(device_, &made), "a stream");
+  const auto end = [this](const Stream* stream) {
+    table_.stream_destroy(device_, *stream);
+    delete stream;
+  };
+  return {new Stream(made), end};
+}
+
 void PluginDevice::check(int32_t status, const char* what) const {
   if (status == OTR_OK) return;
   const char* text = table_.last_error();

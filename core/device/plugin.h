@@ -61,6 +61,7 @@ class PluginDevice final : public Device, private Decider {
   Stream own_stream() const override { return stream(0); }
   Stream download_stream() const override { return stream(1); }
   Stream upload_stream() const override { return stream(2); }
+  std::shared_ptr<const Stream> make_stream() override;
   Event record(Stream stream) override;
   void wait(Stream stream, const Event& event) override;
   void synchronize(Stream stream) override;

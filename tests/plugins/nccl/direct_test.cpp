@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator between devices: what each rank's memory holds, what of a sum is told, and how
 // its waits end, over host communicators that know their ranks' processes and one that does not.
+#include <dlfcn.h>
+
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "core/comm/direct.h"
-#include "core/context/interrupt.h"
 #include "core/device/plugin.h"
+#include "mock_nccl.h"
 #include "tests/comm/conformance.h"
 
 namespace outrigger::comm::test {
 namespace {
+
+double mock_value(const char* name) {
+  static void* const kObject =
+      dlopen(std::getenv("OTR_NCCL_LIBRARY"), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return reinterpret_cast<decltype(&otr_mock_nccl_get)>(dlsym(kObject, "otr_mock_nccl_get"))(name);
+}
 
 constexpr size_t kBytes = 100096;  // several of the mock's rings
 
@@ -92,9 +101,18 @@ TEST_P(DirectConformance, RunsAreGatheredAndMemoryComesAndGoes) {
                   "gathered");
         }
       }
+      const auto registered = [&] {  // by all ranks, which are threads
+        c.barrier("counts");
+        const double count = mock_value("registrations");
+        c.barrier("counted");
+        return count;
+      };
+      const double before = registered();
       window->drop();
       require(window->block(c.rank()) == nullptr, "it is gone");
+      require(registered() == before - c.size(), "NCCL knows nothing of it any more");
       window->restore();
+      require(registered() == before, "NCCL knows of it again");
     }
   });
 }
