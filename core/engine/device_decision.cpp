@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <exception>
 
 namespace outrigger::engine {
 
@@ -50,9 +51,23 @@ void DeviceDecision::update(std::span<const kernels::Update> pieces) {
   decider_.update(pieces, decision());
 }
 
+// Nothing of the device's is on its way to memory that is given back.
+DeviceDecision::~DeviceDecision() {
+  try {
+    if (!sent_ || device_.is_done(sent_)) return;
+  } catch (const std::exception&) {  // of a device that is lost: then drain() sees to it
+  }
+  device_.drain();
+}
+
 void DeviceDecision::send() {
   device_.download(copy_, decision(), Decider::kDecisionBytes, device_.own_stream());
-  sent_ = device_.record(device_.own_stream());
+  try {
+    sent_ = device_.record(device_.own_stream());
+  } catch (...) {
+    device_.drain();
+    throw;
+  }
 }
 
 device::Decided DeviceDecision::wait() {

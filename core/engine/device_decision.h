@@ -24,6 +24,9 @@ class DeviceDecision {
                                                             memory::Ledger& ledger);
   DeviceDecision(device::Device& device, device::Decider& decider, const Plan& plan,
                  config::Pin pin, memory::Ledger& ledger);
+  ~DeviceDecision();
+  DeviceDecision(const DeviceDecision&) = delete;
+  DeviceDecision& operator=(const DeviceDecision&) = delete;
 
   // By bucket, each of Decider::kSumBytes; what follows from them is behind them.
   [[nodiscard]] const memory::Block& sums() const { return there_; }
