@@ -192,7 +192,8 @@ TEST(DeviceFaults, ALostDeviceEndsTheEngineCleanly) {
         status = otr_pass_add_grad(pass.get(), id, &grad, nullptr);
         if (status == OTR_OK) status = otr_pass_end(pass.get());
       }
-      if (status == OTR_OK) status = otr_engine_step(solo.engine.get(), nullptr);
+      otr_step_report report = OTR_STEP_REPORT_INIT;
+      if (status == OTR_OK) status = otr_engine_step(solo.engine.get(), &report);
       if (status == OTR_OK) break;  // the window has fewer operations
       EXPECT_EQ(status, OTR_E_DEVICE_FAULT) << otr_last_error_message();
       EXPECT_NE(std::string(otr_last_error_message()).find("lost"), std::string::npos);
