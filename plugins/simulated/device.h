@@ -58,6 +58,7 @@ class Device {
   uint64_t create_stream();
   void destroy_stream(uint64_t stream);
   void synchronize();  // all streams
+  void drain();        // likewise, of a lost device too
   void synchronize(uint64_t stream);
   [[nodiscard]] std::shared_ptr<Recorded> record(uint64_t stream);
   void synchronize(const Recorded& event);
@@ -84,7 +85,6 @@ class Device {
   [[nodiscard]] Queue& queue(uint64_t stream) const;  // mutex_ is held
   [[nodiscard]] std::string names() const;
   void give(uint64_t stream, const char* what, std::span<const Touch> touches, Queue::Work work);
-  void drain();
   // Counts down to the fault that was asked for; throws the fault that there was.
   bool strikes();
   void require_alive() const;

@@ -39,6 +39,17 @@ Result turn_of(const char* name) {
   return s.fail_with;
 }
 
+void end_work() {
+  std::vector<simulated::Device*> devices;
+  {
+    const std::lock_guard lock(state().mutex);
+    for (const auto& [id, context] : state().contexts) {
+      if (context->device) devices.push_back(context->device.get());
+    }
+  }
+  for (simulated::Device* device : devices) device->drain();
+}
+
 bool gives_back(std::string_view name) {
   for (const char* word : {"Destroy", "Free", "Unload", "Unregister", "Release"}) {
     if (name.find(word) != std::string_view::npos) return true;

@@ -83,6 +83,9 @@ Stack& stack();  // of this thread
 
 // Counts the call and lets it fail if it is its turn; kSuccess: it is not.
 Result turn_of(const char* name);
+// A context that has ended writes nothing any more, which its host hears first: what was on its way
+// is at its end.
+void end_work();
 bool gives_back(std::string_view name);
 Result result_of(const plugins::Failure& failure);
 
@@ -90,6 +93,7 @@ Result result_of(const plugins::Failure& failure);
 template <typename Body>
 Result called(const char* name, const Body& body) {
   const Result result = turn_of(name);
+  if (result == kIllegalAddress || result == kLaunchFailed) end_work();
   if (result != kSuccess && !gives_back(name)) return result;
   try {
     const Result of_body = body();
