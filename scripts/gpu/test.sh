@@ -24,7 +24,7 @@ run() {
 }
 one() {
   local name=$1 plugins=$2 program=$3 test=$4 begin=$SECONDS status=0
-  OTR_PLUGIN_PATH=$plugins timeout 100 "$folder/bin/$program" --gtest_filter="$test" > "$logs/$name.${test//\//_}.log" 2>&1 || status=$?
+  OTR_PLUGIN_PATH=$plugins timeout 240 "$folder/bin/$program" --gtest_filter="$test" > "$logs/$name.${test//\//_}.log" 2>&1 || status=$?
   case $status in
     0) result=passed ;;
     77) result='left out' ;;
