@@ -152,7 +152,14 @@ OTR_DEVICE void convert_sides(const Conversion& c, int64_t first) {
       written[i] = c.add ? element_of<To>(to, i) : typename To::Storage{};
       convert_one<To, From>(c, written[i], element_of<From>(from, i));
     }
-    store(c.to, leaf, lane, written);
+    if constexpr (sizeof(typename To::Storage) == 4) {
+      for (int i = 0; i < kPerLane; ++i) to.x[i] = reference::bits_of(written[i]);
+      write<uint32_t>(c.to, leaf, lane, to);
+    } else {
+      uint32_t upper[kPerLane];
+      for (int i = 0; i < kPerLane; ++i) upper[i] = uint32_t{written[i]} << 16;
+      store_halves(c.to, leaf, lane, upper);
+    }
   });
 }
 

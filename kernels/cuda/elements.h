@@ -130,32 +130,33 @@ OTR_DEVICE void widen(Lane& out, const Raw& raw) {
   }
 }
 
-// values: what is to be stored, as it is stored; of 8 to 32 bits.
+// As read() has it.
 template <class Storage>
-OTR_DEVICE void store(void* data, const LeafOf& leaf, int lane, const Storage (&values)[kPerLane]) {
+OTR_DEVICE void write(void* data, const LeafOf& leaf, int lane, const Raw& raw) {
   constexpr int kWords = static_cast<int>(sizeof(Storage));
   Storage* const mine = static_cast<Storage*>(data) + (leaf.first + lane * kSide);
   for (int half = 0; half < 2; ++half) {
     const int at = LeafOf::at(lane, half * kSide);
     Storage* const to = mine + half * kLeaf / 2;
     if (leaf.plain || (at + kSide <= leaf.count && is_aligned<Side<kWords>>(to))) {
-      Side<kWords> side = {};
-      for (int i = 0; i < kSide; ++i) {
-        uint32_t bits = 0;
-        if constexpr (kWords == 4) {
-          bits = reference::bits_of(values[half * kSide + i]);
-        } else {
-          bits = values[half * kSide + i];
-        }
-        side.x[i * kWords / 4] |= bits << (i * kWords % 4 * 8);
-      }
+      Side<kWords> side;
+      for (int i = 0; i < kWords; ++i) side.x[i] = raw.x[half * kWords + i];
       write_side(to, side);
       continue;
     }
     for (int i = 0; i < kSide; ++i) {
-      if (at + i < leaf.count) to[i] = values[half * kSide + i];
+      if (at + i >= leaf.count) continue;
+      to[i] = static_cast<Storage>(raw.x[half * kWords + i * kWords / 4] >> (i * kWords % 4 * 8));
     }
   }
+}
+
+// values: what is to be stored, in the upper half of each.
+OTR_DEVICE void store_halves(void* data, const LeafOf& leaf, int lane,
+                             const uint32_t (&values)[kPerLane]) {
+  Raw raw;
+  for (int i = 0; i < kPerLane; i += 2) raw.x[i / 2] = upper_halves(values[i], values[i + 1]);
+  write<uint16_t>(data, leaf, lane, raw);
 }
 
 using Float32 = reference::Element<Format::float32>;
@@ -201,12 +202,18 @@ OTR_DEVICE typename E::Storage rounded_canonical(float x) {
 // Canonical numbers, to nearest; x becomes what is stored.
 template <class E>
 OTR_DEVICE void store_nearest(void* data, const LeafOf& leaf, int lane, Lane& x) {
-  typename E::Storage rounded[kPerLane];
-  for (int i = 0; i < kPerLane; ++i) {
-    rounded[i] = rounded_canonical<E>(x[i]);
-    x[i] = E::load(rounded[i]);
+  if constexpr (sizeof(typename E::Storage) == 4) {
+    Raw raw;
+    for (int i = 0; i < kPerLane; ++i) raw.x[i] = reference::bits_of(x[i]);
+    write<uint32_t>(data, leaf, lane, raw);
+  } else {
+    uint32_t rounded[kPerLane];
+    for (int i = 0; i < kPerLane; ++i) {
+      rounded[i] = uint32_t{rounded_canonical<E>(x[i])} << 16;
+      x[i] = E::load(static_cast<uint16_t>(rounded[i] >> 16));
+    }
+    store_halves(data, leaf, lane, rounded);
   }
-  store(data, leaf, lane, rounded);
 }
 OTR_DEVICE void store_nearest(void* data, Format format, const LeafOf& leaf, int lane, Lane& x) {
   with_number(format, [&](auto e) { store_nearest<decltype(e)>(data, leaf, lane, x); });

@@ -6,8 +6,8 @@
 namespace outrigger::kernels::cuda {
 namespace {
 
-constexpr int kBlocks = 4,
-              kFoldBlocks = 8;  // of a multiprocessor at a time: enough loads on their way
+// Of a multiprocessor at a time, as registers allow: enough loads on their way.
+constexpr int kBlocks = 4, kSmallBlocks = 5, kFoldBlocks = 8;
 
 __device__ int warp_in_block() { return static_cast<int>(threadIdx.x) / kLanes; }
 __device__ int64_t this_warp() {
@@ -95,21 +95,21 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     otr_update_decided(const __grid_constant__ DecidedUpdateArguments a) {
   update_decided_all<kNoForm>(a);
 }
-#define OTR_FORM(form)                                                       \
-  __global__ void __launch_bounds__(kThreads, kBlocks)                       \
+#define OTR_FORM(form, blocks)                                               \
+  __global__ void __launch_bounds__(kThreads, blocks)                        \
       otr_update_##form(const __grid_constant__ UpdateArguments a) {         \
     update_all<form>(a);                                                     \
   }                                                                          \
-  __global__ void __launch_bounds__(kThreads, kBlocks)                       \
+  __global__ void __launch_bounds__(kThreads, blocks)                        \
       otr_decided_##form(const __grid_constant__ DecidedUpdateArguments a) { \
     update_decided_all<form>(a);                                             \
   }
-OTR_FORM(0)
-OTR_FORM(1)
-OTR_FORM(2)
-OTR_FORM(3)
-OTR_FORM(4)
-OTR_FORM(5)
+OTR_FORM(0, kBlocks)
+OTR_FORM(1, kBlocks)
+OTR_FORM(2, kBlocks)
+OTR_FORM(3, kBlocks)
+OTR_FORM(4, kBlocks)
+OTR_FORM(5, kSmallBlocks)
 #undef OTR_FORM
 static_assert(kForms == 6);
 
@@ -125,7 +125,7 @@ __global__ void otr_decide(const __grid_constant__ DecideArguments a) {
   decide(a.how, a.sums, a.stride, a.count, total, *a.out);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     otr_lamb_norms(const __grid_constant__ LambNormsArguments a) {
   __shared__ Scratch scratch[kWarps];
   lamb_norms_of_warp(a.updates, this_warp(), all_warps(), scratch[warp_in_block()], a.norms);

@@ -30,14 +30,16 @@ OTR_DEVICE void draw(const RandomStream& random, const LeafOf& leaf, Scratch& sc
   sync();
 }
 
-// Of a lane's eight elements: those of the halves have the same numbers, times other factors.
+// Of a lane's eight elements: those of the halves have the same numbers, times other factors. The
+// product is taken in a word's upper half, where one instruction both shifts and adds it.
 struct Numbers {
   Side<2> words;
 
   [[nodiscard]] OTR_DEVICE uint16_t of(int i, Draw draw) const {
     const uint32_t word = words.x[i % kSide / 2];
-    return static_cast<uint16_t>((i % 2 == 0 ? word : word >> 16) *
-                                 reference::draw_factor(i >= kSide, draw));
+    const uint32_t factor = reference::draw_factor(i >= kSide, draw);
+    return static_cast<uint16_t>(
+        (i % 2 == 0 ? word * (factor << 16) : (word & 0xffff0000) * factor) >> 16);
   }
 };
 static_assert(reference::kNumbers == kLeaf / 2);
@@ -79,8 +81,14 @@ OTR_DEVICE void widen_codes(Lane& out, const Raw& raw, float scale, uint32_t mas
   for (int i = 0; i < kPerLane; ++i) {
     const uint32_t code = raw.x[i / 4] >> (i % 4 * 8) & 0xff;
     const uint32_t bits = kPositive ? code << 20 : (code & 0x7f) << 20 | (code & 0x80) << 24;
-    const float x = reference::float_of(bits) * code_unit<kPositive>() * scale;
-    out[i] = (mask >> i & 1) != 0 ? x : 0;
+    out[i] = (mask >> i & 1) != 0 ? reference::float_of(bits) : 0;
+  }
+  // Exact either way; one factor is enough but for scales whose product is beyond float32.
+  const float unit = code_unit<kPositive>(), factor = unit * scale;
+  if (reference::is_finite(factor)) {
+    for (float& x : out) x *= factor;
+  } else {
+    for (float& x : out) x = x * unit * scale;
   }
 }
 OTR_DEVICE void widen_moment(PerLane<Lane>& out, RawState& raw, Format format, const LeafOf& leaf) {
@@ -99,39 +107,46 @@ OTR_DEVICE void widen_moment(PerLane<Lane>& out, RawState& raw, Format format, c
 template <bool kPositive>
 OTR_DEVICE void store_codes(PerLane<Lane>& values, void* codes, float* scales, Rounding rounding,
                             Draw draw, const LeafOf& leaf, const Scratch& scratch) {
-  PerLane<uint32_t> most;
+  using C = reference::Code8<kPositive>;
+  PerLane<uint32_t> most;  // without the sign, which is shifted out
   each_lane([&](int lane) {
-    const uint32_t mask = leaf.mask(lane);
     most[lane] = 0;
     for (int i = 0; i < kPerLane; ++i) {
-      const uint32_t magnitude = reference::bits_of(values[lane][i]) & 0x7fffffff;
-      if ((mask >> i & 1) != 0 && magnitude > most[lane]) most[lane] = magnitude;
+      const uint32_t bits = reference::bits_of(values[lane][i]), magnitude = bits + bits;
+      if (magnitude > most[lane] && (leaf.mask(lane) >> i & 1) != 0) most[lane] = magnitude;
     }
   });
-  const uint32_t magnitude = largest(most);
+  const uint32_t magnitude = largest(most) / 2;
   const bool finite = magnitude < 0x7f800000;
   const int32_t exponent = finite ? reference::block_exponent(magnitude) : 0;
-  const float inverse = reference::power_of_two(-exponent);
+  const float inverse = reference::power_of_two(-exponent), unit = 1 / code_unit<kPositive>();
   each_lane([&](int lane) {
-    uint8_t coded[kPerLane];
-    const uint32_t mask = finite ? leaf.mask(lane) : 0;
+    // One factor does, unless it is denormal: what the first product would round is 0 in the end.
+    Lane scaled;
+    if (inverse * unit >= 0x1p-126F) {
+      for (int i = 0; i < kPerLane; ++i) scaled[i] = values[lane][i] * (inverse * unit);
+    } else {
+      for (int i = 0; i < kPerLane; ++i) scaled[i] = values[lane][i] * inverse * unit;
+    }
     const Numbers numbers = rounding == Rounding::nearest ? Numbers{} : numbers_of(scratch, lane);
+    uint32_t coded[kPerLane];  // in the highest byte
     for (int i = 0; i < kPerLane; ++i) {
       const float x = values[lane][i];
-      const uint32_t bits =
-          reference::bits_of(x * inverse * (1 / code_unit<kPositive>())) & 0x7fffffff;
-      const uint32_t more = rounding == Rounding::nearest
-                                ? reference::nearest_increment8(bits)
-                                : reference::random_increment8(numbers.of(i, draw));
-      uint32_t code = (bits + more) >> 20;
-      if (code > reference::Code8<kPositive>::kLastCode) {
-        code = reference::Code8<kPositive>::kLastCode;
-      }
-      if (kPositive && code == 0 && x != 0) code = 1;
-      if (!kPositive) code |= (reference::bits_of(x) >> 24) & 0x80;
-      coded[i] = (mask >> i & 1) != 0 ? static_cast<uint8_t>(code) : uint8_t{0};
+      uint32_t bits = reference::bits_of(scaled[i]) & 0x7fffffff;
+      bits += rounding == Rounding::nearest ? reference::nearest_increment8(bits)
+                                            : reference::random_increment8(numbers.of(i, draw));
+      constexpr uint32_t kLast = C::kLastCode << C::kCut, kFirst = 1U << C::kCut;
+      if (bits > kLast) bits = kLast;
+      if (kPositive && x != 0 && bits < kFirst) bits = kFirst;
+      coded[i] = bits << 4;
+      if (!kPositive) coded[i] = (coded[i] & 0x7fffffff) | (reference::bits_of(x) & 0x80000000);
+      if ((leaf.mask(lane) >> i & 1) == 0) coded[i] = 0;
     }
-    store(codes, leaf.plain ? leaf : LeafOf(leaf.first + kLeaf, leaf.first), lane, coded);
+    Raw raw;
+    for (int i = 0; i < kPerLane; i += 4) {
+      raw.x[i / 4] = finite ? highest_bytes(coded[i], coded[i + 1], coded[i + 2], coded[i + 3]) : 0;
+    }
+    write<uint8_t>(codes, leaf.plain ? leaf : LeafOf(leaf.first + kLeaf, leaf.first), lane, raw);
     if (lane == 0) {
       scales[leaf.first / kLeaf] = finite ? reference::power_of_two(exponent)
                                           : reference::float_of(reference::kCanonicalNan);
@@ -147,12 +162,13 @@ OTR_DEVICE void store_numbers(Lane& x, void* data, Format format, Rounding round
     return;
   }
   const Numbers numbers = numbers_of(scratch, lane);
-  uint16_t rounded[kPerLane];
+  uint32_t rounded[kPerLane];
   for (int i = 0; i < kPerLane; ++i) {
-    rounded[i] = reference::round_canonical_to_bfloat16(x[i], numbers.of(i, draw));
-    x[i] = reference::widen_bfloat16(rounded[i]);
+    x[i] = reference::widen_bfloat16(
+        reference::round_canonical_to_bfloat16(x[i], numbers.of(i, draw)));
+    rounded[i] = reference::bits_of(x[i]);
   }
-  store(data, leaf, lane, rounded);
+  store_halves(data, leaf, lane, rounded);
 }
 
 // Of a moment. Null: nothing.
@@ -200,15 +216,15 @@ OTR_DEVICE void store_weights(Lane& x, const Update& u, const LeafOf& leaf, cons
                   lane);
     return;
   }
-  uint16_t upper[kPerLane], lower[kPerLane];
+  uint32_t upper[kPerLane], lower[kPerLane];
   for (int i = 0; i < kPerLane; ++i) {
     const reference::Halves halves = reference::split_of(x[i]);
-    upper[i] = halves.published;
-    lower[i] = halves.remainder;
-    x[i] = reference::join(upper[i], lower[i]);
+    upper[i] = uint32_t{halves.published} << 16;
+    lower[i] = uint32_t{halves.remainder} << 16;
+    x[i] = reference::join(halves.published, halves.remainder);
   }
-  store(u.weight, leaf, lane, upper);
-  store(u.remainder, leaf, lane, lower);
+  store_halves(u.weight, leaf, lane, upper);
+  store_halves(u.remainder, leaf, lane, lower);
 }
 
 }  // namespace outrigger::kernels::cuda

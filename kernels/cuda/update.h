@@ -125,10 +125,15 @@ OTR_DEVICE bool quick_adam(Leaf& leaf, PerLane<uint32_t>& updated, const UpdateS
   const bool scalars_fit = scalars.minus_step != 0 && scalars.eps >= 0x1p-60F &&
                            scalars.eps <= 0x1p40F && scalars.inverse_sqrt_bias2 >= 0 &&
                            scalars.inverse_sqrt_bias2 <= 0x1p20F;
+  // Unsigned distances from the least bits that fit: what is below, or a NaN, is far, too. A NaN of
+  // a moment is one of the quotient or of v; q's sign is shifted out.
+  constexpr uint32_t kLeastV = 27U << 23, kMostV = (227U << 23) - kLeastV;
+  constexpr uint32_t kLeastQ = 87U << 24, kMostQ = (187U << 24) - kLeastQ;
   PerLane<bool> fits;
   each_lane([&](int lane) {
     updated[lane] = 0xff;  // no quotient is 0
-    float least_v = 1, most_v = 1, least_q = 1, most_q = 1, sum = 0;
+    uint32_t most_v = 0, most_q = 0;
+    float sum = 0;
     for (int i = 0; i < kPerLane; ++i) {
       const float p = leaf.weight[lane][i];
       float &m = leaf.exp_avg[lane][i], &v = leaf.exp_avg_sq[lane][i];
@@ -136,17 +141,16 @@ OTR_DEVICE bool quick_adam(Leaf& leaf, PerLane<uint32_t>& updated, const UpdateS
       reference::adam_moments(scalars, g, m, v);
       const float q =
           quick_quotient(m, std::fma(quick_root(v), scalars.inverse_sqrt_bias2, scalars.eps));
-      least_v = std::fmin(least_v, v);
-      most_v = std::fmax(most_v, v);
-      least_q = std::fmin(least_q, std::fabs(q));
-      most_q = std::fmax(most_q, std::fabs(q));
+      const uint32_t far_v = reference::bits_of(v) - kLeastV;
+      const uint32_t far_q = reference::bits_of(q) * 2 - kLeastQ;
+      most_v = far_v > most_v ? far_v : most_v;
+      most_q = far_q > most_q ? far_q : most_q;
       const reference::Stepped e = reference::applied(scalars, q, p, m, v);
       leaf.grad[lane][i] = p;
       leaf.weight[lane][i] = e.weight;
-      sum += e.weight + (m + v);
+      sum += e.weight;
     }
-    fits[lane] = scalars_fit && least_v >= 0x1p-100F && most_v <= 0x1p100F && least_q >= 0x1p-40F &&
-                 most_q <= 0x1p60F && !reference::is_nan(sum);
+    fits[lane] = scalars_fit && most_v <= kMostV && most_q <= kMostQ && !reference::is_nan(sum);
   });
   return all(fits);
 }

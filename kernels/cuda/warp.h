@@ -67,6 +67,12 @@ OTR_DEVICE uint32_t sum_of(PerLane<uint32_t>& x) {
 }
 OTR_DEVICE uint32_t ones_in(uint32_t x) { return static_cast<uint32_t>(__popc(x)); }
 
+// The upper halves of two words, and the highest bytes of four, the first one's lowest.
+OTR_DEVICE uint32_t upper_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7632); }
+OTR_DEVICE uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
+}
+
 // The nearest float32, for x from 2^-100 to 2^100: an approximation, and one step of Newton's with
 // the exact rest. What a compiler makes of sqrt() does the same after it has looked at x.
 OTR_DEVICE float quick_root(float x) {
@@ -122,6 +128,10 @@ inline uint32_t sum_of(PerLane<uint32_t>& x) {
   return sum;
 }
 inline uint32_t ones_in(uint32_t x) { return static_cast<uint32_t>(__builtin_popcount(x)); }
+inline uint32_t upper_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000); }
+inline uint32_t highest_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
+}
 inline float quick_root(float x) { return std::sqrt(x); }
 inline float quick_quotient(float x, float divisor) { return x / divisor; }
 

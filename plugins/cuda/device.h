@@ -83,7 +83,7 @@ class Device {
   };
   void launch(kernels::cuda::Kernel kernel, int64_t blocks, void* arguments, Stream stream);
   // What a grid has to have, and what it may have.
-  [[nodiscard]] int64_t grid_of(int64_t leaves, int64_t leaves_of_warp) const;
+  [[nodiscard]] int64_t grid_of(int64_t leaves, int64_t leaves_of_warp, int64_t of_processor) const;
   template <class List>
   int64_t spread(List& list) const;
   [[nodiscard]] std::string names() const;
