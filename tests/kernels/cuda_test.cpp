@@ -104,6 +104,54 @@ TEST(CudaKernels, EveryFormHasTheOraclesBits) {
   EXPECT_EQ(cuda::form_of(other.step(ordinary_scalars())), -1);
 }
 
+// In a leaf of ordinary numbers: a device's quick way must notice it.
+TEST(CudaKernels, OneOddNumberOfALeafHasTheOraclesBits) {
+  const uint32_t odd[] = {
+      0x7fa10000, 0xffc10000, 0x7f800000, 0xff800000, 0x00000000, 0x80000000,  // NaN, Inf, 0
+      0x00010000, 0x0d000000, 0x0d800000, 0x13000000, 0x13800000, 0x29000000,  // 2^-133 to 2^-45
+      0x2b800000, 0x4e800000, 0x5d800000, 0x5e000000, 0x71800000, 0x72000000,
+      0x7f7f0000};  // … 2^128
+  const auto count = static_cast<int64_t>(std::size(odd)) * kLeaf;
+  for (int i = 0; i < cuda::kForms; ++i) {
+    const cuda::Form& form = cuda::kFormList[i];
+    AdamFormats f;
+    f.weight = form.split ? Format::split : form.weight;
+    f.exp_avg = form.exp_avg;
+    f.exp_avg_sq = form.exp_avg_sq;
+    f.grad = form.grad;
+    f.weight_rounding = f.exp_avg_rounding = f.exp_avg_sq_rounding = form.rounding;
+    for (int where = 0; where < 4; ++where) {
+      SCOPED_TRACE(::testing::Message() << "form " << i << ", array " << where);
+      Parameter got(f, count, 0, Values::ordinary, static_cast<uint64_t>(100 * i + where));
+      got.publish = form.publish;
+      Array& array = where == 0   ? got.grad
+                     : where == 1 ? got.weight
+                     : where == 2 ? got.exp_avg
+                                  : got.exp_avg_sq;
+      for (int64_t leaf = 0; leaf < count / kLeaf; ++leaf) {
+        const uint32_t bits = odd[leaf];
+        const int64_t at = leaf * kLeaf + 37 * leaf % kLeaf;
+        if (where > 0) got.grad.set_value(at, 0);
+        if (is_block(array.format())) {
+          array.scales()[leaf] = reference::float_of(bits);
+        } else if (array.format() == Format::float32) {
+          array.set(at, reference::float_of(bits));
+        } else {
+          array.set(at, static_cast<uint16_t>(bits >> 16));
+        }
+      }
+      Parameter want = got;
+      const UpdateScalars scalars = ordinary_scalars();
+      EXPECT_EQ(cuda::form_of(got.step(scalars)), i);
+      const UpdateCount one = runner::update(got.step(scalars));
+      const UpdateCount other = reference::update(want.step(scalars));
+      expect_same_bits(got, want);
+      EXPECT_EQ(one.updates, other.updates);
+      EXPECT_EQ(one.vanished, other.vanished);
+    }
+  }
+}
+
 // Steps too small for a bfloat16: most of them vanish, and stochastic rounding keeps some.
 TEST(CudaKernels, CountsWhatVanishes) {
   for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
