@@ -10,8 +10,8 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/decide.h"
 #include "kernels/cuda/fold.h"
+#include "kernels/cuda/forms.h"
 #include "kernels/cuda/product.h"
-#include "kernels/cuda/update.h"
 #include "kernels/float_environment.h"
 #include "kernels/fold_origin.h"
 
@@ -28,7 +28,16 @@ void each_leaf(int64_t count, const Body& body) {
   Counts counts;
   CountBlock all;
   begin(counts);
-  each_leaf(u.count, [&](int64_t first) { update_leaf(u, first, scratch, counts); });
+  const int form = form_of(u);
+  if (form < 0) {
+    each_leaf(u.count, [&](int64_t first) { update_leaf(u, first, scratch, counts); });
+  } else {
+    with_form(form, [&](auto known) {
+      each_leaf(u.count, [&](int64_t first) {
+        update_leaf_of_form<known()>(u, u.scalars, first, scratch, counts);
+      });
+    });
+  }
   add_counts(all, counts);
   return {static_cast<int64_t>(all.updates), static_cast<int64_t>(all.vanished)};
 }
