@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/communicator.h"
 
+#include <array>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -225,8 +226,11 @@ int32_t otr_comm_all_reduce_sum(otr_comm* comm, double* values, size_t count) no
       fail(OTR_E_ARGUMENT, "count = {}: {} ranks' values are more than memory can hold", count,
            c.size());
     }
-    std::vector<double> all(count * static_cast<size_t>(c.size()));
-    c.all_gather(std::as_bytes(std::span(values, count)), std::as_writable_bytes(std::span(all)),
+    const size_t of_all = count * static_cast<size_t>(c.size());
+    std::array<double, 128> few;  // without a call of the allocator
+    std::vector<double> many(of_all > few.size() ? of_all : 0);
+    const std::span all(many.empty() ? few.data() : many.data(), of_all);
+    c.all_gather(std::as_bytes(std::span(values, count)), std::as_writable_bytes(all),
                  "otr_comm_all_reduce_sum");
     for (size_t i = 0; i < count; ++i) {
       double sum = 0;

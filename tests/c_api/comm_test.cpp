@@ -79,6 +79,15 @@ TEST(CommThreads, SumsInRankOrder) {
     EXPECT_OK(otr_comm_all_reduce_sum(comm, values, 2));
     EXPECT_EQ(values[0], expected);
     EXPECT_EQ(values[1], 1e16 + 2);
+    for (const size_t count : {size_t{42}, size_t{43}, size_t{1000}}) {  // 126 values of all, …
+      std::vector<double> many(count);
+      for (size_t i = 0; i < count; ++i) many[i] = given[rank] * static_cast<double>(i + 1);
+      EXPECT_OK(otr_comm_all_reduce_sum(comm, many.data(), count));
+      for (size_t i = 0; i < count; ++i) {
+        const auto times = static_cast<double>(i + 1);
+        EXPECT_EQ(many[i], (1e16 * times + times) + times) << i << " of " << count;
+      }
+    }
   });
 }
 
