@@ -61,17 +61,22 @@ TEST(CudaKernels, EveryRuleHasTheOraclesBits) {
   }
 }
 
+AdamFormats formats_of(const cuda::Form& form) {
+  AdamFormats f;
+  f.weight = form.split ? Format::split : form.weight;
+  f.exp_avg = form.exp_avg;
+  f.exp_avg_sq = form.exp_avg_sq;
+  f.grad = form.grad;
+  f.weight_rounding = f.exp_avg_rounding = f.exp_avg_sq_rounding = form.rounding;
+  return f;
+}
+
 // On a device each of these has a kernel of its own.
 TEST(CudaKernels, EveryFormHasTheOraclesBits) {
   uint64_t seed = 1;
   for (int i = 0; i < cuda::kForms; ++i) {
     const cuda::Form& form = cuda::kFormList[i];
-    AdamFormats f;
-    f.weight = form.split ? Format::split : form.weight;
-    f.exp_avg = form.exp_avg;
-    f.exp_avg_sq = form.exp_avg_sq;
-    f.grad = form.grad;
-    f.weight_rounding = f.exp_avg_rounding = f.exp_avg_sq_rounding = form.rounding;
+    const AdamFormats f = formats_of(form);
     for (const Values values : {Values::ordinary, Values::any}) {
       for (const int64_t count : {int64_t{5}, 2 * kLeaf, 70 * kLeaf + 43}) {
         for (const int shift : {0, 1}) {
@@ -114,12 +119,7 @@ TEST(CudaKernels, OneOddNumberOfALeafHasTheOraclesBits) {
   const auto count = static_cast<int64_t>(std::size(odd)) * kLeaf;
   for (int i = 0; i < cuda::kForms; ++i) {
     const cuda::Form& form = cuda::kFormList[i];
-    AdamFormats f;
-    f.weight = form.split ? Format::split : form.weight;
-    f.exp_avg = form.exp_avg;
-    f.exp_avg_sq = form.exp_avg_sq;
-    f.grad = form.grad;
-    f.weight_rounding = f.exp_avg_rounding = f.exp_avg_sq_rounding = form.rounding;
+    const AdamFormats f = formats_of(form);
     for (int where = 0; where < 4; ++where) {
       SCOPED_TRACE(::testing::Message() << "form " << i << ", array " << where);
       Parameter got(f, count, 0, Values::ordinary, static_cast<uint64_t>(100 * i + where));

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "plugin_table.h"
+
 namespace otr_test {
 
 const MockCuda& mock_cuda() {
@@ -50,15 +52,7 @@ void expect_nothing_held() {
 }
 void accept_what_is_held() { accepted() = held(); }
 
-const otr_device_plugin& cuda_table() {
-  static const otr_device_plugin* const kTable = [] {
-    const std::string path = std::string(std::getenv("OTR_PLUGIN_PATH")) + "/liboutrigger_cuda.so";
-    void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (object == nullptr) throw std::runtime_error(dlerror());
-    return reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL))();
-  }();
-  return *kTable;
-}
+const otr_device_plugin& cuda_table() { return outrigger::cuda::table(); }
 
 namespace {
 

@@ -19,11 +19,14 @@
 #include <vector>
 
 #include "core/device/plugin_described.h"
+#include "plugin_table.h"
 #include "plugins/cuda/driver.h"
 
 namespace {
 
 using namespace outrigger;  // NOLINT(google-build-using-namespace)
+using cuda::need;
+using cuda::table;
 using kernels::Format;
 using kernels::Rounding;
 
@@ -34,22 +37,6 @@ void call(const cuda::Entry<P...>& entry, std::type_identity_t<P>... arguments) 
   const cuda::Result result = entry.at(arguments...);
   if (result != cuda::kSuccess)
     throw std::runtime_error(text_of(cuda::driver(), entry.name, result));
-}
-
-const otr_device_plugin& table() {
-  static const otr_device_plugin* const kTable = [] {
-    const char* folder = std::getenv("OTR_PLUGIN_PATH");
-    const std::string path =
-        std::string(folder == nullptr ? "." : folder) + "/liboutrigger_cuda.so";
-    void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (object == nullptr) throw std::runtime_error(dlerror());
-    return reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL))();
-  }();
-  return *kTable;
-}
-
-void need(int32_t status) {
-  if (status != OTR_OK) throw std::runtime_error(table().last_error());
 }
 
 // CUDA's own functions for times, which the plugin has no use for.

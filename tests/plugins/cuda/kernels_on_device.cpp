@@ -2,7 +2,6 @@
 // cuda_test.cpp's kernels on the device that liboutrigger_cuda.so opens: a GPU, or the mock driver.
 // What a kernel may touch is laid out on the host as it will lie there, goes there as one copy, and
 // comes back as one; what lies between the arrays must come back as it was.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,29 +9,17 @@
 #include <stdexcept>
 
 #include "core/device/plugin_described.h"
+#include "plugin_table.h"
 #include "tests/kernels/cuda_runner.h"
 
 namespace outrigger::kernels::test::runner {
 namespace {
 
+using outrigger::cuda::need;
+using outrigger::cuda::table;
+
 constexpr size_t kRoom = size_t{256} << 20, kAlignment = 256, kGap = 256;
 constexpr unsigned char kBetween = 0xA5;
-
-const otr_device_plugin& table() {
-  static const otr_device_plugin* const kTable = [] {
-    const char* folder = std::getenv("OTR_PLUGIN_PATH");
-    const std::string path =
-        std::string(folder == nullptr ? "." : folder) + "/liboutrigger_cuda.so";
-    void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (object == nullptr) throw std::runtime_error(dlerror());
-    return reinterpret_cast<otr_device_plugin_function>(dlsym(object, OTR_DEVICE_PLUGIN_SYMBOL))();
-  }();
-  return *kTable;
-}
-
-void need(int32_t status) {
-  if (status != OTR_OK) throw std::runtime_error(table().last_error());
-}
 
 class There {
  public:
