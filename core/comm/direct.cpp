@@ -7,9 +7,9 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/comm/between_devices.h"
 #include "core/comm/combine.h"
 #include "core/comm/device_window.h"
-#include "core/comm/forwarding.h"
 #include "core/comm/verdict.h"
 #include "core/comm/wait.h"
 
@@ -63,24 +63,12 @@ DirectRanks::DirectRanks(Group& group, const device::CollectivePlugin& plugin,
 
 namespace {
 
-class Direct final : public Forwarding {
+class Direct final : public BetweenDevices {
  public:
   Direct(std::unique_ptr<Communicator> host, std::shared_ptr<DirectRanks> ranks, Sums sums,
          size_t received_bytes)
-      : Forwarding(std::move(host)), ranks_(std::move(ranks)), sums_(sums) {
-    if (size() > 1) received_ = window(received_bytes, "received slices");
-  }
-
-  bool shares_memory() const override { return false; }
-  std::unique_ptr<Communicator> duplicate(std::string_view) override { refuse("duplicated"); }
-  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>&) override { refuse("split"); }
-
-  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
-                                        std::string_view label) override {
-    if (kind == WindowKind::common) {
-      fail(OTR_E_UNSUPPORTED, "create_window '{}': devices have no common window", label);
-    }
-    return window(bytes, label);
+      : BetweenDevices(std::move(host)), ranks_(std::move(ranks)), sums_(sums) {
+    if (size() > 1) received_ = allocate(received_bytes, "received slices");
   }
 
   uint64_t reduce(const Reduce& reduce, std::string_view label) override {
@@ -146,16 +134,13 @@ class Direct final : public Forwarding {
   }
 
  private:
-  [[noreturn]] void refuse(const char* what) const {
-    fail(OTR_E_UNSUPPORTED, "a device's communicator cannot be {}: use the one behind it", what);
-  }
   static size_t at(int32_t rank, size_t slice_bytes) {
     return static_cast<size_t>(rank) * slice_bytes;
   }
   [[nodiscard]] device::Device& device() const { return ranks_->device(); }
   [[nodiscard]] device::Stream stream() const { return ranks_->stream(); }
 
-  std::shared_ptr<Window> window(size_t bytes, std::string_view label) {
+  std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) override {
     return create_device_window(
         inner(), device(), bytes, label, [ranks = ranks_](std::span<std::byte> memory) {
           return ranks->collective().registered(memory.data(), memory.size());

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/comm/between_devices.h"
 #include "core/comm/device_window.h"
-#include "core/comm/forwarding.h"
 
 namespace outrigger::comm {
 namespace {
 
-class Staged final : public Forwarding {
+class Staged final : public BetweenDevices {
  public:
   Staged(std::unique_ptr<Communicator> host, device::Device& device, device::Device& cpu,
          const Lock& lock, size_t staging_bytes, size_t received_bytes)
-      : Forwarding(std::move(host)), device_(device), cpu_(cpu) {
+      : BetweenDevices(std::move(host)), device_(device), cpu_(cpu) {
     if (size() == 1) return;
     staging_ = inner().create_window(WindowKind::per_rank, staging_bytes, "device staging");
     // Own bytes come down to it, and other ranks' go up from where they lie.
@@ -27,19 +27,6 @@ class Staged final : public Forwarding {
     }
     received_ = allocate(received_bytes, "device staging");
     if (has_levels()) sum_.resize(received_bytes / sizeof(float));
-  }
-
-  bool shares_memory() const override { return false; }
-
-  std::unique_ptr<Communicator> duplicate(std::string_view) override { refuse("duplicated"); }
-  std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>&) override { refuse("split"); }
-
-  std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
-                                        std::string_view label) override {
-    if (kind == WindowKind::common) {
-      fail(OTR_E_UNSUPPORTED, "create_window '{}': devices have no common window", label);
-    }
-    return allocate(bytes, label);
   }
 
   uint64_t reduce(const Reduce& reduce, std::string_view label) override {
@@ -96,10 +83,6 @@ class Staged final : public Forwarding {
                        std::string_view label) override;
 
  private:
-  [[noreturn]] void refuse(const char* what) const {
-    fail(OTR_E_UNSUPPORTED, "a staged communicator cannot be {}: use the one behind it", what);
-  }
-
   // What moves between the levels are sums: they are made on the host, and come back as one source.
   [[nodiscard]] bool has_levels() const { return groups() > 1; }
   uint64_t reduce_levels(const Reduce& reduce, std::string_view label);
@@ -111,7 +94,7 @@ class Staged final : public Forwarding {
     return staging_->block(rank());
   }
 
-  std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) {
+  std::shared_ptr<Window> allocate(size_t bytes, std::string_view label) override {
     return create_device_window(inner(), device_, bytes, label);
   }
 
