@@ -44,6 +44,7 @@ void TwoLevels::failed(const Communicator& part, const Error& error) {
     text += format_text("as rank {} saw it {}: {}", rank(), name_of(part), error.what());
   }
   const Error mine(told ? error.status() : OTR_E_ABORTED, text, culprit);
+  if (cancelled_) throw Error(mine);  // of this rank alone; the others see it leave
   // Who waits for a rank that waits itself leaves it to that one to name whom it waits for.
   constexpr auto kPatience = std::chrono::seconds(1);
   const bool is_late = error.status() == OTR_E_TIMEOUT && culprit < size() && culprit != rank();

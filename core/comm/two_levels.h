@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -93,6 +94,7 @@ class TwoLevels : public Forwarding {
     for (Communicator* each : parts()) each->abort(reason);
   }
   void cancel() noexcept override {
+    cancelled_ = true;
     for (Communicator* each : parts()) each->cancel();
   }
   void give_up(int32_t culprit) noexcept override {
@@ -157,6 +159,7 @@ class TwoLevels : public Forwarding {
 
   const std::unique_ptr<Communicator> group_, across_;
   const std::shared_ptr<const int> family_;
+  std::atomic<bool> cancelled_{false};
   std::shared_ptr<Window> sums_;  // of `across`
   uint64_t sums_ticket_ = 0;
   bool sums_used_ = false;

@@ -91,6 +91,37 @@ TEST_P(Levels, TheFirstToGoIsNamedByAll) {
   }
 }
 
+// Only this rank's calls end; the others see it leave, and never hear of the cancellation.
+TEST_P(Levels, ACancellationIsNotToldToTheOthers) {
+  const auto outcomes = run({Provider::hierarchical_threads, 6, 20}, [](Communicator& c) {
+    auto other = c.duplicate("other");
+    Sums sums(*other);
+    sums.reduce(*other);
+    if (c.rank() == GetParam()) {
+      std::thread canceller([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        other->cancel();
+      });
+      try {
+        sums.reduce(*other);
+        require(false, "the pending sum went on");
+      } catch (const Error& error) {
+        require(error.status() == OTR_E_ABORTED, error.what());
+        expect_says(error.what(), {"was cancelled on rank"});
+      }
+      canceller.join();
+    }
+    c.barrier("cancelled");
+    if (c.rank() == GetParam()) {
+      other.reset();
+    } else {
+      for (int i = 0; i < 10; i++) sums.reduce(*other);
+    }
+  });
+  EXPECT_EQ(outcomes[static_cast<size_t>(GetParam())].status, OTR_OK);
+  EXPECT_EQ(one_text(outcomes, OTR_E_PEER_DEAD, GetParam()).find(name_of(GetParam())), 0U);
+}
+
 // Ranks that wait for one that waits for the silent one name the silent one, too.
 TEST_P(Levels, OneThatSilentlyStaysAwayIsATimeoutForAll) {
   const auto outcomes = run({Provider::hierarchical_threads, 6, 0.5}, [](Communicator& c) {
