@@ -39,6 +39,8 @@ class TensorView:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dlpack__(self, *args: Any, **kwargs: Any) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> str: ...
 '''
 SCALARS = {"int32_t": "int", "uint32_t": "int", "int64_t": "int", "uint64_t": "int", "size_t": "int", "float": "float", "double": "float"}
 # Filled in by the wrapper, or no business of the language.
@@ -47,12 +49,13 @@ HIDDEN_FIELDS = {"struct_size", "reserved", "reserved0", "published", "part_coun
 SKIPPED = {"otr_last_error_message", "otr_tensor_init", "otr_engine_backward", "otr_comm_create_custom",
            "otr_device_set_allocator"}
 # Structs that the library fills, and a caller only reads.
-GIVEN = {"otr_step_report", "otr_save_status", "otr_snapshot_info"}
+GIVEN = {"otr_step_report", "otr_save_status", "otr_snapshot_info", "otr_message_info"}
 # Structs that become something else than a class of their own.
-NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_device_allocator", "otr_memory_entry", "otr_part", "otr_rename"}
+NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_device_allocator", "otr_memory_entry", "otr_part", "otr_rename",
+            "otr_message_attribute", "otr_message_route"}
 # Parameters for which None stands for a default, or for nothing.
 MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag", "grads"}
-NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
+NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_message_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
               ("otr_checkpoint_import", "tag")}
 ENTRIES = "list[tuple[str, int, int]]"
 # (type, name) of a parameter and of the one after it → what they are together; a result begins with "->".
@@ -63,10 +66,21 @@ PAIRS = {
     ("int64_t", "shape"): "Iterable[int]", ("void", "mine"): "_Memory", ("double", "values"): "_Memory",
     ("char", "buffer"): "-> str", ("void", "buffer"): "-> bytes", ("otr_memory_entry", "entries"): f"-> {ENTRIES}",
     ("int32_t", "out_ndim"): "-> tuple[int, ...]",
+    ("int64_t", "source_rows"): "Iterable[int]", ("int64_t", "target_rows"): "Iterable[int]",
+    ("otr_message_route", "routes"): "-> list[tuple[int, int, int, int, int]]",
+}
+# Of one function, where the names alone would be read otherwise.
+SIGNATURES = {
+    "otr_comm_all_to_all": "def comm_all_to_all(comm: Comm, parts: _Memory, part_bytes: Iterable[int], received: _Memory, "
+                           "received_bytes: Iterable[int]) -> None: ...",
+    "otr_message_pack": "def message_pack(names: Iterable[tuple[str, _Tensor]], options: MessageOptions | None, "
+                        "buffer: _Memory | None) -> int: ...",
+    "otr_message_seal": "def message_seal(buffer: _Memory) -> None: ...",
+    "otr_message_unpack": "def message_unpack(data: _Memory, flags: int) -> Message: ...",
 }
 RESULTS = {"out_is_boundary": "bool", "out_has_grad": "bool", "out_name": "str", "out_tensor": "TensorView", "out_slot": "TensorView",
            "out_tensors": "list[TensorView]", "out_comms": "list[Comm]", "all": "bytes", "report": "StepReport", "out_status": "SaveStatus",
-           "out_info": "SnapshotInfo", "reports": "list[StepReport]", "out_data": "int"}
+           "out_part": "TensorView", "out_text": "str", "reports": "list[StepReport]", "out_data": "int"}
 
 
 def class_name(name):
@@ -88,7 +102,7 @@ def generate(header):
     for function in header.functions:
         if function.name in SKIPPED or function.name.endswith(("_destroy", "_init")):
             continue
-        out.append(signature(function, handles, records))
+        out.append(SIGNATURES.get(function.name) or signature(function, handles, records))
         if function.name == "otr_engine_add_parameter":
             out.append("def engine_declare_parameter(engine: Engine, name: str, shape: Iterable[int], "
                        "options: ParamOptions | None) -> int: ...")
@@ -103,7 +117,8 @@ def record(struct):
     """A class of plain fields, and the same fields as keyword arguments."""
     name, fields = class_name(struct.name), []
     for variable in struct.fields:
-        if variable.name not in HIDDEN_FIELDS and variable.type.base in [*SCALARS, "char"]:
+        hidden = variable.name in HIDDEN_FIELDS or (struct.name, variable.name) == ("otr_message_options", "attribute_count")
+        if not hidden and variable.type.base in [*SCALARS, "char"]:
             is_text = variable.type.base == "char"
             fields.append((variable.name, "str" if is_text else SCALARS[variable.type.base], is_text))
     lines = ["@final", f"class {name}({'_Handle' if struct.name in GIVEN else '_Proxy'}):"]
@@ -112,6 +127,8 @@ def record(struct):
         lines += [f"    def set_{field}(self, kept: _Tensor | None) -> None: ..." for field in ("published", "remainder")]
     if struct.name in ("otr_save_options", "otr_snapshot_options"):
         lines.append("    def add_part(self, name: str, mine: _Memory) -> None: ...")
+    if struct.name == "otr_message_options":
+        lines += ["    def set_tag(self, info: CallInfo | None) -> None: ...", "    def add_attribute(self, name: str, text: str) -> None: ..."]
     if struct.name == "otr_load_options":
         lines += [f"    def add_{field}(self, pattern: str) -> None: ..." for field in ("include", "exclude", "resized")]
         lines.append("    def add_renamed(self, here: str, there: str) -> None: ...")
@@ -138,7 +155,7 @@ def signature(function, handles, records):
         elif pair is None and (name.startswith("out_") or name in RESULTS) and name in RESULTS:
             given.append(RESULTS[name])
         elif pair is None and name.startswith("out_"):
-            given.append(class_name(base) if base in handles else SCALARS[base])
+            given.append(class_name(base) if base in handles | records else SCALARS[base])
         else:
             kind = pair or kind_of(parameter, handles, records)
             if name in MAY_BE_NONE and (function.name, name) not in NEVER_NONE:

@@ -21,7 +21,8 @@ then leaves room for numbers that grow before the second call. OTR_E_BUFFER_SIZE
 thread. Since: 0.1";
 %feature("docstring") otr_tensor_init "Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
 a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
-0. dtype: \"float32\", \"bfloat16\", \"float16\" or \"float64\". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+0. dtype: \"float32\", \"bfloat16\", \"float16\" or \"float64\"; for messages alone also \"bool\", \"int8\",
+\"int16\", \"int32\", \"int64\" and the same with \"uint\". OTR_E_ARGUMENT: ndim outside 0 to 64, no
 shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1";
 %feature("docstring") otr_call_info_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_context_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
@@ -96,6 +97,13 @@ communicator whose table has no split. Since: 0.1";
 %feature("docstring") otr_comm_broadcast "Copies `bytes` bytes of rank `root`'s data to all others. Collective. Since: 0.1";
 %feature("docstring") otr_comm_all_gather "all receives world_size × bytes, in rank order; `bytes` is equal on all ranks. Collective.
 Since: 0.1";
+%feature("docstring") otr_comm_all_to_all "Sends a part to every rank and receives one from each, this one too. parts: part_bytes[r] bytes
+for rank r, one part behind the other; received: received_bytes[r] bytes of rank r, in rank
+order, as many as it sends here. Both arrays have world_size entries, which may differ and be 0.
+parts and received do not overlap. On each rank the first call reserves 8 MiB at most, or 8 KiB
+for each rank of the group if that is more. Collective. OTR_E_MISMATCH: a rank expects other
+sizes than are sent: all ranks are told, received is not defined, and the group goes on;
+OTR_E_UNSUPPORTED: a communicator of two levels. Since: 0.1";
 %feature("docstring") otr_comm_all_reduce_sum "Replaces each of `count` values by its sum over ranks, added in rank order, so all ranks hold the
 same bits. Collective. Since: 0.1";
 %feature("docstring") otr_comm_abort "Ends the group: every rank's pending and later collective calls return OTR_E_ABORTED with this
@@ -540,6 +548,41 @@ that the metadata notes come along. Takes < 100 MiB of memory besides the header
 for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
 index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
 no float; the rest as for otr_checkpoint_writer_create. Since: 0.1";
+%feature("docstring") otr_message_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_message_pack "Copies the tensors into buffer, bit by bit. names: count names, UTF-8, different from each other;
+tensors: count tensors on the CPU, of any shape and strides, empty ones too, of dtype bool, int8
+to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
+gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
+OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
+from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
+of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
+OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
+small. Since: 0.1";
+%feature("docstring") otr_message_seal "Writes the checksum, after places have been filled or values changed. Any thread. OTR_E_CORRUPT:
+no message; OTR_E_ARGUMENT: buffer is not at a multiple of 8. Since: 0.1";
+%feature("docstring") otr_message_unpack "Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
+they are until the message is destroyed, and are never written. They may come from anybody: what
+is wrong in them is an error and no more, and the memory that the call takes is at most eight
+times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
+short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
+OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1";
+%feature("docstring") otr_message_destroy "The memory stays as it is. NULL is allowed. Local. Since: 0.1";
+%feature("docstring") otr_message_get_info "out_info: struct_size set. Any thread. Since: 0.1";
+%feature("docstring") otr_message_tensor_name "The name of tensor `index` of 0 to tensor_count - 1, in the order of their bytes: wider elements
+first; valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1";
+%feature("docstring") otr_message_get_tensor "A row-major view of the message's memory, which may be written where its owner may write it; its
+shape is valid as long as the message. Any thread. OTR_E_NOT_FOUND gives the nearest name.
+Since: 0.1";
+%feature("docstring") otr_message_get_tag "Fills the tag of *info with what was packed, for otr_pass_begin; loss_scale 0: nothing was said.
+info: struct_size set; the rest of it is left alone. Any thread. Since: 0.1";
+%feature("docstring") otr_message_attribute_name "The name of attribute `index` of 0 to attribute_count - 1, sorted; valid as long as the message.
+Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1";
+%feature("docstring") otr_message_get_attribute "Valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such name. Since: 0.1";
+%feature("docstring") otr_message_routes "Who sends what between two groups of any widths: the rows of the ranks of one group, one rank's
+behind the other's, are those of the ranks of the other. source_rows, target_rows: of each rank,
+0 or more. routes: in the order of the rows, none of 0 rows, at most source_ranks + target_ranks
+- 1; NULL to ask. *inout_count: in, the room; out, the number of routes. Any thread.
+OTR_E_ARGUMENT: a negative number, or different sums; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_shard_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_shard_wrap "Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,
 contiguous, of the same count. grads may be NULL: otr_shard_set_grads gives them later. The
@@ -601,6 +644,7 @@ one.";
 ranks', which outlive engines and communicators. For one call at a time. Its memory is no
 engine's: see otr_snapshot_info.";
 %feature("docstring") otr_checkpoint "A checkpoint that is looked at, without an engine.";
+%feature("docstring") otr_message "A message that is read where it lies.";
 %feature("docstring") otr_shard "A flat piece of parameters, gradients and states. The caller owns weights and gradients, the
 shard owns the states.";
 %feature("docstring") otr_optimizer "An update rule with its hyperparameters.";
@@ -619,6 +663,8 @@ otr_device_free.";
 %feature("docstring") otr_rename "What a parameter here is called in the checkpoint: two names, or two beginnings of names that
 both end in one '*' (\"*\" and \"model.*\"). Of parameters that both mean, a name goes before a
 beginning.";
+%feature("docstring") otr_message_attribute "A text of the host's that goes along.";
+%feature("docstring") otr_message_route "Rows that rank `source` of one group has and rank `target` of another group needs.";
 %feature("docstring") otr_device::device_type "OTR_DEVICE_";
 %feature("docstring") otr_device::device_id "0 on a CPU";
 %feature("docstring") otr_dtype::code "OTR_DTYPE_";
@@ -753,6 +799,15 @@ default NULL";
 %feature("docstring") otr_writer_param_options::exp_avg "0: it has no such moment, though others have; default 1";
 %feature("docstring") otr_import_options::replace "1: a checkpoint of the same tag may be there, and is replaced";
 %feature("docstring") otr_import_options::skip_other_dtypes "1: tensors that are no floats are left out; 0 (default): refused";
+%feature("docstring") otr_message_attribute::name "UTF-8, different from the others'";
+%feature("docstring") otr_message_attribute::text "UTF-8";
+%feature("docstring") otr_message_options::micro_batch "the host's number for it, 0 (default) or more";
+%feature("docstring") otr_message_options::tag "of gradients: what was applied to them (otr_pass_get_tag); NULL
+(default): nothing is said. Its flags and stream are 0";
+%feature("docstring") otr_message_options::attributes "NULL with attribute_count 0";
+%feature("docstring") otr_message_info::bytes "of the message";
+%feature("docstring") otr_message_route::source_row "the first of them, in the rows of `source`";
+%feature("docstring") otr_message_route::target_row "the same, in the rows of `target`";
 %feature("docstring") otr_shard_options::name "names the random stream of stochastic rounding; default \"shard\"";
 %feature("docstring") otr_shard_options::first_element "index of the first element in the whole parameter: the same bits
 however it is cut, if cuts are multiples of 256; default 0";

@@ -50,7 +50,7 @@ OTR_NO_STATUS(otr_build_info)
 %ignore otr_last_error_message;  // the exception carries it
 
 // ---- Handles: classes whose destructor is otr_<name>_destroy; the out_ typemaps pass ownership ----
-%define OTR_HANDLE(name, Class)
+%define OTR_HANDLE_CLASS(name, Class)
 %rename(Class) otr_##name;
 %nodefaultctor otr_##name;
 %ignore otr_##name##_destroy;
@@ -63,6 +63,9 @@ struct otr_##name {};
 %extend otr_##name {
   ~otr_##name() { otr_##name##_destroy($self); }
 }
+%enddef
+%define OTR_HANDLE(name, Class)
+OTR_HANDLE_CLASS(name, Class)
 OTR_OUT_HANDLE(otr_##name, out_##name)
 %enddef
 OTR_HANDLE(context, Context)
@@ -73,6 +76,7 @@ OTR_HANDLE(shard, Shard)
 OTR_HANDLE(optimizer, Optimizer)
 OTR_HANDLE(checkpoint, Checkpoint)
 OTR_HANDLE(snapshot, Snapshot)
+OTR_HANDLE_CLASS(message, Message)  // <language>.i: out_message keeps the memory
 OTR_HANDLE(checkpoint_writer, CheckpointWriter)
 OTR_OUT_HANDLE(otr_checkpoint_writer, out_writer)
 
@@ -202,6 +206,43 @@ OTR_ADD_TEXT(resized)
     return OTR_OK;
   }
 }
+%ignore otr_message_attribute;
+%ignore otr_message_options::tag;  // set_tag copies it
+%ignore otr_message_options::attributes;
+%ignore otr_message_options::attribute_count;
+OTR_OPTIONS(message_options, MessageOptions, , free((otr_call_info *)self->tag);
+for (int64_t i = 0; i < self->attribute_count; ++i) {
+  free((char *)self->attributes[i].name);
+  free((char *)self->attributes[i].text);
+}
+free((otr_message_attribute *)self->attributes);)
+%extend otr_message_options {
+  int32_t set_tag(const otr_call_info *info) {
+    otr_call_info *own = info ? (otr_call_info *)malloc(sizeof *own) : NULL;
+    if (info && !own) return OTR_E_OUT_OF_MEMORY;
+    if (own) *own = *info;
+    free((otr_call_info *)$self->tag);
+    $self->tag = own;
+    return OTR_OK;
+  }
+  int32_t add_attribute(const char *name, const char *text) {
+    const int64_t count = $self->attribute_count;
+    otr_message_attribute *all = (otr_message_attribute *)realloc(
+        (otr_message_attribute *)$self->attributes, (size_t)(count + 1) * sizeof *all);
+    if (!all) return OTR_E_OUT_OF_MEMORY;
+    $self->attributes = all;
+    char *own_name = strdup(name), *own_text = strdup(text);
+    if (!own_name || !own_text) {
+      free(own_name);
+      free(own_text);
+      return OTR_E_OUT_OF_MEMORY;
+    }
+    all[count].name = own_name;
+    all[count].text = own_text;
+    $self->attribute_count = count + 1;
+    return OTR_OK;
+  }
+}
 %ignore otr_context_options::log_callback;  // set by OTR_CONTEXT
 %ignore otr_context_options::log_user_data;
 %ignore otr_context_options::interrupt_callback;
@@ -244,6 +285,10 @@ OTR_KEEPS_TENSOR(remainder, if (copy->dtype.code == OTR_DTYPE_BFLOAT) copy->dtyp
 %rename(SnapshotInfo) otr_snapshot_info;
 %nodefaultctor otr_snapshot_info;
 %exception otr_snapshot_info::~otr_snapshot_info "$action"
+%rename(MessageInfo) otr_message_info;
+%nodefaultctor otr_message_info;
+%exception otr_message_info::~otr_message_info "$action"
+%ignore otr_message_route;  // a tuple (source, target, source_row, target_row, rows)
 %ignore otr_memory_entry;  // a tuple (purpose, resident bytes, peak bytes)
 
 // ---- Callbacks of the target language need its lock. A backward is two lines over the pass ----
@@ -251,6 +296,7 @@ OTR_CALLBACKS
 %ignore otr_engine_backward;
 %ignore otr_vjp_callback;
 %ignore otr_comm_create_custom;
+%ignore otr_comm_all_to_all;  // OTR_CALLBACKS: with the sizes of the memory
 %ignore otr_comm_table;
 %ignore otr_comm_table_init;
 %ignore otr_device_allocator;

@@ -5,6 +5,7 @@
 #include "python_comm.h"
 #include "python_interrupt.h"
 #include "python_log.h"
+#include "python_message.h"
 %}
 
 %define OTR_UNLOCK
@@ -180,6 +181,12 @@ def _repr_of_record(record, prefixes):
         return _repr_of_record(self, {})
 %}
 }
+%extend otr_message_info {
+%pythoncode %{
+    def __repr__(self):
+        return _repr_of_record(self, {})
+%}
+}
 %define OTR_OUT_RECORD(type, name)
 %typemap(in, numinputs=0) type *name (type record) {
   memset(&record, 0, sizeof record);
@@ -199,6 +206,7 @@ def _repr_of_record(record, prefixes):
 OTR_OUT_RECORD(otr_step_report, report)
 OTR_OUT_RECORD(otr_save_status, out_status)
 OTR_OUT_RECORD(otr_snapshot_info, out_info)
+OTR_OUT_RECORD(otr_message_info, out_info)
 
 %typemap(in, numinputs=0) otr_step_report *reports "$1 = NULL;"
 %typemap(check) otr_step_report *reports {  /* otr_step_many: arg2 is the number of engines */
@@ -367,6 +375,96 @@ OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
 }
 %typemap(freearg) (int64_t count, float *out) { if ($2) PyBuffer_Release(&view$argnum); }
 
+OTR_MEMORY((void *buffer, size_t size), PyBUF_CONTIG)
+OTR_MEMORY((const void *data, size_t size), PyBUF_CONTIG_RO)
+
+// The sizes have to be those of the buffers, one for each rank.
+OTR_MEMORY((const void *parts, size_t parts_size), PyBUF_CONTIG_RO)
+OTR_MEMORY((void *received, size_t received_size), PyBUF_CONTIG)
+OTR_SEQUENCE((const int64_t *part_bytes, int64_t part_count), otr_python_item_id)
+OTR_SEQUENCE((const int64_t *received_bytes, int64_t received_count), otr_python_item_id)
+%typemap(check) (const int64_t *received_bytes, int64_t received_count) {
+  if (!otr_python_fits("part_bytes", arg1, arg4, arg5, arg3) || !otr_python_fits("received_bytes", arg1, arg8, arg9, arg7)) SWIG_fail;
+}
+%{
+static int otr_python_fits(const char *name, const otr_comm *comm, const int64_t *bytes, int64_t count, size_t size) {
+  int32_t ranks = 0;
+  uint64_t sum = 0;
+  if (otr_comm_size(comm, &ranks) != OTR_OK) return 1;  /* the call says why */
+  if (count != ranks) return PyErr_Format(PyExc_ValueError, "%s has %lld numbers; give one for each of %d ranks", name, (long long)count, (int)ranks) != NULL;
+  for (int64_t r = 0; r < count; r++) {
+    sum += (uint64_t)bytes[r];
+    if (bytes[r] < 0 || sum > size) return PyErr_Format(PyExc_ValueError, "%s[%lld] = %lld: the buffer has %zu bytes for all", name, (long long)r, (long long)bytes[r], size) != NULL;
+  }
+  if (sum != size) return PyErr_Format(PyExc_ValueError, "%s are %llu bytes together, and the buffer has %zu", name, (unsigned long long)sum, size) != NULL;
+  return 1;
+}
+
+/* size_t of a 64-bit machine is int64_t's size, and no number is negative. */
+static int32_t otr_python_comm_all_to_all(otr_comm *comm, const void *parts, size_t parts_size, const int64_t *part_bytes, int64_t part_count,
+                                     void *received, size_t received_size, const int64_t *received_bytes, int64_t received_count) {
+  (void)parts_size;
+  (void)part_count;
+  (void)received_size;
+  (void)received_count;
+  return otr_comm_all_to_all(comm, parts, (const size_t *)part_bytes, received, (const size_t *)received_bytes);
+}
+%}
+
+// ---- Messages ----
+%typemap(in) (const char *const *names, const otr_tensor *tensors, int64_t count) (otr_python_named named) {
+  if (otr_python_named_of($input, &named) != 0) SWIG_fail;
+  $1 = (char **)named.names;
+  $2 = (otr_tensor *)named.tensors.items;
+  $3 = (int64_t)named.tensors.count;
+}
+%typemap(freearg) (const char *const *names, const otr_tensor *tensors, int64_t count) { if ($1) otr_python_named_free(&named$argnum); }
+// None asks for the size, which is the result either way.
+%typemap(in) (void *buffer, size_t *inout_size) (Py_buffer view, size_t size = 0) {
+  view.obj = NULL;
+  $1 = NULL;
+  $2 = &size;
+  if ($input != Py_None) {
+    if (PyObject_GetBuffer($input, &view, PyBUF_CONTIG) != 0) SWIG_fail;
+    $1 = view.buf;
+    size = (size_t)view.len;
+  }
+}
+%typemap(argout) (void *buffer, size_t *inout_size) { %append_output(PyLong_FromSize_t(*$2)); }
+%typemap(freearg) (void *buffer, size_t *inout_size) { if ($2 && view$argnum.obj) PyBuffer_Release(&view$argnum); }
+%typemap(in, numinputs=0) otr_message **out_message (otr_message *handle = NULL) "$1 = &handle;"
+%typemap(argout) otr_message **out_message {
+  PyObject *message = SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN);
+  if (!message || otr_python_keep(message, swig_obj[0]) != 0) SWIG_fail;
+  %append_output(message);
+}
+%apply const char **out_name { const char **out_text };
+%typemap(freearg) const char **out_text "";
+%typemap(in, numinputs=0) otr_tensor *out_part (otr_tensor shown) "$1 = &shown;"
+%typemap(argout) otr_tensor *out_part {
+  PyObject *view = otr_python_show_part($1, swig_obj[0]);
+  if (!view) SWIG_fail;
+  %append_output(view);
+}
+OTR_SEQUENCE((const int64_t *source_rows, int32_t source_ranks), otr_python_item_id)
+OTR_SEQUENCE((const int64_t *target_rows, int32_t target_ranks), otr_python_item_id)
+%typemap(in, numinputs=0) (otr_message_route *routes, int64_t *inout_count) (int64_t count) "$1 = NULL; $2 = &count;"
+%typemap(check) (otr_message_route *routes, int64_t *inout_count) {  /* arg2 and arg4: the ranks */
+  count$argnum = (int64_t)arg2 + arg4 + 1;
+  $1 = (otr_message_route *)calloc((size_t)count$argnum, sizeof *$1);
+}
+%typemap(argout) (otr_message_route *routes, int64_t *inout_count) {
+  PyObject *list = PyList_New((Py_ssize_t)*$2);
+  for (int64_t i = 0; list && i < *$2; i++) {
+    const otr_message_route *r = &$1[i];
+    PyObject *item = Py_BuildValue("(iiLLL)", (int)r->source, (int)r->target, (long long)r->source_row, (long long)r->target_row, (long long)r->rows);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) Py_CLEAR(list);
+  }
+  if (!list) SWIG_fail;
+  %append_output(list);
+}
+%typemap(freearg) (otr_message_route *routes, int64_t *inout_count) { free($1); }
+
 %typemap(in, numinputs=0) void *all (Py_ssize_t size = 0) "$1 = NULL;"
 %typemap(check) void *all {  /* otr_comm_all_gather: arg1 is the communicator, arg3 the bytes of one rank */
   int32_t ranks = 0;
@@ -378,6 +476,9 @@ OTR_MEMORY((double *values, size_t count), PyBUF_CONTIG | PyBUF_FORMAT)
 
 // ---- A communicator of Python's own: python_comm.h says what the object has to have ----
 %define OTR_CALLBACKS
+%rename(comm_all_to_all) otr_python_comm_all_to_all;
+int32_t otr_python_comm_all_to_all(otr_comm *comm, const void *parts, size_t parts_size, const int64_t *part_bytes, int64_t part_count,
+                              void *received, size_t received_size, const int64_t *received_bytes, int64_t received_count);
 %rename(comm_create_custom) otr_python_comm_create;
 int32_t otr_python_comm_create(otr_context *context, PyObject *channel, otr_comm **out_comm);
 %rename(device_set_allocator) otr_python_set_allocator;

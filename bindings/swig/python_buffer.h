@@ -42,17 +42,31 @@ static PyObject* otr_python_plain(PyObject* object) {
   return plain;
 }
 
-static int otr_python_dtype(const char* format, otr_dtype* dtype) {
+/* Of a buffer's format; 0: of none. `any`: also bool and integers, and "H" is uint16. */
+static int otr_python_dtype(const char* format, Py_ssize_t itemsize, int any, otr_dtype* dtype) {
   const char code =
       format[0] == '<' || format[0] == '=' || format[0] == '@' ? format[1] : format[0];
-  dtype->code = code == 'H' ? OTR_DTYPE_BFLOAT : OTR_DTYPE_FLOAT;
-  dtype->bits = code == 'd' ? 64 : code == 'f' ? 32 : 16;
+  dtype->bits = (uint8_t)(8 * itemsize);
   dtype->lanes = 1;
-  return code != '\0' && strchr("fdeH", code) != NULL;
+  if (code == '\0') return 0;
+  if (code == 'H' && !any) {
+    dtype->code = OTR_DTYPE_BFLOAT;
+  } else if (strchr("fde", code)) {
+    dtype->code = OTR_DTYPE_FLOAT;
+  } else if (any && code == '?') {
+    dtype->code = OTR_DTYPE_BOOL;
+  } else if (any && strchr("bhilq", code)) {
+    dtype->code = OTR_DTYPE_INT;
+  } else if (any && strchr("BHILQ", code)) {
+    dtype->code = OTR_DTYPE_UINT;
+  } else {
+    return 0;
+  }
+  return 1;
 }
 
-/* Returns 0, or -1 with a Python exception set. */
-static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor* t) {
+/* Returns 0, or -1 with a Python exception set. `any`: of any dtype that a message carries. */
+static int otr_python_acquire_any(PyObject* object, int writable, int any, otr_python_tensor* t) {
   t->held = 0;
   t->capsule = NULL;
   if (!PyObject_CheckBuffer(object)) {
@@ -65,6 +79,7 @@ static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor*
   }
   PyObject* plain = otr_python_plain(object);
   if (!plain) return -1;
+  const int is_bfloat16 = plain != object;
   if (!PyObject_CheckBuffer(plain)) {
     PyErr_Format(PyExc_TypeError, "%S is no array; give an array, such as numpy.asarray(value)",
                  (PyObject*)Py_TYPE(object));
@@ -77,12 +92,13 @@ static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor*
   if (failed) return -1;
   t->held = 1;
   memset(&t->tensor, 0, sizeof t->tensor);
-  if (!otr_python_dtype(t->view.format ? t->view.format : "B", &t->tensor.dtype)) {
+  if (!otr_python_dtype(t->view.format ? t->view.format : "B", t->view.itemsize,
+                        any && !is_bfloat16, &t->tensor.dtype)) {
     PyErr_Format(
-        PyExc_TypeError,
-        "a tensor's elements have the buffer format \"%s\"; give float32, float64, float16, "
-        "ml_dtypes.bfloat16, or uint16 for bfloat16",
-        t->view.format ? t->view.format : "B");
+        PyExc_TypeError, "a tensor's elements have the buffer format \"%s\"; give %s",
+        t->view.format ? t->view.format : "B",
+        any ? "bool, an integer of 8 to 64 bits, float16, float32, float64 or ml_dtypes.bfloat16"
+            : "float32, float64, float16, ml_dtypes.bfloat16, or uint16 for bfloat16");
     otr_python_release(t);
     return -1;
   }
@@ -111,6 +127,10 @@ static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor*
   t->tensor.shape = t->shape;
   t->tensor.strides = t->strides;
   return 0;
+}
+
+static int otr_python_acquire(PyObject* object, int writable, otr_python_tensor* t) {
+  return otr_python_acquire_any(object, writable, 0, t);
 }
 
 /* ---- A sequence argument: ids, tensors or handles ---- */
@@ -228,6 +248,30 @@ static PyObject* otr_python_view_device(PyObject* object, PyObject* arguments) {
   return Py_BuildValue("(ii)", (int)self->device.device_type, (int)self->device.device_id);
 }
 
+/* By its widths of 8, 16, 32 and 64 bits. */
+static const char* otr_python_format(otr_dtype dtype) {
+  const int width = dtype.bits == 64 ? 3 : dtype.bits == 32 ? 2 : dtype.bits == 16 ? 1 : 0;
+  static const char* const formats[][4] = {
+      {"b", "h", "i", "q"}, {"B", "H", "I", "Q"}, {"e", "e", "f", "d"}};
+  return dtype.code == OTR_DTYPE_BFLOAT ? "H"
+         : dtype.code == OTR_DTYPE_BOOL ? "?"
+         : dtype.code == OTR_DTYPE_INT  ? formats[0][width]
+         : dtype.code == OTR_DTYPE_UINT ? formats[1][width]
+                                        : formats[2][width];
+}
+
+static PyObject* otr_python_view_dtype(PyObject* object, void* closure) {
+  (void)closure;
+  const otr_dtype dtype = ((const otr_python_view*)object)->dtype;
+  if (dtype.code == OTR_DTYPE_BOOL) return PyUnicode_FromString("bool");
+  return PyUnicode_FromFormat("%s%d",
+                              dtype.code == OTR_DTYPE_BFLOAT ? "bfloat"
+                              : dtype.code == OTR_DTYPE_INT  ? "int"
+                              : dtype.code == OTR_DTYPE_UINT ? "uint"
+                                                             : "float",
+                              (int)dtype.bits);
+}
+
 static PyTypeObject* otr_python_view_type(void) {
   static PyTypeObject* type; /* guarded by the GIL */
   static PyMethodDef methods[] = {
@@ -235,10 +279,14 @@ static PyTypeObject* otr_python_view_type(void) {
        METH_VARARGS | METH_KEYWORDS, NULL},
       {"__dlpack_device__", otr_python_view_device, METH_NOARGS, NULL},
       {NULL, NULL, 0, NULL}};
+  static PyGetSetDef fields[] = {
+      {"dtype", otr_python_view_dtype, NULL, "\"float32\", \"bfloat16\", \"int64\" …", NULL},
+      {NULL, NULL, NULL, NULL, NULL}};
   static PyType_Slot slots[] = {
       {Py_bf_getbuffer, (void*)otr_python_view_getbuffer},
       {Py_tp_dealloc, (void*)otr_python_view_dealloc},
       {Py_tp_methods, (void*)methods},
+      {Py_tp_getset, (void*)fields},
       {Py_tp_doc, (void*)"Memory of Outrigger, for memoryview, numpy.asarray or any from_dlpack."},
       {0, NULL}};
   static PyType_Spec spec = {"outrigger.lowlevel.TensorView", (int)sizeof(otr_python_view), 0,
@@ -262,10 +310,7 @@ static PyObject* otr_python_show(const otr_tensor* tensor, PyObject* owner, int 
   view->data = (char*)tensor->data + tensor->byte_offset;
   view->device = tensor->device;
   view->dtype = tensor->dtype;
-  view->format = tensor->dtype.code == OTR_DTYPE_BFLOAT ? "H"
-                 : tensor->dtype.bits == 64             ? "d"
-                 : tensor->dtype.bits == 32             ? "f"
-                                                        : "e";
+  view->format = otr_python_format(tensor->dtype);
   view->itemsize = tensor->dtype.bits / 8;
   view->readonly = readonly;
   view->ndim = tensor->ndim;

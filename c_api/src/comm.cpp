@@ -47,6 +47,18 @@ otr_comm* wrap(const std::shared_ptr<Context>& context, std::unique_ptr<comm::Co
 
 comm::Communicator& communicator(otr_comm* handle) { return *get(handle, "comm")->communicator; }
 
+// Throws OTR_E_ARGUMENT where the sum is beyond any memory.
+size_t sum_of(std::span<const size_t> sizes, const char* what) {
+  size_t sum = 0;
+  for (size_t r = 0; r < sizes.size(); ++r) {
+    if (__builtin_add_overflow(sum, sizes[r], &sum) || sum > SIZE_MAX / 2) {
+      fail(OTR_E_ARGUMENT, "{}[{}] = {}: the parts are more than memory can hold", what, r,
+           sizes[r]);
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 int32_t otr_comm_options_init(otr_comm_options* options, size_t size) noexcept {
@@ -216,6 +228,25 @@ int32_t otr_comm_all_gather(otr_comm* comm, const void* mine, size_t bytes, void
     c.all_gather({static_cast<const std::byte*>(mine), bytes},
                  {static_cast<std::byte*>(all), bytes * static_cast<size_t>(c.size())},
                  "otr_comm_all_gather");
+  });
+}
+
+int32_t otr_comm_all_to_all(otr_comm* comm, const void* parts, const size_t* part_bytes,
+                            void* received, const size_t* received_bytes) noexcept {
+  return guard([&] {
+    Comm& owner = *get(comm, "comm");
+    const Interruptible scope(*owner.context);
+    const auto ranks = static_cast<size_t>(owner.communicator->size());
+    const std::span sizes(&required(part_bytes, "part_bytes"), ranks);
+    const std::span from_sizes(&required(received_bytes, "received_bytes"), ranks);
+    if (sum_of(sizes, "part_bytes") > 0) required(static_cast<const char*>(parts), "parts");
+    if (sum_of(from_sizes, "received_bytes") > 0)
+      required(static_cast<char*>(received), "received");
+    if (owner.all_to_all == nullptr) {
+      owner.all_to_all = std::make_unique<comm::AllToAll>(*owner.communicator);
+    }
+    owner.all_to_all->run(static_cast<const std::byte*>(parts), sizes,
+                          static_cast<std::byte*>(received), from_sizes);
   });
 }
 

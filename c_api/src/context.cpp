@@ -25,11 +25,11 @@ int32_t otr_tensor_init(void* data, const char* dtype, int32_t ndim, int64_t* sh
     required(dtype, "dtype");
     if (ndim < 0 || ndim > 64) fail(OTR_E_ARGUMENT, "ndim = {}; legal is 0 to 64", ndim);
     if (ndim > 0) required(shape, "shape");
-    const kernels::Format format = tensor::format_named(dtype);
+    const otr_dtype known = tensor::dtype_named(dtype);
     for (int32_t d = 0; d < ndim; ++d) {
       if (shape[d] < 0) fail(OTR_E_ARGUMENT, "shape[{}] = {}; legal is 0 or more", d, shape[d]);
     }
-    *out_tensor = tensor::make(data, format, {shape, static_cast<size_t>(ndim)});
+    *out_tensor = tensor::make(data, known, {shape, static_cast<size_t>(ndim)});
   });
 }
 

@@ -4,12 +4,14 @@
 
 #include "c_api/src/guard.h"
 #include "core/checkpoint/assembly.h"
+#include "core/comm/all_to_all.h"
 #include "core/comm/communicator.h"
 #include "core/context/interrupt.h"
 #include "core/engine/engine.h"
 #include "core/engine/open_checkpoint.h"
 #include "core/engine/pass.h"
 #include "core/engine/rank_copies.h"
+#include "core/message/message.h"
 #include "core/optimizer/optimizer.h"
 
 namespace outrigger::c_api {
@@ -18,6 +20,8 @@ namespace outrigger::c_api {
 struct Comm {
   std::shared_ptr<Context> context;
   std::shared_ptr<comm::Communicator> communicator;
+  std::unique_ptr<comm::AllToAll> all_to_all =
+      nullptr;  // once it has been called; goes before what it is over
 };
 
 }  // namespace outrigger::c_api
@@ -48,6 +52,10 @@ struct otr_checkpoint
 };
 
 struct otr_snapshot : outrigger::c_api::Handle<outrigger::engine::RankCopies, 0x6f74722d736e7031> {
+  using Handle::Handle;
+};
+
+struct otr_message : outrigger::c_api::Handle<outrigger::message::Message, 0x6f74722d6d736731> {
   using Handle::Handle;
 };
 

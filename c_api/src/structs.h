@@ -56,6 +56,10 @@ template <>
 inline constexpr size_t kFirstSize<otr_import_options> = 48;
 template <>
 inline constexpr size_t kFirstSize<otr_shard_options> = 80;
+template <>
+inline constexpr size_t kFirstSize<otr_message_options> = 72;
+template <>
+inline constexpr size_t kFirstSize<otr_message_info> = 72;
 
 inline constexpr size_t kLargestSize = 4096;  // beyond, it is no size
 

@@ -90,8 +90,8 @@ class Communicator : public Group {
   [[nodiscard]] virtual std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                                               std::string_view label) = 0;
 
-  // Returns when this rank's slice is summed, or with Reduce::sum, is on its way. Returns a ticket.
-  // A fold that throws aborts the job.
+  // Returns when this rank's slice is summed, or with Reduce::sum, is on its way. Returns a ticket:
+  // they grow, and 0 is one that is drained already. A fold that throws aborts the job.
   virtual uint64_t reduce(const Reduce& reduce, std::string_view label);
   // Its two halves. Every rank's slice number slice() of a per_rank window, in rank order; readable
   // until end_exchange, which this rank calls next.
@@ -149,7 +149,7 @@ class Communicator : public Group {
 struct Launch {
   int32_t rank = 0, world = 1, local_rank = 0, local_world = 1;
   std::string job;       // from MASTER_ADDR, MASTER_PORT, run id, restart count
-  std::string launcher;  // "none", "torchrun" (RANK…), "Open MPI", "Slurm"
+  std::string launcher;  // "none", "torchrun" (RANK…), "Open MPI", "PMI", "Slurm"
 };
 [[nodiscard]] Launch read_launch_environment();
 

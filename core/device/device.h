@@ -126,7 +126,7 @@ class Device {
   virtual void copy(void* to, const void* from, size_t bytes, Stream stream) = 0;
   virtual void zero(void* data, size_t bytes, Stream stream) = 0;
 
-  // The same two, done when they return.
+  // Download and upload, done when they return.
   void download_now(void* host, const void* from, size_t bytes) {
     download(host, from, bytes, own_stream());
     synchronize(record(own_stream()));

@@ -49,7 +49,7 @@ struct Estimate {
   enum class Start : uint8_t { none, given, held, share };
   Start start = Start::none;
   int64_t initial_element_bytes = 4;
-  int32_t hosts = 1;       // comm::Communicator::hosts
+  int32_t hosts = 1;       // that the ranks are on
   bool on_device = false;  // as if the engine were on one
 };
 

@@ -18,13 +18,7 @@
 
 namespace outrigger::engine {
 
-// What gradients carry: which factors were multiplied into them and which are still to come. Zeros:
-// nothing is known, the gradients are the caller's own.
-struct Tag {
-  double loss_scale = 0;     // multiplied in
-  int32_t accumulation = 0;  // number of steps they were divided by; 0: not yet
-  int32_t ranks = 0;         // number of ranks that their sum will be divided by; 0: as here
-};
+using tensor::Tag;
 
 // What phase 1 of a step decides, alike on all ranks.
 struct Decision {

@@ -13,16 +13,28 @@ namespace outrigger::tensor {
 namespace {
 
 struct Known {
-  Format format;
   std::string_view name;
   otr_dtype dtype;
 };
-constexpr std::array<Known, 4> kKnown{{
-    {Format::float32, "float32", {OTR_DTYPE_FLOAT, 32, 1}},
-    {Format::bfloat16, "bfloat16", {OTR_DTYPE_BFLOAT, 16, 1}},
-    {Format::float16, "float16", {OTR_DTYPE_FLOAT, 16, 1}},
-    {Format::float64, "float64", {OTR_DTYPE_FLOAT, 64, 1}},
+// The formats, in their order; then what messages alone carry.
+constexpr size_t kFormats = 4;
+constexpr std::array<Known, 13> kKnown{{
+    {"float32", {OTR_DTYPE_FLOAT, 32, 1}},
+    {"bfloat16", {OTR_DTYPE_BFLOAT, 16, 1}},
+    {"float16", {OTR_DTYPE_FLOAT, 16, 1}},
+    {"float64", {OTR_DTYPE_FLOAT, 64, 1}},
+    {"bool", {OTR_DTYPE_BOOL, 8, 1}},
+    {"int8", {OTR_DTYPE_INT, 8, 1}},
+    {"int16", {OTR_DTYPE_INT, 16, 1}},
+    {"int32", {OTR_DTYPE_INT, 32, 1}},
+    {"int64", {OTR_DTYPE_INT, 64, 1}},
+    {"uint8", {OTR_DTYPE_UINT, 8, 1}},
+    {"uint16", {OTR_DTYPE_UINT, 16, 1}},
+    {"uint32", {OTR_DTYPE_UINT, 32, 1}},
+    {"uint64", {OTR_DTYPE_UINT, 64, 1}},
 }};
+static_assert(static_cast<int>(Format::float32) == 0 && static_cast<int>(Format::bfloat16) == 1 &&
+              static_cast<int>(Format::float16) == 2 && static_cast<int>(Format::float64) == 3);
 
 // Calls row(offset in elements, index of the row's first element) for every innermost row.
 template <typename Row>
@@ -48,13 +60,14 @@ void for_each_row(const View& view, const Row& row) {
 
 }  // namespace
 
+bool is_same(const otr_dtype& a, const otr_dtype& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
 std::string_view name_of(Format format) { return kernels::name_of(format); }
 otr_dtype dtype_of(Format format) { return kKnown.at(static_cast<size_t>(format)).dtype; }
 
-namespace {
-
-// As frameworks name it.
-std::string shown(const otr_dtype& dtype) {
+std::string text_of(const otr_dtype& dtype) {
   static constexpr std::array<std::string_view, 7> kNames{"int",    "uint",    "float", "handle",
                                                           "bfloat", "complex", "bool"};
   if (dtype.code >= kNames.size() || dtype.lanes != 1) {
@@ -64,24 +77,24 @@ std::string shown(const otr_dtype& dtype) {
   return name == "bool" ? std::string(name) : format_text("{}{}", name, dtype.bits);
 }
 
-}  // namespace
-
 Format format_of(const otr_dtype& dtype, std::string_view what) {
-  for (const Known& k : kKnown) {
-    if (k.dtype.code == dtype.code && k.dtype.bits == dtype.bits && dtype.lanes == 1)
-      return k.format;
+  for (size_t i = 0; i < kFormats; ++i) {
+    if (is_same(kKnown.at(i).dtype, dtype)) return static_cast<Format>(i);
   }
   fail(OTR_E_DTYPE,
        "{} has dtype {}; legal are float32, bfloat16, float16 and float64: convert it first", what,
-       shown(dtype));
+       text_of(dtype));
 }
 
-Format format_named(std::string_view name) {
-  for (const Known& k : kKnown) {
-    if (k.name == name) return k.format;
+otr_dtype dtype_named(std::string_view name) {
+  for (const Known& known : kKnown) {
+    if (known.name == name) return known.dtype;
   }
-  fail(OTR_E_DTYPE, "dtype \"{}\" is unknown; legal are float32, bfloat16, float16 and float64",
-       name);
+  fail(
+      OTR_E_DTYPE,
+      "dtype \"{}\" is unknown; legal are float32, bfloat16, float16 and float64, and for messages "
+      "bool, int8 to int64 and uint8 to uint64",
+      name);
 }
 
 std::string text_of(std::span<const int64_t> shape) {
@@ -265,13 +278,13 @@ void write(const View& to, const void* source, Format from) {
   });
 }
 
-otr_tensor make(void* data, Format format, std::span<const int64_t> shape,
+otr_tensor make(void* data, const otr_dtype& dtype, std::span<const int64_t> shape,
                 const otr_device& device) {
   otr_tensor t{};
   t.data = data;
   t.device = device;
   t.ndim = static_cast<int32_t>(shape.size());
-  t.dtype = dtype_of(format);
+  t.dtype = dtype;
   // DLPack's shape is not const; nothing in this library writes through it.
   t.shape = const_cast<int64_t*>(shape.data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   return t;

@@ -18,10 +18,14 @@ using kernels::Format;
 
 // "float32", "bfloat16", "float16", "float64"
 [[nodiscard]] std::string_view name_of(Format format);
+[[nodiscard]] bool is_same(const otr_dtype& a, const otr_dtype& b);
+// "int64", as frameworks name it.
+[[nodiscard]] std::string text_of(const otr_dtype& dtype);
 [[nodiscard]] otr_dtype dtype_of(Format format);
 // Throws OTR_E_DTYPE naming `what` unless the dtype is one of the four formats.
 [[nodiscard]] Format format_of(const otr_dtype& dtype, std::string_view what);
-[[nodiscard]] Format format_named(std::string_view name);  // throws OTR_E_DTYPE
+// Of a format, or of what messages alone carry; throws OTR_E_DTYPE.
+[[nodiscard]] otr_dtype dtype_named(std::string_view name);
 
 // "[2, 3]"
 [[nodiscard]] std::string text_of(std::span<const int64_t> shape);
@@ -45,6 +49,14 @@ struct View {
 // Throws OTR_E_DEVICE unless the tensor is on `device`.
 void require_device(const otr_tensor& t, std::string_view what, const otr_device& device);
 
+// What gradients carry: which factors were multiplied into them and which are still to come. Zeros:
+// nothing is known, the gradients are the caller's own.
+struct Tag {
+  double loss_scale = 0;     // multiplied in
+  int32_t accumulation = 0;  // number of steps they were divided by; 0: not yet
+  int32_t ranks = 0;         // number of ranks that their sum will be divided by; 0: as here
+};
+
 // Calls body with views that together are elements [first, first + count) of `whole`, in row-major
 // order; offset: where the part begins, from `first` on.
 void for_each_part(const View& whole, int64_t first, int64_t count,
@@ -56,7 +68,11 @@ void read(void* destination, Format to, const View& from, float factor = 1.0F);
 void write(const View& to, const void* source, Format from);
 
 // A row-major tensor; shape is kept by reference.
-[[nodiscard]] otr_tensor make(void* data, Format format, std::span<const int64_t> shape,
+[[nodiscard]] otr_tensor make(void* data, const otr_dtype& dtype, std::span<const int64_t> shape,
                               const otr_device& device = kHost);
+[[nodiscard]] inline otr_tensor make(void* data, Format format, std::span<const int64_t> shape,
+                                     const otr_device& device = kHost) {
+  return make(data, dtype_of(format), shape, device);
+}
 
 }  // namespace outrigger::tensor

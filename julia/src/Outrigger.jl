@@ -20,12 +20,13 @@ include("handles.jl")
 include("engine.jl")
 include("json.jl")
 include("checkpoints.jl")
+include("messages.jl")
 
-export BFloat16, Checkpoint, CheckpointWriter, Comm, Context, Engine, Optimizer, OutriggerError, Pass, Shard, Snapshot
-export acquire, add_grad!, add_parameter!, add_part!, all_gather, all_reduce_sum!, backward, barrier, broadcast!, commit!, declare_parameter!, describe,
+export BFloat16, Checkpoint, CheckpointWriter, Comm, Context, Engine, Message, Optimizer, OutriggerError, Pass, Shard, Snapshot
+export acquire, add_grad!, add_parameter!, add_part!, all_gather, all_reduce_sum!, all_to_all, attributes, backward, barrier, broadcast!, commit!, declare_parameter!, describe,
        description, discard!, end!, export_weights, finalize!, finish!, get_group_value, get_progress, get_step, has_grad, host_memory, import_weights, is_boundary,
-       list_checkpoints, live_children, load!, loss_scale, memory, output_grad, parameter_id, parameter_name, parameter_shape, part, parts, prefetch, prepare!,
-       offload_states!, rank, read!, reduce!, reload_states!, restore!, resume!, save, set_boundary!, set_grads!, set_group_value!, set_initial!, set_progress!, set_step!, set_trainable!, shapes, slot, snapshot!, state,
+       list_checkpoints, live_children, load!, loss_scale, memory, output_grad, pack, parameter_id, parameter_name, parameter_shape, part, parts, prefetch, prepare!,
+       offload_states!, rank, read!, reduce!, reload_states!, restore!, resume!, routes, save, set_boundary!, set_grads!, set_group_value!, set_initial!, set_progress!, set_step!, set_trainable!, shapes, slot, snapshot!, state,
        state_bytes, step!, step_begin!, step_many!, tag, unscale, verify, wait_save, world_size, write!
 
 """OUTRIGGER_LIB_DIR names the folder of the library; without it the system's own places are searched."""

@@ -27,6 +27,22 @@ function all_gather(comm::Comm, mine::Vector{T}) where {T}
     all
 end
 
+"""
+    all_to_all(comm, parts, counts)
+
+Sends a part to every rank and receives one from each. parts: a vector for each rank; counts: how many elements each rank sends here, a number for
+each. Gives a vector from each rank. Collective.
+"""
+function all_to_all(comm::Comm, parts::AbstractVector{Vector{T}}, counts) where {T}
+    ranks = world_size(comm)
+    length(parts) == length(counts) == ranks ||
+        throw(ArgumentError("$(length(parts)) parts and $(length(counts)) counts; give one of each for each of $ranks ranks"))
+    sent, received = reduce(vcat, parts), Vector{T}(undef, sum(counts))
+    check(otr_comm_all_to_all(comm, sent, Csize_t[sizeof(part) for part in parts], received, Csize_t[count * sizeof(T) for count in counts]))
+    ends = cumsum(counts)
+    return [received[last - count + 1:last] for (last, count) in zip(ends, counts)]
+end
+
 function all_reduce_sum!(comm::Comm, values::Array{Float64})
     check(otr_comm_all_reduce_sum(comm, values, length(values)))
     values

@@ -4,7 +4,8 @@
 # which only calls the local otr_<name>_destroy. `owner` is what must stay alive with it.
 for (Name, raw) in ((:Context, :otr_context), (:Comm, :otr_comm), (:Engine, :otr_engine), (:Pass, :otr_pass),
                     (:Shard, :otr_shard), (:Optimizer, :otr_optimizer), (:Checkpoint, :otr_checkpoint),
-                    (:CheckpointWriter, :otr_checkpoint_writer), (:Snapshot, :otr_snapshot))
+                    (:CheckpointWriter, :otr_checkpoint_writer), (:Snapshot, :otr_snapshot),
+                    (:Message, :otr_message))
     destroy = Symbol(raw, :_destroy)
     @eval begin
         mutable struct $Name

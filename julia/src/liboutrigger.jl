@@ -40,6 +40,7 @@ const OTR_DTYPE_INT = Int32(0)
 const OTR_DTYPE_UINT = Int32(1)
 const OTR_DTYPE_FLOAT = Int32(2)
 const OTR_DTYPE_BFLOAT = Int32(4)
+const OTR_DTYPE_BOOL = Int32(6)
 const OTR_ACQUIRE_FLOAT32 = UInt32(1)
 const OTR_PASS_KEEP_DTYPE = UInt32(2)
 const OTR_LOG_ERROR = Int32(1)
@@ -81,6 +82,7 @@ const OTR_SAVE_NONE = Int32(0)
 const OTR_SAVE_UNDER_WAY = Int32(1)
 const OTR_SAVE_DONE = Int32(2)
 const OTR_SAVE_FAILED = Int32(3)
+const OTR_MESSAGE_UNCHECKED = UInt32(1)
 
 mutable struct otr_context end
 
@@ -95,6 +97,8 @@ mutable struct otr_snapshot end
 mutable struct otr_checkpoint end
 
 mutable struct otr_checkpoint_writer end
+
+mutable struct otr_message end
 
 mutable struct otr_shard end
 
@@ -344,6 +348,39 @@ struct otr_import_options
     reserved::NTuple{4, UInt64}
 end
 
+struct otr_message_attribute
+    name::Cstring
+    text::Cstring
+end
+
+struct otr_message_options
+    struct_size::UInt32
+    reserved0::UInt32
+    micro_batch::Int64
+    tag::Ptr{otr_call_info}
+    attributes::Ptr{otr_message_attribute}
+    attribute_count::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_message_info
+    struct_size::UInt32
+    reserved0::UInt32
+    micro_batch::Int64
+    tensor_count::Int64
+    attribute_count::Int64
+    bytes::Int64
+    reserved::NTuple{4, UInt64}
+end
+
+struct otr_message_route
+    source::Int32
+    target::Int32
+    source_row::Int64
+    target_row::Int64
+    rows::Int64
+end
+
 struct otr_shard_options
     struct_size::UInt32
     reserved0::UInt32
@@ -517,6 +554,11 @@ otr_comm_all_gather(comm, mine, bytes, all) =
     @gcsafe ccall((:otr_comm_all_gather, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Cvoid}, Csize_t, Ptr{Cvoid}),
         comm, mine, bytes, all)
+
+otr_comm_all_to_all(comm, parts, part_bytes, received, received_bytes) =
+    @gcsafe ccall((:otr_comm_all_to_all, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Cvoid}, Ptr{Csize_t}, Ptr{Cvoid}, Ptr{Csize_t}),
+        comm, parts, part_bytes, received, received_bytes)
 
 otr_comm_all_reduce_sum(comm, values, count) =
     @gcsafe ccall((:otr_comm_all_reduce_sum, liboutrigger), Int32,
@@ -982,6 +1024,66 @@ otr_checkpoint_import(source, directory, tag, options) =
     ccall((:otr_checkpoint_import, liboutrigger), Int32,
         (Cstring, Cstring, Cstring, Ptr{otr_import_options}),
         source, directory, tag, options)
+
+otr_message_options_init(options, size) =
+    ccall((:otr_message_options_init, liboutrigger), Int32,
+        (Ptr{otr_message_options}, Csize_t),
+        options, size)
+
+otr_message_pack(names, tensors, count, options, buffer, inout_size) =
+    ccall((:otr_message_pack, liboutrigger), Int32,
+        (Ptr{Cstring}, Ptr{otr_tensor}, Int64, Ptr{otr_message_options}, Ptr{Cvoid}, Ptr{Csize_t}),
+        names, tensors, count, options, buffer, inout_size)
+
+otr_message_seal(buffer, size) =
+    ccall((:otr_message_seal, liboutrigger), Int32,
+        (Ptr{Cvoid}, Csize_t),
+        buffer, size)
+
+otr_message_unpack(data, size, flags, out_message) =
+    ccall((:otr_message_unpack, liboutrigger), Int32,
+        (Ptr{Cvoid}, Csize_t, UInt32, Ptr{Ptr{otr_message}}),
+        data, size, flags, out_message)
+
+otr_message_destroy(message) =
+    ccall((:otr_message_destroy, liboutrigger), Cvoid,
+        (Ptr{otr_message},),
+        message)
+
+otr_message_get_info(message, out_info) =
+    ccall((:otr_message_get_info, liboutrigger), Int32,
+        (Ptr{otr_message}, Ptr{otr_message_info}),
+        message, out_info)
+
+otr_message_tensor_name(message, index, out_name) =
+    ccall((:otr_message_tensor_name, liboutrigger), Int32,
+        (Ptr{otr_message}, Int64, Ptr{Cstring}),
+        message, index, out_name)
+
+otr_message_get_tensor(message, name, out_part) =
+    ccall((:otr_message_get_tensor, liboutrigger), Int32,
+        (Ptr{otr_message}, Cstring, Ptr{otr_tensor}),
+        message, name, out_part)
+
+otr_message_get_tag(message, info) =
+    ccall((:otr_message_get_tag, liboutrigger), Int32,
+        (Ptr{otr_message}, Ptr{otr_call_info}),
+        message, info)
+
+otr_message_attribute_name(message, index, out_name) =
+    ccall((:otr_message_attribute_name, liboutrigger), Int32,
+        (Ptr{otr_message}, Int64, Ptr{Cstring}),
+        message, index, out_name)
+
+otr_message_get_attribute(message, name, out_text) =
+    ccall((:otr_message_get_attribute, liboutrigger), Int32,
+        (Ptr{otr_message}, Cstring, Ptr{Cstring}),
+        message, name, out_text)
+
+otr_message_routes(source_rows, source_ranks, target_rows, target_ranks, routes, inout_count) =
+    ccall((:otr_message_routes, liboutrigger), Int32,
+        (Ptr{Int64}, Int32, Ptr{Int64}, Int32, Ptr{otr_message_route}, Ptr{Int64}),
+        source_rows, source_ranks, target_rows, target_ranks, routes, inout_count)
 
 otr_shard_options_init(options, size) =
     ccall((:otr_shard_options_init, liboutrigger), Int32,

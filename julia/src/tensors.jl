@@ -15,12 +15,16 @@ Base.convert(::Type{BFloat16}, x::Real) = BFloat16(Float32(x))
 
 const Element = Union{Float32, Float64, Float16, BFloat16, UInt16}  # UInt16: the remainders of split masters
 
-dtype_of(::Type{T}) where {T} =
-    otr_dtype(T === BFloat16 ? OTR_DTYPE_BFLOAT : T === UInt16 ? OTR_DTYPE_UINT : OTR_DTYPE_FLOAT, 8 * sizeof(T), 1)
+code_of(::Type{BFloat16}) = OTR_DTYPE_BFLOAT
+code_of(::Type{Bool}) = OTR_DTYPE_BOOL
+code_of(::Type{<:Signed}) = OTR_DTYPE_INT
+code_of(::Type{<:Unsigned}) = OTR_DTYPE_UINT
+code_of(::Type{<:AbstractFloat}) = OTR_DTYPE_FLOAT
+dtype_of(::Type{T}) where {T} = otr_dtype(code_of(T), 8 * sizeof(T), 1)
 
 function element_type(dtype::otr_dtype)
-    dtype.code == OTR_DTYPE_BFLOAT && return BFloat16
-    Dict(16 => Float16, 32 => Float32, 64 => Float64)[dtype.bits]
+    types = (BFloat16, Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64)
+    return types[findfirst(T -> dtype_of(T) == dtype, collect(types))]
 end
 
 """What a ccall keeps alive while the library looks at an array through an otr_tensor."""
@@ -31,7 +35,7 @@ struct TensorArgument
     tensor::Base.RefValue{otr_tensor}
 end
 
-function TensorArgument(array::AbstractArray{T}) where {T <: Element}
+function TensorArgument(array::AbstractArray{T}) where {T}
     extents, steps = collect(Int64, size(array)), collect(Int64, strides(array))
     cpu = otr_device(OTR_DEVICE_CPU, 0)
     tensor = otr_tensor(pointer(array), cpu, ndims(array), dtype_of(T), pointer(extents), pointer(steps), 0)

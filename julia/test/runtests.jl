@@ -8,5 +8,6 @@ using Outrigger, Test
     include("bfloat16.jl")
     include("handles.jl")
     include("checkpoints.jl")
+    include("messages.jl")
     include("threads.jl")
 end

@@ -62,7 +62,7 @@ class Side:
         return seconds, [facts for _, _, facts in spans]
 
     def close(self):
-        """Ends the processes: asked first, killed after five seconds."""
+        """Ends the processes: asked first, killed after five seconds. Closing it again is a no-op."""
         for process in self.processes:
             try:
                 process.stdin.write(b"quit\n")
@@ -77,6 +77,7 @@ class Side:
                 os.killpg(process.pid, signal.SIGKILL)  # the session that Popen made
                 process.wait()
             process.stdout.close()
+        self.processes = []
 
     def _tell(self, line):
         for process in self.processes:

@@ -161,7 +161,13 @@ enum {
   OTR_DEVICE_CUDA_HOST = 3,
   OTR_DEVICE_EXTENSION = 12 /* of a plugin with no number of its own, such as "simulated" */
 };
-enum { OTR_DTYPE_INT = 0, OTR_DTYPE_UINT = 1, OTR_DTYPE_FLOAT = 2, OTR_DTYPE_BFLOAT = 4 };
+enum {
+  OTR_DTYPE_INT = 0,
+  OTR_DTYPE_UINT = 1,
+  OTR_DTYPE_FLOAT = 2,
+  OTR_DTYPE_BFLOAT = 4,
+  OTR_DTYPE_BOOL = 6 /* 8 bits */
+};
 
 typedef struct otr_device {
   int32_t device_type; /* OTR_DEVICE_ */
@@ -188,7 +194,8 @@ typedef struct otr_tensor {
 
 /* Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
  * a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
- * 0. dtype: "float32", "bfloat16", "float16" or "float64". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+ * 0. dtype: "float32", "bfloat16", "float16" or "float64"; for messages alone also "bool", "int8",
+ * "int16", "int32", "int64" and the same with "uint". OTR_E_ARGUMENT: ndim outside 0 to 64, no
  * shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1 */
 OTR_API int32_t otr_tensor_init(void *data, const char *dtype, int32_t ndim, int64_t *shape,
                                 otr_tensor *out_tensor) OTR_NOEXCEPT;
@@ -490,6 +497,16 @@ OTR_API int32_t otr_comm_broadcast(otr_comm *comm, void *data, size_t bytes,
  * Since: 0.1 */
 OTR_API int32_t otr_comm_all_gather(otr_comm *comm, const void *mine, size_t bytes,
                                     void *all) OTR_NOEXCEPT;
+
+/* Sends a part to every rank and receives one from each, this one too. parts: part_bytes[r] bytes
+ * for rank r, one part behind the other; received: received_bytes[r] bytes of rank r, in rank
+ * order, as many as it sends here. Both arrays have world_size entries, which may differ and be 0.
+ * parts and received do not overlap. On each rank the first call reserves 8 MiB at most, or 8 KiB
+ * for each rank of the group if that is more. Collective. OTR_E_MISMATCH: a rank expects other
+ * sizes than are sent: all ranks are told, received is not defined, and the group goes on;
+ * OTR_E_UNSUPPORTED: a communicator of two levels. Since: 0.1 */
+OTR_API int32_t otr_comm_all_to_all(otr_comm *comm, const void *parts, const size_t *part_bytes,
+                                    void *received, const size_t *received_bytes) OTR_NOEXCEPT;
 
 /* Replaces each of `count` values by its sum over ranks, added in rank order, so all ranks hold the
  * same bits. Collective. Since: 0.1 */
@@ -1496,6 +1513,126 @@ OTR_API int32_t otr_import_options_init(otr_import_options *options, size_t size
  * no float; the rest as for otr_checkpoint_writer_create. Since: 0.1 */
 OTR_API int32_t otr_checkpoint_import(const char *source, const char *directory, const char *tag,
                                       const otr_import_options *options) OTR_NOEXCEPT;
+
+/* ---- Messages -----------------------------------------------------------------------------------
+ *
+ * Tensors of one micro-batch in one buffer, for any transport: objects of Ray, MPI, sockets, memory
+ * that processes share. A message is a safetensors file in memory with a checksum
+ * (docs/messages.md). Needs no context. */
+
+/* A text of the host's that goes along. */
+typedef struct otr_message_attribute {
+  const char *name; /* UTF-8, different from the others' */
+  const char *text; /* UTF-8 */
+} otr_message_attribute;
+
+typedef struct otr_message_options {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  int64_t micro_batch;      /* the host's number for it, 0 (default) or more */
+  const otr_call_info *tag; /* of gradients: what was applied to them (otr_pass_get_tag); NULL
+                               (default): nothing is said. Its flags and stream are 0 */
+  const otr_message_attribute *attributes; /* NULL with attribute_count 0 */
+  int64_t attribute_count;
+  uint64_t reserved[4];
+} otr_message_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_message_options_init(otr_message_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Copies the tensors into buffer, bit by bit. names: count names, UTF-8, different from each other;
+ * tensors: count tensors on the CPU, of any shape and strides, empty ones too, of dtype bool, int8
+ * to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
+ * gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
+ * OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
+ * from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
+ * of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
+ * OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
+ * small. Since: 0.1 */
+OTR_API int32_t otr_message_pack(const char *const *names, const otr_tensor *tensors, int64_t count,
+                                 const otr_message_options *options, void *buffer,
+                                 size_t *inout_size) OTR_NOEXCEPT;
+
+/* Writes the checksum, after places have been filled or values changed. Any thread. OTR_E_CORRUPT:
+ * no message; OTR_E_ARGUMENT: buffer is not at a multiple of 8. Since: 0.1 */
+OTR_API int32_t otr_message_seal(void *buffer, size_t size) OTR_NOEXCEPT;
+
+/* otr_message_unpack's flag. */
+enum {
+  OTR_MESSAGE_UNCHECKED = 1u /* the checksum is not looked at: it takes reading all bytes, and
+                                memory that two processes share damages nothing */
+};
+
+/* A message that is read where it lies. */
+typedef struct otr_message otr_message;
+
+/* Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
+ * they are until the message is destroyed, and are never written. They may come from anybody: what
+ * is wrong in them is an error and no more, and the memory that the call takes is at most eight
+ * times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
+ * short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
+ * OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1 */
+OTR_API int32_t otr_message_unpack(const void *data, size_t size, uint32_t flags,
+                                   otr_message **out_message) OTR_NOEXCEPT;
+
+/* The memory stays as it is. NULL is allowed. Local. Since: 0.1 */
+OTR_API void otr_message_destroy(otr_message *message) OTR_NOEXCEPT;
+
+typedef struct otr_message_info {
+  uint32_t struct_size;
+  uint32_t reserved0;
+  int64_t micro_batch;
+  int64_t tensor_count;
+  int64_t attribute_count;
+  int64_t bytes; /* of the message */
+  uint64_t reserved[4];
+} otr_message_info;
+
+/* out_info: struct_size set. Any thread. Since: 0.1 */
+OTR_API int32_t otr_message_get_info(const otr_message *message,
+                                     otr_message_info *out_info) OTR_NOEXCEPT;
+
+/* The name of tensor `index` of 0 to tensor_count - 1, in the order of their bytes: wider elements
+ * first; valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1 */
+OTR_API int32_t otr_message_tensor_name(const otr_message *message, int64_t index,
+                                        const char **out_name) OTR_NOEXCEPT;
+
+/* A row-major view of the message's memory, which may be written where its owner may write it; its
+ * shape is valid as long as the message. Any thread. OTR_E_NOT_FOUND gives the nearest name.
+ * Since: 0.1 */
+OTR_API int32_t otr_message_get_tensor(const otr_message *message, const char *name,
+                                       otr_tensor *out_part) OTR_NOEXCEPT;
+
+/* Fills the tag of *info with what was packed, for otr_pass_begin; loss_scale 0: nothing was said.
+ * info: struct_size set; the rest of it is left alone. Any thread. Since: 0.1 */
+OTR_API int32_t otr_message_get_tag(const otr_message *message, otr_call_info *info) OTR_NOEXCEPT;
+
+/* The name of attribute `index` of 0 to attribute_count - 1, sorted; valid as long as the message.
+ * Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1 */
+OTR_API int32_t otr_message_attribute_name(const otr_message *message, int64_t index,
+                                           const char **out_name) OTR_NOEXCEPT;
+
+/* Valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such name. Since: 0.1 */
+OTR_API int32_t otr_message_get_attribute(const otr_message *message, const char *name,
+                                          const char **out_text) OTR_NOEXCEPT;
+
+/* Rows that rank `source` of one group has and rank `target` of another group needs. */
+typedef struct otr_message_route {
+  int32_t source;
+  int32_t target;
+  int64_t source_row; /* the first of them, in the rows of `source` */
+  int64_t target_row; /* the same, in the rows of `target` */
+  int64_t rows;
+} otr_message_route;
+
+/* Who sends what between two groups of any widths: the rows of the ranks of one group, one rank's
+ * behind the other's, are those of the ranks of the other. source_rows, target_rows: of each rank,
+ * 0 or more. routes: in the order of the rows, none of 0 rows, at most source_ranks + target_ranks
+ * - 1; NULL to ask. *inout_count: in, the room; out, the number of routes. Any thread.
+ * OTR_E_ARGUMENT: a negative number, or different sums; OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_message_routes(const int64_t *source_rows, int32_t source_ranks,
+                                   const int64_t *target_rows, int32_t target_ranks,
+                                   otr_message_route *routes, int64_t *inout_count) OTR_NOEXCEPT;
 
 /* ---- Optimizer and shard, without an engine
  * ------------------------------------------------------ */

@@ -40,9 +40,11 @@ TEST(TensorInit, FillsEveryField) {
     const char* name;
     uint8_t code, bits;
   };
-  for (const Row& row :
-       {Row{"float32", OTR_DTYPE_FLOAT, 32}, Row{"bfloat16", OTR_DTYPE_BFLOAT, 16},
-        Row{"float16", OTR_DTYPE_FLOAT, 16}, Row{"float64", OTR_DTYPE_FLOAT, 64}}) {
+  for (const Row& row : {Row{"float32", OTR_DTYPE_FLOAT, 32}, Row{"bfloat16", OTR_DTYPE_BFLOAT, 16},
+                         Row{"float16", OTR_DTYPE_FLOAT, 16}, Row{"float64", OTR_DTYPE_FLOAT, 64},
+                         Row{"bool", OTR_DTYPE_BOOL, 8}, Row{"int8", OTR_DTYPE_INT, 8},
+                         Row{"int64", OTR_DTYPE_INT, 64}, Row{"uint16", OTR_DTYPE_UINT, 16},
+                         Row{"uint32", OTR_DTYPE_UINT, 32}}) {
     int64_t shape[2] = {3, 0};
     char memory[8];
     otr_tensor t = garbage();
@@ -93,7 +95,7 @@ TEST(TensorInit, RefusesAndClears) {
   t = garbage();
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_tensor_init(nullptr, nullptr, 0, nullptr, &t), "dtype");
   expect_cleared(t);
-  for (const char* name : {"", "float", "Float32", "float32 ", "int32", "bf16"}) {
+  for (const char* name : {"", "float", "Float32", "float32 ", "int4", "bf16"}) {
     t = garbage();
     EXPECT_FAILS(OTR_E_DTYPE, otr_tensor_init(nullptr, name, 1, shape, &t), name, "float32",
                  "bfloat16");

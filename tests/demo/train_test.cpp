@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -224,6 +225,53 @@ TEST(Overlap, LearnsBesideItsLoadingAloneAndOnTwoWorkers) {
   const std::string expected = "300 batches loaded beside 300 steps\nW = 3.000 -2.000\n";
   EXPECT_EQ(run({OTR_OVERLAP}).out, expected);
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_OVERLAP}).out, expected);
+}
+
+// The whole model in one place, in double: SGD with two learning rates, one norm, one coefficient.
+std::vector<double> errors_of_one_model(int steps) {
+  constexpr int kSamples = 12;
+  double e[2][2] = {{0.5, 0.1}, {-0.2, 0.4}}, d[2] = {0.3, -0.6};
+  std::vector<double> errors;
+  for (int step = 0; step < steps; step++) {
+    double de[2][2] = {}, dd[2] = {}, squares = 0, norm = 0;
+    for (int s = 0; s < kSamples; s++) {
+      const double x[2] = {static_cast<double>(s * 3 % 7 - 3),
+                           static_cast<double>((s * 5 + 1) % 7 - 3)};
+      const double h[2] = {e[0][0] * x[0] + e[0][1] * x[1], e[1][0] * x[0] + e[1][1] * x[1]};
+      const double error = d[0] * h[0] + d[1] * h[1] - (3 * x[0] - 2 * x[1]);
+      squares += error * error;
+      for (int i = 0; i < 2; i++) {
+        dd[i] += error / kSamples * h[i];
+        for (int j = 0; j < 2; j++) de[i][j] += error / kSamples * d[i] * x[j];
+      }
+    }
+    for (int i = 0; i < 2; i++) norm += dd[i] * dd[i] + de[i][0] * de[i][0] + de[i][1] * de[i][1];
+    const double clip = std::min(1.0, 14 / std::sqrt(norm));  // not in the first steps
+    for (int i = 0; i < 2; i++) {
+      d[i] -= 0.005 * clip * dd[i];
+      for (int j = 0; j < 2; j++) e[i][j] -= 0.01 * clip * de[i][j];
+    }
+    errors.push_back(std::sqrt(squares / kSamples));
+  }
+  return errors;
+}
+
+TEST(Messages, TwoGroupsOfAnyWidthsTrainTheModelOfOne) {
+  const std::vector<double> expected = errors_of_one_model(12);
+  for (const auto& [ranks, vision_ranks] : {std::pair{2, 1}, {4, 3}, {4, 1}, {5, 3}}) {
+    const Result result = run({OTR_TOOL, "run", "-n", std::to_string(ranks), "--", OTR_MESSAGES,
+                               std::to_string(vision_ranks)});
+    ASSERT_EQ(result.code, 0) << result.err;
+    std::istringstream lines(result.out);
+    std::string line;
+    std::vector<double> errors;
+    while (std::getline(lines, line)) errors.push_back(std::stod(line.substr(line.rfind(' '))));
+    ASSERT_EQ(errors.size(), expected.size()) << result.out;
+    for (size_t i = 0; i < errors.size(); i++) EXPECT_NEAR(errors[i], expected[i], 1.5e-4);
+  }
+  const Result wrong = run({OTR_TOOL, "run", "-n", "2", "--", OTR_MESSAGES, "2"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.err.find("2 vision ranks of 2"), std::string::npos) << wrong.err;
 }
 
 TEST(HostUpdate, ReachesItsTargetAloneAndOnTwoWorkers) {

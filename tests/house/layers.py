@@ -10,7 +10,7 @@ from circles import circles
 LAYERS = [
     ["bindings", "rust", "julia"],
     ["c_api/src"],
-    ["core/engine"],
+    ["core/engine", "core/message"],
     ["core/optimizer", "core/checkpoint"],
     ["core/comm", "core/memory", "core/layout", "core/config"],
     ["core/context"],

@@ -21,6 +21,7 @@ from .context import Context
 from .engine import Engine, step_many
 from .handle import text_of
 from .lowlevel import OutriggerError, version
+from .message import Message
 from .optimizer import Optimizer, Shard
 from .passes import Pass
 from .snapshot import Snapshot
@@ -32,7 +33,7 @@ if lowlevel.abi_version() != lowlevel.ABI_VERSION:
     raise ImportError(f"this module was built for the binary interface {lowlevel.ABI_VERSION} of Outrigger; the library "
                       f"that was loaded ({lowlevel.version()}) has {lowlevel.abi_version()}. Rebuild the module")
 
-__all__ = ["Channel", "Checkpoint", "CheckpointWriter", "Comm", "Context", "Engine", "Optimizer", "OutriggerError", "Pass", "Shard", "Snapshot", "build_info", "config_check", "import_weights",
+__all__ = ["Channel", "Checkpoint", "CheckpointWriter", "Comm", "Context", "Engine", "Message", "Optimizer", "OutriggerError", "Pass", "Shard", "Snapshot", "build_info", "config_check", "import_weights",
            "lowlevel", "machine_info", "step_many", "version"]
 
 

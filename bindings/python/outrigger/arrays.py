@@ -35,7 +35,7 @@ def view_of(tensor: TensorView) -> Array:
     """Shape and dtype of the tensor; no copy."""
     import numpy as np
     array = np.asarray(tensor)
-    return array.view(bfloat16()) if array.dtype == np.uint16 else array
+    return array.view(bfloat16()) if tensor.dtype == "bfloat16" else array
 
 
 def new_float32(shape: int | tuple[int, ...]) -> Float32Array:

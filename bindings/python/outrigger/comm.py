@@ -8,6 +8,7 @@ from . import lowlevel
 from .handle import Handle, options_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Self, Unpack
 
     from .arrays import Memory
@@ -119,6 +120,12 @@ class Comm(Handle[lowlevel.Comm]):
     def all_gather(self, data: Memory) -> bytes:
         """The bytes of all ranks, in rank order. data: any contiguous buffer, of one size on all ranks. Collective."""
         return lowlevel.comm_all_gather(self.handle, data)
+
+    def all_to_all(self, parts: Memory, part_bytes: Iterable[int], received: Memory, received_bytes: Iterable[int]) -> None:
+        """Sends a part to every rank and receives one from each. parts: one behind the other, of part_bytes[r] bytes for rank r; received: a
+        writable buffer for received_bytes[r] bytes from rank r, as many as it sends here. Any contiguous buffers; ValueError where the sizes
+        are not theirs. Collective. OutriggerError E_MISMATCH: a rank expects other sizes than are sent."""
+        lowlevel.comm_all_to_all(self.handle, parts, part_bytes, received, received_bytes)
 
     def all_reduce_sum(self, array: Memory) -> None:
         """Replaces each element by its sum over ranks, added in rank order. array: float64, contiguous, of one size on all

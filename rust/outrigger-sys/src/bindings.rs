@@ -68,6 +68,8 @@ pub const OTR_DTYPE_INT: i32 = 0;
 pub const OTR_DTYPE_UINT: i32 = 1;
 pub const OTR_DTYPE_FLOAT: i32 = 2;
 pub const OTR_DTYPE_BFLOAT: i32 = 4;
+/// 8 bits
+pub const OTR_DTYPE_BOOL: i32 = 6;
 /// acquire: a float32 copy whatever the stored format (read-only)
 pub const OTR_ACQUIRE_FLOAT32: u32 = 1;
 /// pass begin: scaled output gradients in the dtype that they came in
@@ -144,6 +146,9 @@ pub const OTR_SAVE_UNDER_WAY: i32 = 1;
 pub const OTR_SAVE_DONE: i32 = 2;
 /// what was there before is whole
 pub const OTR_SAVE_FAILED: i32 = 3;
+/// the checksum is not looked at: it takes reading all bytes, and
+/// memory that two processes share damages nothing
+pub const OTR_MESSAGE_UNCHECKED: u32 = 1;
 
 /// Holds what would otherwise be global: the log callback, the number of worker threads, the
 /// topology.
@@ -197,6 +202,13 @@ pub struct otr_checkpoint {
 
 #[repr(C)]
 pub struct otr_checkpoint_writer {
+    _data: [u8; 0],
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// A message that is read where it lies.
+#[repr(C)]
+pub struct otr_message {
     _data: [u8; 0],
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
@@ -707,6 +719,58 @@ pub struct otr_import_options {
     pub reserved: [u64; 4],
 }
 
+/// A text of the host's that goes along.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_message_attribute {
+    /// UTF-8, different from the others'
+    pub name: *const c_char,
+    /// UTF-8
+    pub text: *const c_char,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_message_options {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    /// the host's number for it, 0 (default) or more
+    pub micro_batch: i64,
+    /// of gradients: what was applied to them (otr_pass_get_tag); NULL
+    /// (default): nothing is said. Its flags and stream are 0
+    pub tag: *const otr_call_info,
+    /// NULL with attribute_count 0
+    pub attributes: *const otr_message_attribute,
+    pub attribute_count: i64,
+    pub reserved: [u64; 4],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_message_info {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub micro_batch: i64,
+    pub tensor_count: i64,
+    pub attribute_count: i64,
+    /// of the message
+    pub bytes: i64,
+    pub reserved: [u64; 4],
+}
+
+/// Rows that rank `source` of one group has and rank `target` of another group needs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_message_route {
+    pub source: i32,
+    pub target: i32,
+    /// the first of them, in the rows of `source`
+    pub source_row: i64,
+    /// the same, in the rows of `target`
+    pub target_row: i64,
+    pub rows: i64,
+}
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_shard_options {
@@ -758,7 +822,8 @@ extern "C" {
     pub fn otr_machine_info(buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Fills *out_tensor with a row-major CPU tensor. data may be NULL: no elements, or no values where
     /// a function allows that. shape is kept by reference: it has to outlive the tensor; NULL if ndim is
-    /// 0. dtype: "float32", "bfloat16", "float16" or "float64". OTR_E_ARGUMENT: ndim outside 0 to 64, no
+    /// 0. dtype: "float32", "bfloat16", "float16" or "float64"; for messages alone also "bool", "int8",
+    /// "int16", "int32", "int64" and the same with "uint". OTR_E_ARGUMENT: ndim outside 0 to 64, no
     /// shape, or a negative extent; OTR_E_DTYPE: another dtype. Any thread. Since: 0.1
     pub fn otr_tensor_init(data: *mut c_void, dtype: *const c_char, ndim: i32, shape: *mut i64, out_tensor: *mut otr_tensor) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
@@ -862,6 +927,14 @@ extern "C" {
     /// all receives world_size × bytes, in rank order; `bytes` is equal on all ranks. Collective.
     /// Since: 0.1
     pub fn otr_comm_all_gather(comm: *mut otr_comm, mine: *const c_void, bytes: usize, all: *mut c_void) -> i32;
+    /// Sends a part to every rank and receives one from each, this one too. parts: part_bytes[r] bytes
+    /// for rank r, one part behind the other; received: received_bytes[r] bytes of rank r, in rank
+    /// order, as many as it sends here. Both arrays have world_size entries, which may differ and be 0.
+    /// parts and received do not overlap. On each rank the first call reserves 8 MiB at most, or 8 KiB
+    /// for each rank of the group if that is more. Collective. OTR_E_MISMATCH: a rank expects other
+    /// sizes than are sent: all ranks are told, received is not defined, and the group goes on;
+    /// OTR_E_UNSUPPORTED: a communicator of two levels. Since: 0.1
+    pub fn otr_comm_all_to_all(comm: *mut otr_comm, parts: *const c_void, part_bytes: *const usize, received: *mut c_void, received_bytes: *const usize) -> i32;
     /// Replaces each of `count` values by its sum over ranks, added in rank order, so all ranks hold the
     /// same bits. Collective. Since: 0.1
     pub fn otr_comm_all_reduce_sum(comm: *mut otr_comm, values: *mut f64, count: usize) -> i32;
@@ -1399,6 +1472,53 @@ extern "C" {
     /// index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
     /// no float; the rest as for otr_checkpoint_writer_create. Since: 0.1
     pub fn otr_checkpoint_import(source: *const c_char, directory: *const c_char, tag: *const c_char, options: *const otr_import_options) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_message_options_init(options: *mut otr_message_options, size: usize) -> i32;
+    /// Copies the tensors into buffer, bit by bit. names: count names, UTF-8, different from each other;
+    /// tensors: count tensors on the CPU, of any shape and strides, empty ones too, of dtype bool, int8
+    /// to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
+    /// gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
+    /// OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
+    /// from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
+    /// of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
+    /// OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
+    /// small. Since: 0.1
+    pub fn otr_message_pack(names: *const *const c_char, tensors: *const otr_tensor, count: i64, options: *const otr_message_options, buffer: *mut c_void, inout_size: *mut usize) -> i32;
+    /// Writes the checksum, after places have been filled or values changed. Any thread. OTR_E_CORRUPT:
+    /// no message; OTR_E_ARGUMENT: buffer is not at a multiple of 8. Since: 0.1
+    pub fn otr_message_seal(buffer: *mut c_void, size: usize) -> i32;
+    /// Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
+    /// they are until the message is destroyed, and are never written. They may come from anybody: what
+    /// is wrong in them is an error and no more, and the memory that the call takes is at most eight
+    /// times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
+    /// short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
+    /// OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1
+    pub fn otr_message_unpack(data: *const c_void, size: usize, flags: u32, out_message: *mut *mut otr_message) -> i32;
+    /// The memory stays as it is. NULL is allowed. Local. Since: 0.1
+    pub fn otr_message_destroy(message: *mut otr_message);
+    /// out_info: struct_size set. Any thread. Since: 0.1
+    pub fn otr_message_get_info(message: *const otr_message, out_info: *mut otr_message_info) -> i32;
+    /// The name of tensor `index` of 0 to tensor_count - 1, in the order of their bytes: wider elements
+    /// first; valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1
+    pub fn otr_message_tensor_name(message: *const otr_message, index: i64, out_name: *mut *const c_char) -> i32;
+    /// A row-major view of the message's memory, which may be written where its owner may write it; its
+    /// shape is valid as long as the message. Any thread. OTR_E_NOT_FOUND gives the nearest name.
+    /// Since: 0.1
+    pub fn otr_message_get_tensor(message: *const otr_message, name: *const c_char, out_part: *mut otr_tensor) -> i32;
+    /// Fills the tag of *info with what was packed, for otr_pass_begin; loss_scale 0: nothing was said.
+    /// info: struct_size set; the rest of it is left alone. Any thread. Since: 0.1
+    pub fn otr_message_get_tag(message: *const otr_message, info: *mut otr_call_info) -> i32;
+    /// The name of attribute `index` of 0 to attribute_count - 1, sorted; valid as long as the message.
+    /// Any thread. OTR_E_NOT_FOUND: no such index. Since: 0.1
+    pub fn otr_message_attribute_name(message: *const otr_message, index: i64, out_name: *mut *const c_char) -> i32;
+    /// Valid as long as the message. Any thread. OTR_E_NOT_FOUND: no such name. Since: 0.1
+    pub fn otr_message_get_attribute(message: *const otr_message, name: *const c_char, out_text: *mut *const c_char) -> i32;
+    /// Who sends what between two groups of any widths: the rows of the ranks of one group, one rank's
+    /// behind the other's, are those of the ranks of the other. source_rows, target_rows: of each rank,
+    /// 0 or more. routes: in the order of the rows, none of 0 rows, at most source_ranks + target_ranks
+    /// - 1; NULL to ask. *inout_count: in, the room; out, the number of routes. Any thread.
+    /// OTR_E_ARGUMENT: a negative number, or different sums; OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_message_routes(source_rows: *const i64, source_ranks: i32, target_rows: *const i64, target_ranks: i32, routes: *mut otr_message_route, inout_count: *mut i64) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_shard_options_init(options: *mut otr_shard_options, size: usize) -> i32;
     /// Wraps caller's memory: weights and grads (each float32, bfloat16 or float16), both 1-D,

@@ -6,9 +6,11 @@ import json
 
 import measure
 from bench_case import OURS, compare, memory_speed, read_floats, row
+from sides import SideFailed
 
 COUNT, THREADS = 64 << 20, 2
 ROUNDS = 15
+CHECK_SECONDS = 120  # a side that takes longer for three steps would take the whole time of the benchmark
 LOOP, LOOP_BYTES = "loop", 28  # of an element: four float32 arrays, three of them written
 NEAREST, STOCHASTIC = ({"format": "bfloat16", "rounding": each} for each in ("nearest", "stochastic"))
 FLOAT32, SPLIT, BLOCK8 = ({"format": each} for each in ("float32", "split", "block8"))
@@ -143,7 +145,7 @@ def specification(bench, variant, who, folder, threads):
 
 def check(side, who, folder):
     """The weights after three steps, and what the side says of them."""
-    (facts,) = side.check(folder, 300)
+    (facts,) = side.check(folder, CHECK_SECONDS)
     return read_floats(folder / f"{'outrigger' if who in (OURS, *OWN) else who}.weight"), facts
 
 
@@ -157,17 +159,25 @@ def _measure(bench, case, variant, peers):
     compared = [peer for peer in peers if peer != LOOP]
     names = [OURS, *compared, LOOP]
     with bench.sides([specification(bench, variant, who, folder, THREADS) for who in names]) as sides:
-        ours, *others, loop, _ = sides
+        ours, *others, loop, memory = sides
         own, facts = check(ours, OURS, folder)
-        numerics = {peer: agreement(variant, own, check(side, peer, folder)[0]) for side, peer in zip(others, compared, strict=True)}
-        (loop_facts,) = loop.check(folder, 300)
-        rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
+        numerics, failed, running = {}, {}, []
+        for side, peer in zip(others, compared, strict=True):
+            try:
+                numerics[peer] = agreement(variant, own, check(side, peer, folder)[0])
+                running.append(side)
+            except SideFailed as failure:  # it alone is not measured
+                failed[peer] = str(failure)
+                side.close()
+        (loop_facts,) = loop.check(folder, CHECK_SECONDS)
+        rounds = measure.interleave([ours, *running, loop, memory], ROUNDS, 2, bench.deadline, bench.seed)
     facts["roofline"] = {"bytes_per_parameter": variant.bytes, "loop_form": loop_facts["form"],
                          "loop_gb_per_s": _speed(variant, rounds, NAMES[LOOP]), "ours_gb_per_s": _speed(variant, rounds, OURS),
                          "share": rounds.ratio(NAMES[LOOP], OURS)["median"]}
     if variant.rows:
-        facts["products_gflop_per_s"] = _products(variant, rounds, [OURS, *(NAMES[peer] for peer in compared)])
-    rows = [_row(case, variant, peer, rounds, numerics.get(peer), facts) for peer in peers]
+        facts["products_gflop_per_s"] = _products(variant, rounds, [OURS, *(NAMES[peer] for peer in numerics)])
+    rows = [row(case, NAMES[peer], variant.peers[peer], variant.timed, reason=reason) for peer, reason in failed.items()]
+    rows += [_row(case, variant, peer, rounds, numerics.get(peer), facts) for peer in peers if peer not in failed]
     for each in rows:
         if each["peer"] == NAMES[LOOP]:
             each["forms_gb_per_s"] = loop_facts["forms_gb_per_s"]

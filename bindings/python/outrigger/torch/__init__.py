@@ -9,6 +9,7 @@ from .engine import Engine
 from .initialize import initialize
 from .offloaded_adamw import OffloadedAdamW
 from .optimizer import ZeroOptimizer
+from .ulysses import UlyssesAttention
 
-__all__ = ["CPUAdam", "ConfigError", "Engine", "OffloadedAdamW", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
+__all__ = ["CPUAdam", "ConfigError", "Engine", "OffloadedAdamW", "UlyssesAttention", "ZeroOptimizer", "add_config_arguments", "init_distributed", "initialize",
            "lr_schedules", "share_caching_allocator", "utils", "zero", "zero_to_fp32"]
