@@ -14,6 +14,11 @@ class SideFailed(Exception):
     """A worker answered with an error, ended or was silent; the text says which and where its log is."""
 
 
+def shown(path):
+    """As seen from here, without this machine's own folders: texts go into results."""
+    return os.path.relpath(path)
+
+
 def _confine(cores):
     """In the child: these cores only, and no life after the driver's."""
     os.sched_setaffinity(0, cores)
@@ -99,7 +104,7 @@ class Side:
                 if not events:
                     late = [rank for rank, answer in enumerate(answers) if answer is None]
                     raise SideFailed(
-                        f"{self.name}: no answer of rank {late[0]} within {timeout:.0f} s, see {self.logs[late[0]]}"
+                        f"{self.name}: no answer of rank {late[0]} within {timeout:.0f} s, see {shown(self.logs[late[0]])}"
                     )
                 for key, _ in events:
                     rank = key.data
@@ -113,7 +118,7 @@ class Side:
     def _parse(self, rank, line):
         if not line.endswith(b"\n"):
             code = self.processes[rank].wait()
-            raise SideFailed(f"{self.name}: rank {rank} ended with status {code}, see {self.logs[rank]}")
+            raise SideFailed(f"{self.name}: rank {rank} ended with status {code}, see {shown(self.logs[rank])}")
         answer = json.loads(line)
         if "error" in answer:
             raise SideFailed(f"{self.name}: rank {rank}: {answer['error']}")
