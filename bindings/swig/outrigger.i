@@ -143,6 +143,7 @@ OTR_OPTIONS(options, Options, , for (int64_t i = 0; i < self->part_count; ++i) {
 // Copies of the name and the bytes.
 %extend otr_##options {
   int32_t add_part(const char *name, const void *mine, size_t bytes) {
+    if (!name) return OTR_E_ARGUMENT;
     const int64_t count = $self->part_count;
     otr_part *parts = (otr_part *)realloc((otr_part *)$self->parts, (size_t)(count + 1) * sizeof *parts);
     if (!parts) return OTR_E_OUT_OF_MEMORY;
@@ -171,6 +172,7 @@ OTR_OPTIONS_WITH_PARTS(snapshot_options, SnapshotOptions)
 %ignore otr_load_options::field##_count;
 %extend otr_load_options {
   int32_t add_##field(const char *pattern) {
+    if (!pattern) return OTR_E_ARGUMENT;
     const int64_t count = $self->field##_count;
     const char **texts = (const char **)realloc((char **)$self->field, (size_t)(count + 1) * sizeof *texts);
     if (!texts) return OTR_E_OUT_OF_MEMORY;
@@ -190,6 +192,7 @@ OTR_ADD_TEXT(resized)
 %ignore otr_load_options::renamed_count;
 %extend otr_load_options {
   int32_t add_renamed(const char *here, const char *there) {
+    if (!here || !there) return OTR_E_ARGUMENT;
     const int64_t count = $self->renamed_count;
     otr_rename *entries = (otr_rename *)realloc((otr_rename *)$self->renamed, (size_t)(count + 1) * sizeof *entries);
     if (!entries) return OTR_E_OUT_OF_MEMORY;
@@ -226,6 +229,7 @@ free((otr_message_attribute *)self->attributes);)
     return OTR_OK;
   }
   int32_t add_attribute(const char *name, const char *text) {
+    if (!name || !text) return OTR_E_ARGUMENT;
     const int64_t count = $self->attribute_count;
     otr_message_attribute *all = (otr_message_attribute *)realloc(
         (otr_message_attribute *)$self->attributes, (size_t)(count + 1) * sizeof *all);

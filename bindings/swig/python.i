@@ -435,7 +435,10 @@ static int32_t otr_python_comm_all_to_all(otr_comm *comm, const void *parts, siz
 %typemap(in, numinputs=0) otr_message **out_message (otr_message *handle = NULL) "$1 = &handle;"
 %typemap(argout) otr_message **out_message {
   PyObject *message = SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN);
-  if (!message || otr_python_keep(message, swig_obj[0]) != 0) SWIG_fail;
+  if (!message || otr_python_keep(message, swig_obj[0]) != 0) {
+    Py_XDECREF(message);
+    SWIG_fail;
+  }
   %append_output(message);
 }
 %apply const char **out_name { const char **out_text };

@@ -110,6 +110,7 @@ static int otr_python_acquire_any(PyObject* object, int writable, int any, otr_p
   }
   for (int d = 0; d < t->view.ndim; d++) {
     t->shape[d] = t->view.shape[d];
+    if (!t->view.strides) continue; /* row-major, says ctypes */
     if (t->view.strides[d] % t->view.itemsize != 0) {
       PyErr_Format(PyExc_ValueError,
                    "dimension %d has a stride of %zd bytes, which is no multiple of the element's "
@@ -125,7 +126,7 @@ static int otr_python_acquire_any(PyObject* object, int writable, int any, otr_p
   t->tensor.device.device_type = OTR_DEVICE_CPU;
   t->tensor.ndim = t->view.ndim;
   t->tensor.shape = t->shape;
-  t->tensor.strides = t->strides;
+  t->tensor.strides = t->view.strides ? t->strides : NULL;
   return 0;
 }
 

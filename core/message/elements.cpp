@@ -110,6 +110,21 @@ bool is_row_major(const otr_tensor& view) {
   return true;
 }
 
+bool overlaps(const otr_tensor& view, std::span<const std::byte> memory) {
+  if (view.data == nullptr || tensor::count_of(shape_of(view), "a tensor") == 0) return false;
+  int64_t first = 0, last = 0;  // in elements from the one at index 0
+  for (int32_t d = 0; d < view.ndim; ++d) {
+    const int64_t reach = (view.shape[d] - 1) * stride_of(view, d);
+    (reach < 0 ? first : last) += reach;
+  }
+  const int64_t bytes = view.dtype.bits / 8;
+  const auto at = reinterpret_cast<uintptr_t>(view.data) + view.byte_offset;
+  const auto begin = at + static_cast<uintptr_t>(first * bytes);
+  const auto end = at + static_cast<uintptr_t>((last + 1) * bytes);
+  const auto memory_begin = reinterpret_cast<uintptr_t>(memory.data());
+  return begin < memory_begin + memory.size() && memory_begin < end;
+}
+
 void copy_row_major(const otr_tensor& view, std::byte* to) {
   const auto* from = static_cast<const std::byte*>(view.data) + view.byte_offset;
   const int64_t bytes = view.dtype.bits / 8, count = tensor::count_of(shape_of(view), "a tensor");

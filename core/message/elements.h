@@ -20,6 +20,8 @@ namespace outrigger::message {
 void require_view(const otr_tensor& view, std::string_view what);
 [[nodiscard]] std::span<const int64_t> shape_of(const otr_tensor& view);
 [[nodiscard]] bool is_row_major(const otr_tensor& view);
+// Whether an element is in the memory.
+[[nodiscard]] bool overlaps(const otr_tensor& view, std::span<const std::byte> memory);
 // All elements, row-major.
 void copy_row_major(const otr_tensor& view, std::byte* to);
 

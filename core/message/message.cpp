@@ -178,6 +178,13 @@ Number number_in(const checkpoint::Metadata& metadata, std::string_view key) {
   return number;
 }
 
+// C's texts end there.
+void refuse_nul(std::string_view text, std::string_view what) {
+  if (text.find('\0') != std::string_view::npos) {
+    fail(OTR_E_CORRUPT, "{}: {} {} has a NUL inside", kWhat, what, in_quotes(text));
+  }
+}
+
 Notes notes_in(const checkpoint::Metadata& metadata) {
   Notes notes;
   notes.micro_batch = number_in<int64_t>(metadata, kMicroBatch);
@@ -190,7 +197,10 @@ Notes notes_in(const checkpoint::Metadata& metadata) {
     }
   }
   for (const auto& [key, value] : metadata) {
-    if (key.starts_with(kUser)) notes.attributes.emplace(key.substr(kUser.size()), value);
+    if (!key.starts_with(kUser)) continue;
+    refuse_nul(key, "the name");
+    refuse_nul(value, "the text");
+    notes.attributes.emplace(key.substr(kUser.size()), value);
   }
   return notes;
 }
@@ -204,6 +214,13 @@ Packed::Packed(const std::vector<Tensor>& tensors, const Notes& notes)
 }
 
 void Packed::write(std::byte* buffer) const {
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (!overlaps(views_[i], {buffer, bytes()})) continue;
+    fail(OTR_E_ARGUMENT,
+         "tensor {} lies in the buffer that the message goes to: give another buffer, or leave its "
+         "place free (data NULL) and fill it in there",
+         in_quotes(outline_.entries[i].name));
+  }
   Hash hash;
   std::memcpy(buffer, outline_.head.data(), outline_.head.size());
   hash.add({buffer, outline_.head.size()});
@@ -235,6 +252,7 @@ Message::Message(std::span<std::byte> buffer, bool checked)
   if (checked) require_checksum(buffer);
   for (const Entry& entry : entries()) {
     const std::string what = "tensor " + in_quotes(entry.name);
+    refuse_nul(entry.name, "the name");
     static_cast<void>(dtype_of(entry.dtype, what));
     const size_t place = data_begin_ + static_cast<size_t>(entry.begin);
     if (entry.bytes > 0 && place % static_cast<size_t>(size_of(entry.dtype)) != 0) {

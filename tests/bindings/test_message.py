@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages in Python: arrays of any dtype and strides, memory that is kept, what is refused; and the safetensors package reads one."""
+import ctypes
 import gc
 import importlib.util
 import unittest
@@ -99,6 +100,14 @@ class Messages(unittest.TestCase):
                                  ({1: np.zeros(2)}, TypeError, "no str"), ({"__metadata__": np.zeros(2)}, OutriggerError, "__metadata__")):
             with self.assertRaisesRegex(error, text):
                 Message.pack(bad)
+        for bad, error, text in (({"a": None}, TypeError, "no str"), ({"a": "b\0c"}, ValueError, "NUL"), ({"b\0c": "a"}, ValueError, "NUL")):
+            with self.assertRaisesRegex(error, text):
+                Message.pack({}, attributes=bad)
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            Message.pack({"a\0b": np.zeros(2)})
+        memory = bytearray(1000)
+        with self.assertRaisesRegex(OutriggerError, "'x' lies in the buffer"):
+            Message.pack({"x": np.frombuffer(memory, np.float32, 20)[::-2]}, into=memory)
         with self.assertRaisesRegex(OutriggerError, "micro_batch = -1"):
             Message.pack({}, micro_batch=-1)
         good = Message.pack({"embedding": np.zeros(2)})
@@ -110,6 +119,11 @@ class Messages(unittest.TestCase):
             message["embeding"]
         self.assertIsNone(message.get("embeding"))
         self.assertNotIn("embeding", message)
+        self.assertNotIn(3, message)
+
+    def test_arrays_of_ctypes(self):
+        values = (ctypes.c_float * 3)(1, 2, 3)
+        self.assertEqual(Message(Message.pack({"x": values}))["x"].tolist(), [1, 2, 3])
 
     def test_routes(self):
         self.assertEqual(Message.share(8, 3), [3, 3, 2])

@@ -67,6 +67,7 @@ TEST(Message, HeadersThatLieAreRefused) {
            Row{"micro_batch\":\"7\"", "micro_botch\":\"7\"", OTR_E_CORRUPT, "micro_batch"},
            Row{"\"I64\"", "\"C64\"", OTR_E_DTYPE, "C64"},
            Row{"[2,3]", "[2,9]", OTR_E_CORRUPT, "bytes"},
+           Row{"\"embedding\"", "\"em\\u0000g\"", OTR_E_CORRUPT, "NUL"},
        }) {
     SCOPED_TRACE(row.to);
     std::string text = good.text();
@@ -181,6 +182,23 @@ TEST(Message, WrongUseOfPackIsRefused) {
   EXPECT_EQ(size, buffer.size());
   EXPECT_FAILS(OTR_E_ARGUMENT, good.pack(buffer.data() + 4, &size), "multiple of 8");
   EXPECT_FAILS(OTR_E_ARGUMENT, good.pack(buffer.data(), nullptr), "inout_size");
+  // A tensor in the buffer itself, forwards and backwards; behind it, it is good.
+  size = buffer.size();
+  int64_t two[1] = {2}, back[1] = {-2};
+  Parts parts;
+  otr_tensor inside;
+  ASSERT_OK(otr_tensor_init(buffer.data() + 16, "int64", 1, two, &inside));
+  parts.add("inside", inside);
+  EXPECT_FAILS(OTR_E_ARGUMENT, parts.pack(buffer.data(), &size), "'inside' lies in the buffer");
+  size_t needed = 0;
+  ASSERT_OK(parts.pack(nullptr, &needed));
+  Buffer larger(needed + 64);
+  parts.tensors[0].data = larger.data() + needed / 8 * 8 + 16;
+  size = larger.size();
+  EXPECT_OK(parts.pack(larger.data(), &size));
+  parts.tensors[0].strides = back;
+  parts.tensors[0].data = larger.data() + needed / 8 * 8 + 8;
+  EXPECT_FAILS(OTR_E_ARGUMENT, parts.pack(larger.data(), &size), "'inside' lies in the buffer");
 }
 
 TEST(Message, WrongUseOfAMessageIsRefused) {

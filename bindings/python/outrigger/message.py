@@ -35,6 +35,8 @@ class Message(Handle[lowlevel.Message], Mapping[str, "Array"]):
         super().__init__(lowlevel.message_unpack(memory, 0 if checked else lowlevel.MESSAGE_UNCHECKED))
 
     def __getitem__(self, name: str) -> Array:
+        if not isinstance(name, str):
+            raise KeyError(name)
         try:
             return view_of(self.tensor(name))
         except lowlevel.OutriggerError as error:
@@ -49,7 +51,8 @@ class Message(Handle[lowlevel.Message], Mapping[str, "Array"]):
         return self.info.tensor_count
 
     def tensor(self, name: str) -> lowlevel.TensorView:
-        """The same memory, for torch.from_dlpack and others. E_NOT_FOUND gives the nearest name."""
+        """The same memory, for torch.from_dlpack and others. DLPack does not tell them where it is read-only: do not write there. E_NOT_FOUND
+        gives the nearest name."""
         return lowlevel.message_get_tensor(self.handle, name)
 
     @property
@@ -80,13 +83,14 @@ class Message(Handle[lowlevel.Message], Mapping[str, "Array"]):
              attributes: Mapping[str, str] | None = None, into: Memory | None = None) -> Memory:
         """The bytes of a message: a new bytearray, or the first bytes of `into`, memory that can be written (a shared one, say), of which a view is
         the result. tensors: arrays on the CPU by name, of any shape and strides, bool, integers, floats or bfloat16. tag: of
-        gradients, as Pass.tag gives it. Any thread. E_DTYPE; E_DEVICE; E_BUFFER_SIZE: `into` is too small."""
+        gradients, as Pass.tag gives it. Any thread. TypeError, ValueError: a name or text is no str, or has a NUL; E_DTYPE; E_DEVICE;
+        E_BUFFER_SIZE: `into` is too small; E_ARGUMENT: an array lies in `into`."""
         options = lowlevel.MessageOptions()
         options.micro_batch = micro_batch
         options.set_tag(tag)
         for name, text in (attributes or {}).items():
-            options.add_attribute(name, text)
-        named = list(tensors.items())
+            options.add_attribute(_text(name), _text(text))
+        named = [(_text(name), tensor) for name, tensor in tensors.items()]
         if into is None:
             into = bytearray(lowlevel.message_pack(named, options, None))
         size = lowlevel.message_pack(named, options, into)
@@ -102,3 +106,11 @@ class Message(Handle[lowlevel.Message], Mapping[str, "Array"]):
     def share(rows: int, ranks: int) -> list[int]:
         """Rows of each rank, where they are shared evenly: the first ranks have one more."""
         return [rows // ranks + (rank < rows % ranks) for rank in range(ranks)]
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{given!r} is no str")
+    if "\0" in given:
+        raise ValueError(f"{given!r} has a NUL, which ends a text of C")
+    return given

@@ -4,6 +4,7 @@ and their gradients in float64; a model that is trained; parts and heads of diff
 
     outrigger run -n 3 -- python test_ulysses.py
 """
+import copy
 import sys
 import unittest
 
@@ -132,9 +133,24 @@ class Ulysses(unittest.TestCase):
         for (name, right), value in zip(plain.named_parameters(), ours.parameters()):
             torch.testing.assert_close(value.detach(), right.detach(), rtol=2e-5, atol=2e-6, msg=name)
 
+    def test_compiled_and_copied(self):
+        lengths = parts(4 * RANKS)
+        x = drawn(6, 1, sum(lengths), RANKS, 4, dtype=torch.float32)
+        right = mine(attention(x, x, x), lengths)
+        local = mine(x, lengths)
+        module = UlyssesAttention(attention, COMM)
+        torch.testing.assert_close(torch.compile(module, backend="aot_eager")(local, local, local), right)
+        torch.testing.assert_close(copy.deepcopy(module).eval()(local, local, local), right)
+
     def test_wrong_use_has_an_error(self):
         module = UlyssesAttention(attention, COMM)
         x = torch.zeros(1, 2, RANKS, 4)
+        if RANKS > 1:
+            other = torch.zeros(1 + RANK, 2, RANKS, 4)
+            with self.assertRaisesRegex(ValueError, "ranks 0 and 1 have tensors of different"):
+                module(other, other, other)
+        with self.assertRaisesRegex(ValueError, "keys and values have different lengths"):
+            module(x, x, x[:, :1])
         if RANKS > 1:
             with self.assertRaisesRegex(ValueError, f"1 heads on {RANKS} ranks"):
                 module(x, x[:, :, :1], x[:, :, :1])

@@ -63,8 +63,7 @@ std::string read(otr_message* message, const Memory& memory, Contents& contents)
     const char* name = nullptr;
     otr_tensor tensor{};
     if (otr_message_tensor_name(message, i, &name) != OTR_OK) return "a tensor has no name";
-    // A name with a NUL inside is a C string of another name.
-    if (otr_message_get_tensor(message, name, &tensor) != OTR_OK) continue;
+    if (otr_message_get_tensor(message, name, &tensor) != OTR_OK) return "a tensor is not there";
     const auto* begin = static_cast<const char*>(tensor.data);
     const size_t bytes = bytes_of(tensor);
     if (begin < memory.data() || begin + bytes > memory.data() + memory.size()) {
@@ -79,7 +78,9 @@ std::string read(otr_message* message, const Memory& memory, Contents& contents)
   for (int64_t i = 0; i < info.attribute_count; ++i) {
     otr_message_attribute attribute{};
     if (otr_message_attribute_name(message, i, &attribute.name) != OTR_OK) return "no name";
-    if (otr_message_get_attribute(message, attribute.name, &attribute.text) != OTR_OK) continue;
+    if (otr_message_get_attribute(message, attribute.name, &attribute.text) != OTR_OK) {
+      return "an attribute is not there";
+    }
     contents.attributes.push_back(attribute);
   }
   return "";

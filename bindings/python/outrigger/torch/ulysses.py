@@ -2,7 +2,10 @@
 """Ulysses sequence parallelism: each rank has a part of every sequence, and for attention all of the sequence and a part of the heads."""
 from __future__ import annotations
 
+import copy
 import struct
+import weakref
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,6 +75,10 @@ def _require(x: torch.Tensor, comm: Comm, sequence_dim: int, head_dim: int) -> N
         raise ValueError(f"a tensor of {x.dtype}, {x.layout}; legal are dense real ones")
 
 
+# Of each communicator, one for all modules: they are called in one order, and each would have memory of its own.
+_duplicates: weakref.WeakKeyDictionary[Comm, Comm] = weakref.WeakKeyDictionary()
+
+
 class UlyssesAttention(torch.nn.Module):
     """Any attention over sequences that the ranks share.
 
@@ -87,22 +94,44 @@ class UlyssesAttention(torch.nn.Module):
     def __init__(self, attention: Callable[..., torch.Tensor], comm: Comm | None = None, sequence_dim: int = 1, head_dim: int = 2) -> None:
         super().__init__()
         self.attention = attention
-        self.comm = (comm or process_comm()).duplicate()
+        self.given = comm or process_comm()
+        if self.given not in _duplicates:
+            _duplicates[self.given] = self.given.duplicate()
+        self.comm = _duplicates[self.given]
         self.sequence_dim, self.head_dim = sequence_dim, head_dim
 
-    def lengths(self, mine: int) -> list[int]:
-        """The ranks' parts of a sequence. Collective."""
-        return list(struct.unpack(f"{self.comm.size}q", self.comm.all_gather(struct.pack("q", mine))))
+    def __deepcopy__(self, memo: dict[int, Any]) -> UlyssesAttention:
+        made = type(self)(copy.deepcopy(self.attention, memo), self.given, self.sequence_dim, self.head_dim)
+        return made.train(self.training)
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
-        heads = [x.shape[self.head_dim] for x in (q, k, v)]
-        ranks = self.comm.size
+    def _agree(self, tensors: tuple[torch.Tensor, ...]) -> list[list[int]]:
+        """The ranks' parts of the sequences; what else is to be the same is compared."""
+        rest = [(str(x.dtype), [extent for dim, extent in enumerate(x.shape) if dim != self.sequence_dim]) for x in tensors]
+        mine = struct.pack("=4q", *(x.shape[self.sequence_dim] for x in tensors), zlib.crc32(repr(rest).encode()))
+        told = list(struct.iter_unpack("=4q", self.comm.all_gather(mine)))
+        other = [rank for rank, (*_, rest_of_rank) in enumerate(told) if rest_of_rank != told[0][-1]]
+        if other:
+            raise ValueError(f"ranks 0 and {other[0]} have tensors of different dtypes, or of different shapes beside the sequence; rank {self.comm.rank} has {rest}")
+        if any(k != v for _, k, v, _ in told):
+            raise ValueError(f"keys and values have different lengths: (queries, keys, values) = {[lengths for *lengths, _ in told]} by rank")
+        return [list(lengths) for lengths in zip(*told)][:3]
+
+    @torch.compiler.disable  # collectives, and memory of this process
+    def _to_heads(self, *tensors: torch.Tensor) -> tuple[list[torch.Tensor], list[int]]:
+        """All of the sequences with this rank's heads, and the parts of the queries' sequence."""
+        heads, ranks = [x.shape[self.head_dim] for x in tensors], self.comm.size
         if min(heads) < ranks:
             raise ValueError(f"{min(heads)} heads on {ranks} ranks: each rank needs one of queries, keys and values")
         if len(set(heads)) > 1 and any(count % ranks for count in heads):
             raise ValueError(f"{heads} heads of queries, keys and values on {ranks} ranks: different numbers have to be divisible by the ranks")
-        queries, keys = (self.lengths(x.shape[self.sequence_dim]) for x in (q, k))
-        dims = self.sequence_dim, self.head_dim
-        whole = [sequence_to_heads(x, self.comm, lengths, *dims) for x, lengths in ((q, queries), (k, keys), (v, keys))]
-        y = self.attention(*whole, *arguments, **options)
-        return heads_to_sequence(y, self.comm, queries, heads[0], *dims)
+        lengths = self._agree(tensors)
+        whole = [sequence_to_heads(x, self.comm, of_x, self.sequence_dim, self.head_dim) for x, of_x in zip(tensors, lengths)]
+        return whole, lengths[0]
+
+    @torch.compiler.disable
+    def _to_sequence(self, y: torch.Tensor, lengths: list[int], heads: int) -> torch.Tensor:
+        return heads_to_sequence(y, self.comm, lengths, heads, self.sequence_dim, self.head_dim)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        whole, lengths = self._to_heads(q, k, v)
+        return self._to_sequence(self.attention(*whole, *arguments, **options), lengths, q.shape[self.head_dim])
