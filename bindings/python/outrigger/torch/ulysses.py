@@ -12,6 +12,7 @@ import torch
 
 from ..message import Message
 from ..process import process_comm
+from .pytorch import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ class UlyssesAttention(torch.nn.Module):
             raise ValueError(f"keys and values have different lengths: (queries, keys, values) = {[lengths for *lengths, _ in told]} by rank")
         return [list(lengths) for lengths in zip(*told)][:3]
 
-    @torch.compiler.disable  # collectives, and memory of this process
+    @untraced  # collectives, and memory of this process
     def _to_heads(self, *tensors: torch.Tensor) -> tuple[list[torch.Tensor], list[int]]:
         """All of the sequences with this rank's heads, and the parts of the queries' sequence."""
         heads, ranks = [x.shape[self.head_dim] for x in tensors], self.comm.size
@@ -128,7 +129,7 @@ class UlyssesAttention(torch.nn.Module):
         whole = [sequence_to_heads(x, self.comm, of_x, self.sequence_dim, self.head_dim) for x, of_x in zip(tensors, lengths)]
         return whole, lengths[0]
 
-    @torch.compiler.disable
+    @untraced
     def _to_sequence(self, y: torch.Tensor, lengths: list[int], heads: int) -> torch.Tensor:
         return heads_to_sequence(y, self.comm, lengths, heads, self.sequence_dim, self.head_dim)
 
