@@ -554,18 +554,18 @@ tensors: count tensors on the CPU, of any shape and strides, empty ones too, of 
 to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
 gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
 OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
-from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
-of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
-OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
-small. Since: 0.1";
+from. A tensor that is copied must not lie in buffer. *inout_size: in, the size of buffer; out,
+the bytes of the message. buffer: at a multiple of 8; NULL with size 0, to ask (OTR_OK). options:
+NULL for defaults. Any thread. OTR_E_ARGUMENT; OTR_E_SHAPE; OTR_E_DTYPE: another dtype;
+OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_message_seal "Writes the checksum, after places have been filled or values changed. Any thread. OTR_E_CORRUPT:
 no message; OTR_E_ARGUMENT: buffer is not at a multiple of 8. Since: 0.1";
 %feature("docstring") otr_message_unpack "Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
 they are until the message is destroyed, and are never written. They may come from anybody: what
-is wrong in them is an error and no more, and the memory that the call takes is at most eight
-times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
-short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
-OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1";
+is wrong in them is an error and no more, and the memory that the call takes is at most 16 times
+the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut short,
+no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT; OTR_E_DTYPE: an
+element that DLPack does not have. Since: 0.1";
 %feature("docstring") otr_message_destroy "The memory stays as it is. NULL is allowed. Local. Since: 0.1";
 %feature("docstring") otr_message_get_info "out_info: struct_size set. Any thread. Since: 0.1";
 %feature("docstring") otr_message_tensor_name "The name of tensor `index` of 0 to tensor_count - 1, in the order of their bytes: wider elements

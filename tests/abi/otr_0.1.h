@@ -1545,10 +1545,10 @@ OTR_API int32_t otr_message_options_init(otr_message_options *options, size_t si
  * to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
  * gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
  * OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
- * from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
- * of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
- * OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
- * small. Since: 0.1 */
+ * from. A tensor that is copied must not lie in buffer. *inout_size: in, the size of buffer; out,
+ * the bytes of the message. buffer: at a multiple of 8; NULL with size 0, to ask (OTR_OK). options:
+ * NULL for defaults. Any thread. OTR_E_ARGUMENT; OTR_E_SHAPE; OTR_E_DTYPE: another dtype;
+ * OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
 OTR_API int32_t otr_message_pack(const char *const *names, const otr_tensor *tensors, int64_t count,
                                  const otr_message_options *options, void *buffer,
                                  size_t *inout_size) OTR_NOEXCEPT;
@@ -1568,10 +1568,10 @@ typedef struct otr_message otr_message;
 
 /* Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
  * they are until the message is destroyed, and are never written. They may come from anybody: what
- * is wrong in them is an error and no more, and the memory that the call takes is at most eight
- * times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
- * short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
- * OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1 */
+ * is wrong in them is an error and no more, and the memory that the call takes is at most 16 times
+ * the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut short,
+ * no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT; OTR_E_DTYPE: an
+ * element that DLPack does not have. Since: 0.1 */
 OTR_API int32_t otr_message_unpack(const void *data, size_t size, uint32_t flags,
                                    otr_message **out_message) OTR_NOEXCEPT;
 

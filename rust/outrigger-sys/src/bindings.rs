@@ -1479,20 +1479,20 @@ extern "C" {
     /// to int64, uint8 to uint64, float16, bfloat16, float32 or float64. A tensor whose data is NULL
     /// gets a place that the call leaves as it is: fill it by way of otr_message_unpack with
     /// OTR_MESSAGE_UNCHECKED, then call otr_message_seal; so values can be computed where they are sent
-    /// from. *inout_size: in, the size of buffer; out, the bytes of the message. buffer: at a multiple
-    /// of 8; NULL with size 0, to ask (OTR_OK). options: NULL for defaults. Any thread. OTR_E_ARGUMENT;
-    /// OTR_E_SHAPE; OTR_E_DTYPE: another dtype; OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too
-    /// small. Since: 0.1
+    /// from. A tensor that is copied must not lie in buffer. *inout_size: in, the size of buffer; out,
+    /// the bytes of the message. buffer: at a multiple of 8; NULL with size 0, to ask (OTR_OK). options:
+    /// NULL for defaults. Any thread. OTR_E_ARGUMENT; OTR_E_SHAPE; OTR_E_DTYPE: another dtype;
+    /// OTR_E_DEVICE: not on the CPU; OTR_E_BUFFER_SIZE: too small. Since: 0.1
     pub fn otr_message_pack(names: *const *const c_char, tensors: *const otr_tensor, count: i64, options: *const otr_message_options, buffer: *mut c_void, inout_size: *mut usize) -> i32;
     /// Writes the checksum, after places have been filled or values changed. Any thread. OTR_E_CORRUPT:
     /// no message; OTR_E_ARGUMENT: buffer is not at a multiple of 8. Since: 0.1
     pub fn otr_message_seal(buffer: *mut c_void, size: usize) -> i32;
     /// Checks a message and makes it readable. data: size bytes at a multiple of 8, which stay where
     /// they are until the message is destroyed, and are never written. They may come from anybody: what
-    /// is wrong in them is an error and no more, and the memory that the call takes is at most eight
-    /// times the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut
-    /// short, no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT;
-    /// OTR_E_DTYPE: an element that DLPack does not have. Since: 0.1
+    /// is wrong in them is an error and no more, and the memory that the call takes is at most 16 times
+    /// the header's. flags: 0 or OTR_MESSAGE_UNCHECKED. Any thread. OTR_E_CORRUPT: damaged, cut short,
+    /// no message, or not sealed; OTR_E_UNSUPPORTED: of a later version; OTR_E_ARGUMENT; OTR_E_DTYPE: an
+    /// element that DLPack does not have. Since: 0.1
     pub fn otr_message_unpack(data: *const c_void, size: usize, flags: u32, out_message: *mut *mut otr_message) -> i32;
     /// The memory stays as it is. NULL is allowed. Local. Since: 0.1
     pub fn otr_message_destroy(message: *mut otr_message);
