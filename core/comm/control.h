@@ -21,7 +21,7 @@
 namespace outrigger::comm {
 
 inline constexpr uint64_t kMagic = 0x524547474952544f;  // "OTRIGGER", little-endian
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr size_t kLine = 128;  // two cache lines: the next-line prefetcher couples them
 
 // Why the job or a channel ended, as told to every rank. Written by one rank before it is pointed
@@ -83,6 +83,7 @@ struct Gone {
 struct alignas(kLine) Slot {
   std::atomic<uint64_t> arrived;  // the last step this rank came to (an operation has one or more)
   std::atomic<uint64_t> drained;  // the last reduce whose slices this rank has read
+  std::atomic<uint64_t> watched;  // how many of Group::watch have come to their end on this rank
   std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
   std::atomic<uint64_t> elsewhere;  // 1: this rank is in an operation of a part of this group
   alignas(kLine)

@@ -73,7 +73,8 @@ class Group {
 
   // Waits for what the ranks do outside of this group, after an operation of it that all came to:
   // until ready(), which is asked often. Throws what it throws, and as an operation while ranks
-  // move data: for a rank that is dead or has left, a deadline, an interrupt. Not collective.
+  // move data: for a rank that is dead or has left, a deadline, an interrupt. Ranks watch in the
+  // same order and do not wait for each other: one may come to its end, and go, before another.
   virtual void watch(const std::function<bool()>& ready, std::string_view label);
 
   // Makes pending and later operations of all ranks throw OTR_E_ABORTED naming this rank. Any

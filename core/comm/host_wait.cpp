@@ -129,6 +129,7 @@ void HostCommunicator::look_around(Counter counter, uint64_t target, std::string
 
 void HostCommunicator::watch(const std::function<bool()>& ready, std::string_view label) {
   const Clock::time_point deadline = deadline_in(member_->timeout);
+  const uint64_t mine = ++watches_;
   watch_until(ready, [&](Clock::time_point now) {
     check_failures();
     Watching::check();
@@ -142,16 +143,19 @@ void HostCommunicator::watch(const std::function<bool()>& ready, std::string_vie
             r, member_->job.member(r).process.load(std::memory_order_relaxed), did, label, rank_,
             describe({r}), consequence);
       };
-      const Gone gone = Gone::of(channel_.slot(r).gone.load(std::memory_order_acquire));
-      if (gone.way != Gone::no) {
-        fail_here(gone.culprit,
-                  why("left or gave it up", "What was made on this communicator cannot go on"));
-      }
-      if (member_->liveness->ended(r)) {
+      const Slot& slot = channel_.slot(r);
+      const Gone gone = Gone::of(slot.gone.load(std::memory_order_acquire));
+      const bool ended = gone.way == Gone::no && member_->liveness->ended(r);
+      if (gone.way == Gone::no && !ended) continue;
+      // Its device was over with this, so this rank's will be, too.
+      if (slot.watched.load(std::memory_order_acquire) >= mine) continue;
+      if (ended) {
         fail_job(
             OTR_E_PEER_DEAD, r,
             why("ended", "The job cannot go on: start all ranks again, from the last checkpoint"));
       }
+      fail_here(gone.culprit,
+                why("left or gave it up", "What was made on this communicator cannot go on"));
     }
     if (now >= deadline) {
       fail_job(OTR_E_TIMEOUT, rank_,
@@ -166,6 +170,7 @@ void HostCommunicator::watch(const std::function<bool()>& ready, std::string_vie
                             label, rank_));
     }
   });
+  my_slot().watched.store(mine, std::memory_order_release);
 }
 
 void HostCommunicator::interrupt(Counter counter, const std::string& text) {

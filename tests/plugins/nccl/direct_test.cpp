@@ -3,6 +3,8 @@
 // its waits end, over host communicators that know their ranks' processes and one that does not.
 #include <dlfcn.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -209,6 +211,39 @@ TEST_P(DirectConformance, AWatchEndsWithTheGroup) {
     EXPECT_EQ(outcomes[rank].status, OTR_E_ABORTED) << outcomes[rank].text;
     expect_says(outcomes[rank].text, {"rank 0", "enough"});
   }
+}
+
+// A rank's device is over first, and the rank leaves: the others' devices will be over, too. It is
+// missed in what it did not come to the end of.
+TEST(Watch, ARankMayGoOnceItsOwnIsOver) {
+  std::atomic<bool> is_gone{false};
+  run_all_well({Provider::threads, 2}, [&](Communicator& c) {
+    auto own = c.duplicate("own");
+    own->barrier("begun");
+    if (c.rank() == 1) {
+      own->watch([] { return true; }, "work");
+      own.reset();
+      is_gone = true;
+      return;
+    }
+    const auto looked_again = std::chrono::milliseconds(100);  // at the other ranks, while it waits
+    std::chrono::steady_clock::time_point end{};
+    own->watch(
+        [&] {
+          if (!is_gone) return false;
+          const auto now = std::chrono::steady_clock::now();
+          if (end == decltype(end){}) end = now + looked_again;
+          return now >= end;
+        },
+        "work");
+    try {
+      own->watch([] { return false; }, "more work");
+      require(false, "rank 1 is missed");
+    } catch (const Error& error) {
+      require(error.status() == OTR_E_PEER_DEAD, error.what());
+      expect_says(error.what(), {"rank 1", "left", "'more work'"});
+    }
+  });
 }
 
 TEST(Watch, ReturnsOnceReadyAndThrowsWhatItIsTold) {
