@@ -44,7 +44,9 @@ test: $(if $(SANITIZE),,frameworks) build
 	$(if $(SANITIZE),,@scripts/lint.sh)
 	@scripts/test.sh $(BUILD) $(TIER) "$(SANITIZE)"
 
-fast: build
+# With a sanitizer the example programs and the command are left to make test.
+fast: setup
+	@OTR_FAST=ON scripts/build.sh $(BUILD) "$(SANITIZE)"
 	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
 
 # Everything that is too long for make test: 1 to 2 hours.

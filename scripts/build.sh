@@ -9,7 +9,8 @@ folder=$1
 sanitize=${2:-}
 targets=("${@:3}")
 
-options=(-DOTR_SANITIZE="$sanitize" -DOTR_UNITY="${OTR_UNITY:-ON}")
+options=(-DOTR_SANITIZE="$sanitize" -DOTR_UNITY="${OTR_UNITY:-ON}" -DOTR_FAST="${OTR_FAST:-OFF}"
+  -DOTR_PCH="${OTR_PCH:-OFF}")
 if [[ -n $sanitize ]]; then
   options+=(-DCMAKE_BUILD_TYPE=Debug) # assertions on, little optimisation: quick to compile
 else

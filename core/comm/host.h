@@ -124,7 +124,7 @@ class HostCommunicator final : public Communicator {
   FailureBoard here_;  // of this channel
   Operation current_;
   uint64_t step_ = 0;
-  uint64_t watches_ = 0;  // that were begun
+  uint64_t watches_ = 0;      // that were begun
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step
   bool interrupted_ = false;  // … and the host has ended that wait
   Spin spin_;

@@ -29,7 +29,7 @@ constexpr bool is_called_alike(const ours::Entry<A...>&, R (*)(B...)) {
 TEST(CudaHeader, EveryFunctionIsCalledAlike) {
   const ours::Driver driver;
 #define OTR_CUDA_COMPARE(symbol, ...) \
-  EXPECT_TRUE(is_called_alike(driver.symbol, &::symbol)) << #symbol;
+  EXPECT_TRUE(is_called_alike(driver.symbol, decltype(&::symbol){})) << #symbol;
   OTR_CUDA_FUNCTIONS(OTR_CUDA_COMPARE)
 #undef OTR_CUDA_COMPARE
 }

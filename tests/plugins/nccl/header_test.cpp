@@ -29,7 +29,7 @@ constexpr bool is_nccl_called_alike(const ours::Entry<A...>&, R (*)(B...)) {
 TEST(NcclHeader, EveryFunctionIsCalledAlike) {
   const ours::Library library;
 #define OTR_NCCL_COMPARE(symbol, ...) \
-  EXPECT_TRUE(is_nccl_called_alike(library.symbol, &::symbol)) << #symbol;
+  EXPECT_TRUE(is_nccl_called_alike(library.symbol, decltype(&::symbol){})) << #symbol;
   OTR_NCCL_FUNCTIONS(OTR_NCCL_COMPARE)
   OTR_NCCL_NEWER_FUNCTIONS(OTR_NCCL_COMPARE)
 #undef OTR_NCCL_COMPARE
