@@ -31,7 +31,6 @@ class AllToAll {
   Communicator& communicator_;
   const size_t piece_bytes_;  // at a time
   std::shared_ptr<Window> window_;
-  uint64_t tickets_[2] = {};  // of the halves' last use
 };
 
 }  // namespace outrigger::comm
