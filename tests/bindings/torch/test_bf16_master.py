@@ -34,7 +34,7 @@ TEXT.write_text("".join(f"{i} foxes jump over {i * 37 % 101} dogs.\n" for i in r
 REAL = ("--use_real_data", "--text", str(TEXT))
 
 
-def python(*words, interpreter=sys.executable, ranks=1, timeout=120):
+def python(*words, interpreter=sys.executable, ranks=1, timeout=300):
     start = [interpreter] if ranks == 1 else [launcher, "run", "-n", str(ranks), "--", interpreter]
     return subprocess.run([*start, *map(str, words)], capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -47,7 +47,7 @@ def train(configuration, *options, data=REAL, ranks=1, batch=4, backend="outrigg
     strict = ["-W", "error"] if backend == "outrigger" else []
     done = python(*strict, EXAMPLE / "train.py", "--deepspeed_config", configuration, *TINY, "--batch_size", batch, "--backend", backend,
                   "--loss_log_file", table, "--summary_file", summary, *data, *options, ranks=ranks, interpreter=interpreter,
-                  timeout=120 if backend == "outrigger" else 600)  # DeepSpeed compiles its operators at the first use
+                  timeout=300 if backend == "outrigger" else 600)  # DeepSpeed compiles its operators at the first use
     if done.returncode:
         raise AssertionError(f"{configuration} {options}, {backend}, {ranks} rank(s), ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return table, json.loads(summary.read_text(encoding="utf-8"))
