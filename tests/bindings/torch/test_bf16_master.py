@@ -21,10 +21,10 @@ import configurations  # noqa: E402
 import losses  # noqa: E402
 
 STEPS = 12
-TINY = ("--num_layers", "2", "--hidden_dim", "32", "--num_heads", "2", "--seq_length", "16", "--num_steps", str(STEPS), "--threads", "1")
+TINY = ("--num_layers", "2", "--hidden_dim", "64", "--num_heads", "2", "--seq_length", "16", "--num_steps", str(STEPS), "--threads", "1")
 # Largest relative differences of a step's loss.
-FULL_TO_BASELINE = 0.02
-RANKS = 2e-3  # rows in two products of half the size, gradients of 16 bits summed in another order
+FULL_TO_BASELINE = 5e-3
+RANKS = 5e-4  # rows in two products of half the size, gradients of 16 bits summed in another order
 DEEPSPEED = 2e-3
 launcher = None
 folder = tempfile.TemporaryDirectory()
