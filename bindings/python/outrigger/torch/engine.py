@@ -12,6 +12,7 @@ import torch
 
 from .. import Engine as LibraryEngine
 from .. import lowlevel
+from .. import step_many as _step_many
 from . import backward, devices, muon
 from .calls import Calls
 from .checkpoints import Checkpoints
@@ -31,6 +32,8 @@ from .trees import map_tensors
 from .values import Values
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .. import Comm
     from .config import Settings
 
@@ -170,6 +173,11 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     @untraced
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
+        is_boundary = self.before_step()
+        self.after_step(self._library.step(), is_boundary, lr_kwargs)
+
+    def before_step(self) -> bool:
+        """All of step() that comes before the library's. Returns whether the window ends."""
         if self._coalescing:
             raise RuntimeError("step() inside coalesce_grad_reduction(): end the block first")
         self.optimizer.send_hyperparameters()
@@ -185,7 +193,11 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         if is_boundary:
             self.optimizer.update()
             self.parameters_of.come_after()
-        self.report = self._library.step()
+        return is_boundary
+
+    def after_step(self, report: lowlevel.StepReport, is_boundary: bool, lr_kwargs: dict[str, Any] | None = None) -> None:
+        """All of step() that comes after the library's."""
+        self.report = report
         self._micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
         self._gave = self._reduced = False
@@ -271,6 +283,24 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
             show(parameter, parameter.data.clone())
         unregister(self.parameters_of.ids)
         self._library.finalize()
+
+
+@untraced
+def step_many(engines: Sequence[Engine], joint: Comm | None = None) -> None:
+    """The step that ends a window, of several engines as one: all are updated or none, and one norm over all of them clips them. Each has its
+    `report`. joint: a Comm of the ranks of all of them, where they have different engines; each rank gives those that it has. Collective over all of
+    them. RuntimeError: the next step of an engine ends no window; NotImplementedError: an optimizer of PyTorch makes its updates; OutriggerError
+    E_ABORTED: a rank could not take part, and nothing was updated."""
+    for engine in engines:
+        if engine.optimizer_name() == "Host":
+            raise NotImplementedError("step_many: an optimizer of PyTorch would update before all agree; name a rule in the configuration's \"optimizer\"")
+        if not engine.is_gradient_accumulation_boundary():
+            raise RuntimeError("step_many: the next step of an engine ends no accumulation window; call its step() for the micro-batches before the last")
+    for engine in engines:
+        engine.before_step()
+    reports = _step_many([engine._library for engine in engines], joint)
+    for engine, report in zip(engines, reports):
+        engine.after_step(report, is_boundary=True)
 
 
 def _reason(engine: Engine, report: lowlevel.StepReport) -> str:

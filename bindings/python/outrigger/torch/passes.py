@@ -13,6 +13,7 @@ import torch
 
 from .. import lowlevel
 from . import outer
+from .factors import times
 from .gradients import make_live, take
 from .owned import engine_of
 from .parameters import give
@@ -53,6 +54,7 @@ class Passes:
     _coalescing: bool
     scales: bool
     backwards: int
+    world_size: int
     effective: Effective
     gradients: Gradients
 
@@ -154,6 +156,14 @@ class Passes:
             raise RuntimeError(f"a gradient of {self.parameters_of.name_of(parameter)!r} did not come through an output of this engine and is not "
                                "scaled; call the engine instead of its compiled module")
 
+    @property
+    def tag(self) -> lowlevel.CallInfo:
+        """What a gradient carries that leaves this engine, such as an input's, for the backward of engines elsewhere: no loss scale, no division by the
+        accumulation steps, and the ranks that the sum is still to be divided by. Who changes the gradient changes the tag."""
+        tag = lowlevel.CallInfo()
+        tag.loss_scale, tag.accumulation, tag.ranks = 1.0, 0, self.world_size if self.effective("gradient_allreduce_op") == "mean" else 1
+        return tag
+
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """loss; its backward() cares for float16 outside of this engine as engine.backward does."""
         result = loss.view_as(loss)
@@ -162,11 +172,17 @@ class Passes:
 
     @untraced
     def backward(self, loss: torch.Tensor, gradient: torch.Tensor | None = None, retain_graph: bool = False,
-                 scale_wrt_gas: bool = True, **options: Any) -> torch.Tensor:
+                 scale_wrt_gas: bool = True, *, tag: lowlevel.CallInfo | None = None, **options: Any) -> torch.Tensor:
         """Backward through all that `loss` depends on, and the end of the pass. Returns the loss, divided by the accumulation
         steps if scale_wrt_gas; if not, the caller has divided it, and this engine's gradients are not divided again. loss: any
-        shape, with its gradient if it is not a scalar."""
+        shape, with its gradient if it is not a scalar. tag: what was applied to that gradient, if it comes from engines of other ranks (the `tag`
+        there, or a Message's); what it says is taken out, and what is missing applied. ValueError: a tag without a gradient."""
         steps = self.gradient_accumulation_steps()
+        if tag is not None:
+            if gradient is None:
+                raise ValueError("backward: tag= says what a gradient carries, and there is no gradient=")
+            gradient = times(gradient, (tag.ranks and self.tag.ranks / tag.ranks or 1) / tag.loss_scale, loss.dtype)
+            scale_wrt_gas = scale_wrt_gas and tag.accumulation == 0
         self._extra = 1 if scale_wrt_gas else steps
         try:
             self._run_backward(loss, gradient, retain_graph=retain_graph, **options)
