@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ray on this machine, and the actors of both groups: started, and replaced where one is lost."""
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+
+import ray
+from workers import LanguageWorker, VisionWorker
+
+
+@contextlib.contextmanager
+def cluster(ranks):
+    """Ray, for this program alone: on loopback, without dashboard and usage statistics, for so many actors, with 100 MiB for objects."""
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", OMP_NUM_THREADS="1")
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # so that Ray leaves none in the user's home folder
+    folder = tempfile.mkdtemp(prefix="ray-")
+    try:
+        ray.init(address="local", num_cpus=ranks, object_store_memory=100 * 2**20, include_dashboard=False, _node_ip_address="127.0.0.1",
+                 log_to_driver=False, logging_level="error", _temp_dir=folder)
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Groups:
+    """The actors. vision, language: their classes."""
+
+    def __init__(self, settings, vision=VisionWorker, language=LanguageWorker):
+        self.settings = settings
+        places = [("vision", rank, 0) for rank in range(settings.vision.ranks)]
+        places += [("language", rank, settings.vision.ranks) for rank in range(settings.language.ranks)]
+        kinds = {"vision": ray.remote(num_cpus=1)(vision), "language": ray.remote(num_cpus=1)(language)}
+        self._make = {place: lambda place=place: kinds[place[0]].remote(settings, *place[1:]) for place in places}
+        self._actors = {place: make() for place, make in self._make.items()}
+        self._joined = 0
+        self.join()
+
+    @property
+    def all(self):
+        return list(self._actors.values())
+
+    @property
+    def vision(self):
+        return [actor for (group, *_), actor in self._actors.items() if group == "vision"]
+
+    @property
+    def language(self):
+        return [actor for (group, *_), actor in self._actors.items() if group == "language"]
+
+    def call(self, actors, method, *arguments):
+        """The method of each of them, at the same time; their results."""
+        return ray.get([getattr(actor, method).remote(*arguments) for actor in actors], timeout=self.settings.timeout)
+
+    def join(self):
+        """New engines, in groups that no other call has made."""
+        self._joined += 1
+        pids = self.call(self.all, "join", f"multimodal-{os.getpid()}-{id(self)}-{self._joined}")
+        self.pids = {place[:2]: pid for place, pid in zip(self._actors, pids)}
+
+    def load(self, folder):
+        """The latest moment of which both groups have a checkpoint. Returns its step. The vision group saves last, so its latest is of that moment."""
+        step = self.call(self.vision, "load", folder)[0]
+        if step:
+            self.call(self.language, "load", folder, step)
+        return step
+
+    def save(self, folder, step):
+        self.call(self.language, "save", folder, step)
+        self.call(self.vision, "save", folder, step)
+
+    def replace_lost(self):
+        """A new actor in the place of each whose process is gone. Returns who they were."""
+        lost = []
+        for (group, rank, first), actor in self._actors.items():
+            if not _is_alive(actor):
+                lost.append(f"{group} rank {rank}")
+                ray.kill(actor)  # in case it hangs
+                self._actors[group, rank, first] = self._make[group, rank, first]()
+        return lost
+
+    def end(self):
+        for actor in self.all:
+            ray.kill(actor)
+
+
+def _is_alive(actor, seconds=60):
+    """Whether it answers. What it does now comes first: it has heard of the loss, or is about to."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < seconds:
+        with contextlib.suppress(ray.exceptions.ActorUnavailableError):  # Ray does not know yet
+            try:
+                ray.get(actor.is_alive.remote(), timeout=seconds)
+                return True
+            except (ray.exceptions.ActorDiedError, ray.exceptions.GetTimeoutError):
+                return False
+        time.sleep(0.1)
+    return False
