@@ -3,9 +3,10 @@
 import collections
 import time
 
-import data
+import digits
 import torch
-from models import Language, Vision, loss_of
+from language import Language, loss_of
+from vision import Vision
 
 import outrigger.torch
 from outrigger import Comm, Context
@@ -24,7 +25,7 @@ class Colocated:
         losses = []
         for micro in range(self.settings.micro_batches):
             clock = [time.perf_counter()]
-            patches, words = data.batch(self.settings, step * self.settings.micro_batches + micro)
+            patches, words = digits.batch(self.settings, step * self.settings.micro_batches + micro)
             embedding = self.vision(patches.to(self.vision.compute_dtype))
             clock.append(time.perf_counter())
             received = embedding.detach().float().requires_grad_()

@@ -2,11 +2,11 @@
 """Ray on this machine, and the actors of both groups: started, and replaced where one is lost."""
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 import time
 
+import environment  # noqa: F401  before ray
 import ray
 from workers import LanguageWorker, VisionWorker
 
@@ -14,12 +14,9 @@ from workers import LanguageWorker, VisionWorker
 @contextlib.contextmanager
 def cluster(ranks):
     """Ray, for this program alone: on loopback, without dashboard and usage statistics, for so many actors, with 100 MiB for objects."""
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", OMP_NUM_THREADS="1")
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # so that Ray leaves none in the user's home folder
     folder = tempfile.mkdtemp(prefix="ray-")
     try:
-        ray.init(address="local", num_cpus=ranks, object_store_memory=100 * 2**20, include_dashboard=False, _node_ip_address="127.0.0.1",
-                 log_to_driver=False, logging_level="error", _temp_dir=folder)
+        ray.init(address="local", num_cpus=ranks, object_store_memory=100 * 2**20, include_dashboard=False, log_to_driver=False, logging_level="error", _temp_dir=folder)
         yield
     finally:
         ray.shutdown()
@@ -34,7 +31,7 @@ class Groups:
         places = [("vision", rank, 0) for rank in range(settings.vision.ranks)]
         places += [("language", rank, settings.vision.ranks) for rank in range(settings.language.ranks)]
         kinds = {"vision": ray.remote(num_cpus=1)(vision), "language": ray.remote(num_cpus=1)(language)}
-        self._make = {place: lambda place=place: kinds[place[0]].remote(settings, *place[1:]) for place in places}
+        self._make = {place: lambda place=place: kinds[place[0]].remote(*place[1:]) for place in places}
         self._actors = {place: make() for place, make in self._make.items()}
         self._joined = 0
         self.join()
@@ -55,10 +52,11 @@ class Groups:
         """The method of each of them, at the same time; their results."""
         return ray.get([getattr(actor, method).remote(*arguments) for actor in actors], timeout=self.settings.timeout)
 
-    def join(self):
-        """New engines, in groups that no other call has made."""
+    def join(self, settings=None):
+        """New engines, in groups that no other call has made. settings: others, for as many ranks."""
+        self.settings = settings or self.settings
         self._joined += 1
-        pids = self.call(self.all, "join", f"multimodal-{os.getpid()}-{id(self)}-{self._joined}")
+        pids = self.call(self.all, "join", f"multimodal-{os.getpid()}-{id(self)}-{self._joined}", self.settings)
         self.pids = {place[:2]: pid for place, pid in zip(self._actors, pids)}
 
     def load(self, folder):

@@ -5,6 +5,7 @@ import collections
 import os
 import signal
 
+import environment  # noqa: F401  before ray
 import numpy as np
 import ray
 from ray.exceptions import RayError

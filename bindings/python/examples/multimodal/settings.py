@@ -46,5 +46,5 @@ class Settings:
                   "gradient_clipping": self.clip, "optimizer": copy.deepcopy(self.optimizer),
                   "zero_optimization": {"stage": part.stage}, **PRECISIONS[part.precision]}
         if self.decays:
-            config["scheduler"] = {"type": "WarmupCosineLR", "params": {"total_num_steps": self.steps, "warmup_num_steps": self.steps // 20}}
+            config["scheduler"] = {"type": "WarmupCosineLR", "params": {"total_num_steps": self.steps, "warmup_num_steps": max(2, self.steps // 20)}}
         return config

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 import colocated
-import data
+import digits
 import schedule
 from groups import Groups, cluster
 from settings import PRECISIONS, Settings
@@ -79,7 +79,7 @@ def main():
         words, strips, read = schedule.accuracy(groups)
         print(f"{len(losses)} steps in {took:.1f} s; of strips that were held out it reads {words:.1%} of the digits and {strips:.1%} of all strips right")
         for there, said in read[:3]:
-            print(f"  {data.text(there)}: {data.text(said)}")
+            print(f"  {digits.text(there)}: {digits.text(said)}")
         tell_times(groups, settings)
         groups.end()
 

@@ -3,7 +3,7 @@
 of its part; language rank l has all patches of its strips. So v and l exchange one block, [strips of l, patches of v, width]."""
 import time
 
-import data
+import digits
 import numpy as np
 import torch
 from settings import DTYPES
@@ -18,7 +18,7 @@ class WireError(ValueError):
 def share(settings, group):
     """What each rank of a group has: patches of the vision group's, strips of the language group's."""
     if group == "vision":
-        return Message.share(data.patches_of(settings), settings.vision.ranks)
+        return Message.share(digits.patches_of(settings), settings.vision.ranks)
     return Message.share(settings.strips, settings.language.ranks)
 
 

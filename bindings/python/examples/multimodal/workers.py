@@ -7,11 +7,14 @@ import gc
 import os
 import time
 
-import data
+import digits
+import environment  # noqa: F401  before ray
 import ray
 import torch
 import wire
-from models import Language, Vision, attention, loss_of, read
+from language import Language, loss_of, read
+from layers import attention
+from vision import Vision
 
 import outrigger.torch
 from outrigger import Comm, Context
@@ -23,29 +26,32 @@ def one_or_all(values):
 
 
 class Worker:
-    """What ranks of both groups do. settings: of the training; rank: in its group; first: the number of the group's first rank among all."""
+    """What ranks of both groups do. rank: in its group; first: the number of the group's first rank among all."""
 
     group, color = "", 0
 
-    def __init__(self, settings, rank, first):
+    def __init__(self, rank, first):
         torch.set_num_threads(1)
-        self.settings, self.rank, self.first = settings, rank, first
+        self.rank, self.first = rank, first
         self.sender = f"{self.group} rank {rank}"
-        self.world = self.engine = None
+        self.settings = self.world = self.engine = None
         self.times = collections.Counter()
 
     def is_alive(self):
         return True
 
-    def join(self, job):
-        """All ranks of both groups meet, each in a new engine; what was before, such as a group that a rank was lost from, is left
+    def join(self, job, settings):
+        """All ranks of both groups meet to train, each in a new engine; what was before, such as a group that a rank was lost from, is left
         behind. Returns the process's number."""
         self.leave()
-        ranks = self.settings.vision.ranks + self.settings.language.ranks
-        self.world = Comm.shared_memory(Context(workers=1), rank=self.first + self.rank, world_size=ranks, job=job, timeout=self.settings.timeout)
+        self.settings = settings
+        ranks = settings.vision.ranks + settings.language.ranks
+        self.world = Comm.shared_memory(Context(workers=1), rank=self.first + self.rank, world_size=ranks, job=job, timeout=settings.timeout)
         comm = self.world.split(self.color, self.rank)
-        part = getattr(self.settings, self.group)
-        self.engine = outrigger.torch.initialize(model=self.model(comm), config=self.settings.config(part), comm=comm)[0]
+        shares = wire.share(settings, self.group)
+        self.start, self.end = sum(shares[:self.rank]), sum(shares[:self.rank + 1])
+        part = getattr(settings, self.group)
+        self.engine = outrigger.torch.initialize(model=self.model(comm), config=settings.config(part), comm=comm)[0]
         self.times.clear()
         return os.getpid()
 
@@ -104,14 +110,8 @@ class VisionWorker(Worker):
 
     group, color = "vision", 0
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.flying = {}  # embeddings by micro-batch, until their gradients are there
-        shares = wire.share(self.settings, "vision")
-        self.start, self.end = sum(shares[:self.rank]), sum(shares[:self.rank + 1])
-
     def model(self, comm):
-        self.flying.clear()
+        self.flying = {}  # embeddings by micro-batch, until their gradients are there
         return Vision(self.settings, outrigger.torch.UlyssesAttention(attention, comm))
 
     def embedding_of(self, patches):
@@ -120,7 +120,7 @@ class VisionWorker(Worker):
     def forward(self, number):
         """Returns a message for each language rank."""
         with self.timed("vision forward"):
-            embedding = self.flying[number] = self.embedding_of(data.batch(self.settings, number)[0])
+            embedding = self.flying[number] = self.embedding_of(digits.batch(self.settings, number)[0])
         with self.timed("transfer"):
             parts = embedding.split(wire.share(self.settings, "language"))
             return one_or_all([wire.pack("embedding", part, number, self.sender) for part in parts])
@@ -134,7 +134,7 @@ class VisionWorker(Worker):
     def embed(self, count):
         """Of strips that are held out, all of which one language rank reads."""
         with torch.no_grad():
-            embedding = self.embedding_of(data.held_out(self.settings, count)[0])
+            embedding = self.embedding_of(digits.held_out(self.settings, count)[0])
         return wire.pack("embedding", embedding, count, self.sender)
 
 
@@ -143,15 +143,9 @@ class LanguageWorker(Worker):
 
     group, color = "language", 1
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        shares = wire.share(self.settings, "language")
-        self.start, self.end = sum(shares[:self.rank]), sum(shares[:self.rank + 1])
-        self.dtype = torch.bfloat16 if self.settings.vision.precision == "bf16" else torch.float32  # that embeddings come in
-        self.losses = []
-
     def model(self, comm):
-        self.losses.clear()
+        self.losses = []
+        self.dtype = torch.bfloat16 if self.settings.vision.precision == "bf16" else torch.float32  # that embeddings come in
         return Language(self.settings)
 
     def train(self, number, references):
@@ -159,7 +153,7 @@ class LanguageWorker(Worker):
         embedding, = self.received(references, wire.unpack_embedding, number, self.rank, self.dtype)
         with self.timed("language"):
             received = embedding.float().requires_grad_()
-            words = data.batch(self.settings, number)[1][self.start:self.end]
+            words = digits.batch(self.settings, number)[1][self.start:self.end]
             loss = loss_of(self.engine, words, received.to(self.engine.compute_dtype))
             # The engine takes the mean over ranks, and the factor makes it the mean over strips.
             self.engine.backward(loss * (len(words) * self.settings.language.ranks / self.settings.strips))
@@ -172,7 +166,7 @@ class LanguageWorker(Worker):
         """What it reads on strips that are held out, [count, digits], and what is there."""
         embedding, = self.received(references, wire.unpack_embedding, count, self.rank, self.dtype, count)
         words = read(self.engine, embedding.to(self.engine.compute_dtype), self.settings.digits)
-        return words.numpy(), data.held_out(self.settings, count)[1].numpy()
+        return words.numpy(), digits.held_out(self.settings, count)[1].numpy()
 
     def take_losses(self):
         """Of this rank's strips, by micro-batch since the last call."""
