@@ -15,33 +15,37 @@ def listed(references):
     return references if isinstance(references, list) else [references]
 
 
-def micro_batches(groups, step):
-    """Begins a step; nothing is waited for. The vision group is up to `ahead` micro-batches ahead of the gradients that it has got: while the language
-    group reads one, it looks at the next. Returns references to the ends of the last micro-batch."""
+def begin_step(groups, step):
+    """Nothing is waited for. The vision group is up to `ahead` micro-batches ahead of the gradients that it has got: while the language group reads one, it
+    looks at the next. Returns references to what the engines say of the step, and before them to the ends of what led there."""
     settings, vision, language = groups.settings, groups.vision, groups.language
     numbers = [step * settings.micro_batches + micro for micro in range(settings.micro_batches)]
     waiting, gradients, ends = collections.deque(numbers), {}, []
+
+    def end_micro_batch(actors, number):
+        if number != numbers[-1]:
+            ends.extend(each.step.remote(False) for each in actors)
 
     def look():
         number = waiting.popleft()
         sent = [listed(each.forward.options(num_returns=len(language)).remote(number)) for each in vision]
         read = [listed(each.train.options(num_returns=len(vision)).remote(number, [of[rank] for of in sent])) for rank, each in enumerate(language)]
         gradients[number] = [[of[rank] for of in read] for rank in range(len(vision))]
+        end_micro_batch(language, number)
 
     for _ in numbers[:settings.ahead]:
         look()
     for number in numbers:
-        for each, references in zip(vision, gradients.pop(number)):
-            ends.append(each.backward.remote(number, references))
-        ends = ends + [each.step.remote(number == numbers[-1]) for each in groups.all]
+        ends.extend(each.backward.remote(number, references) for each, references in zip(vision, gradients.pop(number)))
+        end_micro_batch(vision, number)
         if waiting:
             look()
-    return ends
+    return ends + [each.step.remote(True) for each in groups.all]
 
 
 def train_step(groups, step):
     """Returns what the engines say of the step."""
-    return [each for each in ray.get(micro_batches(groups, step), timeout=groups.settings.timeout) if each is not None]
+    return [each for each in ray.get(begin_step(groups, step), timeout=groups.settings.timeout) if each is not None]
 
 
 def train(groups, folder, kill=None, say=lambda text: None, restarts=3):
@@ -51,7 +55,7 @@ def train(groups, folder, kill=None, say=lambda text: None, restarts=3):
     step = groups.load(folder)
     while step < settings.steps:
         try:
-            work = micro_batches(groups, step)
+            work = begin_step(groups, step)
             if kill is not None and kill[0] == step:
                 os.kill(groups.pids[kill[1:]], signal.SIGKILL)
                 kill = None
@@ -73,9 +77,8 @@ def train(groups, folder, kill=None, say=lambda text: None, restarts=3):
 
 
 def accuracy(groups, count=400):
-    """Of words and of whole strips that are held out, and the last strips as they were read."""
+    """Of words and of whole strips that are held out, and the strips as they are and as they were read."""
     embeddings = [each.embed.remote(count) for each in groups.vision]
-    read, there = ray.get(groups.language[0].read.remote(count, embeddings), timeout=groups.settings.timeout)
-    if len(groups.language) > 1:  # a forward at stage 3 in slices would be collective
-        ray.get([each.read.remote(count, embeddings) for each in groups.language[1:]], timeout=groups.settings.timeout)
+    reading = [each.read.remote(count, embeddings) for each in groups.language]
+    read, there = ray.get(reading, timeout=groups.settings.timeout)[0]
     return float((read == there).mean()), float((read == there).all(1).mean()), list(zip(there, read))
