@@ -168,6 +168,16 @@ class OnRay(unittest.TestCase):
                 self.assertEqual(self.groups.load(folder), MIXED.steps)
                 self.assertTrue(same(parameters(self.groups), expected))
 
+    def test_learns(self):
+        """A short form, with strips of one digit; train.py is the full one."""
+        settings = Settings(steps=60, digits=1)
+        self.groups.join(settings)
+        with tempfile.TemporaryDirectory() as folder:
+            losses = schedule.train(self.groups, folder)
+        right = schedule.accuracy(self.groups)[0]
+        self.assertLess(losses[59], losses[0] / 3)
+        self.assertGreater(right, 0.7)
+
     def test_is_on_loopback(self):
         self.assertEqual([each["NodeManagerAddress"] for each in ray.nodes()], ["127.0.0.1"])
 

@@ -51,10 +51,15 @@ def train_step(groups, step):
 def train(groups, folder, kill=None, say=lambda text: None, restarts=3):
     """From the last checkpoint in the folder to the end; a lost rank is replaced, and both groups go on from the last checkpoint. kill: (step, group, rank)
     of a process to kill, to see that. Returns the losses by step, of the language group's rank 0."""
-    settings, losses = groups.settings, {}
+    settings, losses, lost = groups.settings, {}, []
     step = groups.load(folder)
     while step < settings.steps:
         try:
+            if lost:
+                groups.join()
+                failed, step = step, groups.load(folder)
+                say(f"step {failed}: {', '.join(lost)} was lost and is replaced; both groups go on from step {step}")
+                lost = []
             work = begin_step(groups, step)
             if kill is not None and kill[0] == step:
                 os.kill(groups.pids[kill[1:]], signal.SIGKILL)
@@ -64,15 +69,12 @@ def train(groups, folder, kill=None, say=lambda text: None, restarts=3):
             step += 1
             if step % settings.every == 0 or step == settings.steps:
                 groups.save(folder, step)
-        except RayError as error:
-            lost = groups.replace_lost()
-            if not lost or not restarts:
+        except RayError:
+            found = groups.replace_lost()
+            if not found or not restarts:
                 raise
             restarts -= 1
-            groups.join()
-            back = groups.load(folder)
-            say(f"step {step}: {', '.join(lost)} was lost ({type(error).__name__}) and is replaced; both groups go on from step {back}")
-            step = back
+            lost += found
     return losses
 
 
