@@ -161,6 +161,19 @@ class Joint(unittest.TestCase):
             self.assertFalse(torch.equal(weight, each.module.a.weight))
             self.assertEqual((each.global_steps, each.skipped_steps), (2, 1))
 
+    def test_a_scale_of_zero_is_no_tag(self):
+        weights = []
+        for changes in ({}, {"loss_scale": 0.0, "ranks": 7, "accumulation": 3}):
+            engine = engine_of(net(1), gas=1, optimizer=SGD)
+            tag = engine.tag
+            for name, value in changes.items():
+                setattr(tag, name, value)
+            engine.backward(engine(torch.ones(2, 6)), torch.full((2, 4), 0.5), tag=tag if changes else None)
+            engine.step()
+            weights.append(engine.module.a.weight.detach().clone())
+        self.assertTrue(torch.equal(*weights))
+        self.assertFalse(torch.equal(weights[0], net(1).a.weight))
+
     def test_wrong_use(self):
         solo = engine_of(net(), gas=2)
         with self.assertRaisesRegex(RuntimeError, "ends no accumulation window"):

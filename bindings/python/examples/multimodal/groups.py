@@ -10,6 +10,8 @@ import environment  # noqa: F401  before ray
 import ray
 from workers import LanguageWorker, VisionWorker
 
+STARTUP = 600  # seconds until processes that have just begun have imported PyTorch, on a busy machine
+
 
 @contextlib.contextmanager
 def cluster(ranks):
@@ -56,6 +58,7 @@ class Groups:
         """New engines, in groups that no other call has made. settings: others, for as many ranks."""
         self.settings = settings or self.settings
         self._joined += 1
+        ray.get([each.is_alive.remote() for each in self.all], timeout=STARTUP)
         pids = self.call(self.all, "join", f"multimodal-{os.getpid()}-{id(self)}-{self._joined}", self.settings)
         self.pids = {place[:2]: pid for place, pid in zip(self._actors, pids)}
 

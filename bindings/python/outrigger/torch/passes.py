@@ -178,10 +178,11 @@ class Passes:
         shape, with its gradient if it is not a scalar. tag: what was applied to that gradient, if it comes from engines of other ranks (the `tag`
         there, or a Message's); what it says is taken out, and what is missing applied. ValueError: a tag without a gradient."""
         steps = self.gradient_accumulation_steps()
-        if tag is not None:
-            if gradient is None:
-                raise ValueError("backward: tag= says what a gradient carries, and there is no gradient=")
-            gradient = times(gradient, (tag.ranks and self.tag.ranks / tag.ranks or 1) / tag.loss_scale, loss.dtype)
+        if tag is not None and gradient is None:
+            raise ValueError("backward: tag= says what a gradient carries, and there is no gradient=")
+        if tag is not None and tag.loss_scale != 0:  # 0: no tag
+            ranks = self.tag.ranks / tag.ranks if tag.ranks else 1.0
+            gradient = times(gradient, ranks / tag.loss_scale, loss.dtype)
             scale_wrt_gas = scale_wrt_gas and tag.accumulation == 0
         self._extra = 1 if scale_wrt_gas else steps
         try:
