@@ -12,6 +12,12 @@ import outrigger.torch
 from outrigger import Comm, Context
 
 
+def masters(engine):
+    """The float32 masters, by name."""
+    full = outrigger.torch.utils.safe_get_full_fp32_param
+    return {name: full(parameter).numpy() for name, parameter in engine.module.named_parameters()}
+
+
 class Colocated:
     def __init__(self, settings):
         self.settings = settings
@@ -46,9 +52,7 @@ class Colocated:
         return losses
 
     def parameters(self):
-        """The float32 masters of both, by name."""
-        full = outrigger.torch.utils.safe_get_full_fp32_param
-        return [{name: full(each).numpy() for name, each in engine.module.named_parameters()} for engine in (self.vision, self.language)]
+        return [masters(self.vision), masters(self.language)]
 
 
 def seconds_a_step(settings, steps):

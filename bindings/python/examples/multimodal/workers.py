@@ -12,6 +12,7 @@ import environment  # noqa: F401  before ray
 import ray
 import torch
 import wire
+from colocated import masters
 from language import Language, loss_of, read
 from layers import attention
 from vision import Vision
@@ -79,9 +80,7 @@ class Worker:
         return 0 if path is None else state["step"]
 
     def parameters(self):
-        """The float32 masters, by name."""
-        full = outrigger.torch.utils.safe_get_full_fp32_param
-        return {name: full(parameter).numpy() for name, parameter in self.engine.module.named_parameters()}
+        return masters(self.engine)
 
     def take_times(self):
         """Seconds by phase since the last call."""

@@ -173,10 +173,10 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     @untraced
     def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
         """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
-        is_boundary = self.before_step()
-        self.after_step(self._library.step(), is_boundary, lr_kwargs)
+        is_boundary = self._before_step()
+        self._after_step(self._library.step(), is_boundary, lr_kwargs)
 
-    def before_step(self) -> bool:
+    def _before_step(self) -> bool:
         """All of step() that comes before the library's. Returns whether the window ends."""
         if self._coalescing:
             raise RuntimeError("step() inside coalesce_grad_reduction(): end the block first")
@@ -195,7 +195,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
             self.parameters_of.come_after()
         return is_boundary
 
-    def after_step(self, report: lowlevel.StepReport, is_boundary: bool, lr_kwargs: dict[str, Any] | None = None) -> None:
+    def _after_step(self, report: lowlevel.StepReport, is_boundary: bool, lr_kwargs: dict[str, Any] | None = None) -> None:
         """All of step() that comes after the library's."""
         self.report = report
         self._micro_steps += 1
@@ -297,10 +297,10 @@ def step_many(engines: Sequence[Engine], joint: Comm | None = None) -> None:
         if not engine.is_gradient_accumulation_boundary():
             raise RuntimeError("step_many: the next step of an engine ends no accumulation window; call its step() for the micro-batches before the last")
     for engine in engines:
-        engine.before_step()
+        engine._before_step()
     reports = _step_many([engine._library for engine in engines], joint)
     for engine, report in zip(engines, reports):
-        engine.after_step(report, is_boundary=True)
+        engine._after_step(report, is_boundary=True)
 
 
 def _reason(engine: Engine, report: lowlevel.StepReport) -> str:
