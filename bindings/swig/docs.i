@@ -394,6 +394,20 @@ groups; OTR_E_NOT_FOUND, OTR_E_ARGUMENT, OTR_E_STATE: a name that is not here, a
 out of its range, or that a schedule sets here; OTR_E_ABORTED: another rank's text was refused;
 OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
 pending. After each of these nothing has changed, and the engine can go on. Since: 0.1";
+%feature("docstring") otr_watch_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
+%feature("docstring") otr_engine_watch "Begins to make records of this rank's steps, from the next one on, for otr_engine_get_record and
+for what options name. Each call adds to those before, at most 16. The variables OTR_RECORDS and
+OTR_TRACE of the environment name folders for every engine of the process, from its commit on.
+A rank's own matter: others may do without. A file that cannot be written any more is told to the
+log, once, and the training goes on. options: NULL for records alone. Local. OTR_E_IO: a folder
+or file cannot be made; OTR_E_STATE: a step is pending, or there were 16 calls. Since: 0.1";
+%feature("docstring") otr_engine_note "Gives the next record a number of the host's, such as \"loss\". name: 1 to 64 bytes of UTF-8; a
+second value of the same name replaces the first; at most 32 names in a record. Without a watch
+it is dropped. Any thread. OTR_E_ARGUMENT: no such name, or too many. Since: 0.1";
+%feature("docstring") otr_engine_get_record "The record of the last step whose outcome is known. *inout_size: in, the size of buffer in bytes;
+out, the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Any
+thread. OTR_E_NOT_FOUND: there is none yet; OTR_E_STATE: otr_engine_watch was not called;
+OTR_E_BUFFER_SIZE: too small. Since: 0.1";
 %feature("docstring") otr_save_options_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
 %feature("docstring") otr_engine_save "Saves the training: masters and moments as they are stored, frozen parameters, and the progress.
 directory: a folder that exists; tag: at most 200 bytes of UTF-8 without '/', spaces or control
@@ -754,6 +768,13 @@ not";
 %feature("docstring") otr_step_report::lr "of the default group, as used; under a schedule, what it gives";
 %feature("docstring") otr_step_report::updates "elements whose update was not zero, over all ranks";
 %feature("docstring") otr_step_report::vanished "of these, the ones whose weight stayed the same after rounding";
+%feature("docstring") otr_watch_options::name "of the engine, in what this call begins; NULL (default): none";
+%feature("docstring") otr_watch_options::records "a folder, made if need be, for records as JSON lines: rank-0.jsonl of
+rank 0, or where that is there rank-0-2.jsonl, and so on; NULL: none";
+%feature("docstring") otr_watch_options::trace "a folder, the same way, for a trace of up to 256 MiB: rank-0.trace.json;
+NULL: none";
+%feature("docstring") otr_watch_options::callback "NULL: none";
+%feature("docstring") otr_watch_options::user_data "given to callback; may be NULL";
 %feature("docstring") otr_part::name "UTF-8, different from the others'";
 %feature("docstring") otr_save_options::keep_last "after it, the checkpoints of the most steps that stay; 0 (default): all";
 %feature("docstring") otr_save_options::replace "1: a folder of the same tag may be there, and is replaced; what in it is not

@@ -118,6 +118,10 @@ OTR_OPTIONS(shard_options, ShardOptions, OTR_OWN_TEXT(name),
 OTR_OPTIONS(call_info, CallInfo, , )
 OTR_OPTIONS(estimate_options, EstimateOptions, , )
 OTR_OPTIONS(offload_options, OffloadOptions, , )
+OTR_OPTIONS(watch_options, WatchOptions, , OTR_FREE_TEXT(name) OTR_FREE_TEXT(records) OTR_FREE_TEXT(trace))
+%ignore otr_watch_options::callback;  // a language asks for the record after its step
+%ignore otr_watch_options::user_data;
+%ignore otr_record_callback;
 %define OTR_FREE_TEXTS(field)
 for (int64_t i = 0; i < self->field##_count; ++i) free((char *)self->field[i]);
 free((char **)self->field);
@@ -311,6 +315,7 @@ OTR_CALLBACKS
 %ignore otr_machine_info;
 %ignore otr_engine_config;
 %ignore otr_engine_get_progress;
+%ignore otr_engine_get_record;
 %ignore otr_checkpoint_describe;
 %ignore otr_checkpoint_list;
 %ignore otr_checkpoint_part;
@@ -325,6 +330,7 @@ OTR_CALLBACKS
 %rename(engine_config) otr_swig_engine_config;
 %rename(engine_host_memory) otr_swig_engine_host_memory;
 %rename(engine_get_progress) otr_swig_engine_get_progress;
+%rename(engine_get_record) otr_swig_engine_get_record;
 %rename(checkpoint_list) otr_swig_checkpoint_list;
 %rename(checkpoint_describe) otr_swig_checkpoint_describe;
 %rename(checkpoint_part) otr_swig_checkpoint_part;
@@ -364,6 +370,16 @@ static int32_t otr_swig_engine_get_progress(const otr_engine *engine, char **out
   if (status != OTR_OK) return status;
   *out_text = (char *)calloc(1, size);
   return *out_text ? otr_engine_get_progress(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
+}
+
+// A step of another thread may make a longer one meanwhile.
+static int32_t otr_swig_engine_get_record(const otr_engine *engine, char **out_text) {
+  size_t size = 0;
+  int32_t status = otr_engine_get_record(engine, NULL, &size);
+  if (status != OTR_OK) return status;
+  size += 4096;
+  *out_text = (char *)calloc(1, size);
+  return *out_text ? otr_engine_get_record(engine, *out_text, &size) : OTR_E_OUT_OF_MEMORY;
 }
 
 static int32_t otr_swig_checkpoint_describe(otr_checkpoint *checkpoint, char **out_text) {

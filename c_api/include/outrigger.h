@@ -1125,6 +1125,52 @@ OTR_API int32_t otr_engine_get_progress(const otr_engine *engine, char *buffer,
  * pending. After each of these nothing has changed, and the engine can go on. Since: 0.1 */
 OTR_API int32_t otr_engine_set_progress(otr_engine *engine, const char *progress_json) OTR_NOEXCEPT;
 
+/* ---- Watching a run -----------------------------------------------------------------------------
+ *
+ * A record says what a window's last step did and what it took; docs/watching.md has its members,
+ * and how to look at records and traces: `outrigger top`, `outrigger trace`. */
+
+/* Receives the record of a step: one line of JSON, UTF-8, without a newline, valid during the call.
+ * Called by the thread that has called otr_engine_step, otr_engine_report or otr_step_many, before
+ * that call returns. It may call the library, but not destroy the engine. */
+typedef void (*otr_record_callback)(const char *record_json, void *user_data);
+
+typedef struct otr_watch_options {
+  uint32_t struct_size;
+  int32_t reserved0;
+  const char *name;    /* of the engine, in what this call begins; NULL (default): none */
+  const char *records; /* a folder, made if need be, for records as JSON lines: rank-0.jsonl of
+                          rank 0, or where that is there rank-0-2.jsonl, and so on; NULL: none */
+  const char *trace;   /* a folder, the same way, for a trace of up to 256 MiB: rank-0.trace.json;
+                          NULL: none */
+  otr_record_callback callback; /* NULL: none */
+  void *user_data;              /* given to callback; may be NULL */
+  uint64_t reserved[4];
+} otr_watch_options;
+
+/* Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1 */
+OTR_API int32_t otr_watch_options_init(otr_watch_options *options, size_t size) OTR_NOEXCEPT;
+
+/* Begins to make records of this rank's steps, from the next one on, for otr_engine_get_record and
+ * for what options name. Each call adds to those before, at most 16. The variables OTR_RECORDS and
+ * OTR_TRACE of the environment name folders for every engine of the process, from its commit on.
+ * A rank's own matter: others may do without. A file that cannot be written any more is told to the
+ * log, once, and the training goes on. options: NULL for records alone. Local. OTR_E_IO: a folder
+ * or file cannot be made; OTR_E_STATE: a step is pending, or there were 16 calls. Since: 0.1 */
+OTR_API int32_t otr_engine_watch(otr_engine *engine, const otr_watch_options *options) OTR_NOEXCEPT;
+
+/* Gives the next record a number of the host's, such as "loss". name: 1 to 64 bytes of UTF-8; a
+ * second value of the same name replaces the first; at most 32 names in a record. Without a watch
+ * it is dropped. Any thread. OTR_E_ARGUMENT: no such name, or too many. Since: 0.1 */
+OTR_API int32_t otr_engine_note(otr_engine *engine, const char *name, double value) OTR_NOEXCEPT;
+
+/* The record of the last step whose outcome is known. *inout_size: in, the size of buffer in bytes;
+ * out, the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Any
+ * thread. OTR_E_NOT_FOUND: there is none yet; OTR_E_STATE: otr_engine_watch was not called;
+ * OTR_E_BUFFER_SIZE: too small. Since: 0.1 */
+OTR_API int32_t otr_engine_get_record(const otr_engine *engine, char *buffer,
+                                      size_t *inout_size) OTR_NOEXCEPT;
+
 /* ---- Checkpoints --------------------------------------------------------------------------------
  *
  * A checkpoint is a folder <directory>/<tag>: a safetensors file for each rank, an index with

@@ -50,6 +50,12 @@ otr_offload_options offload_defaults() {
   return o;
 }
 
+otr_watch_options watch_defaults() {
+  otr_watch_options o{};
+  o.struct_size = sizeof o;
+  return o;
+}
+
 otr_estimate_options estimate_defaults() {
   otr_estimate_options o{};
   o.struct_size = sizeof o;
@@ -152,6 +158,7 @@ int32_t otr_engine_live_children(const otr_engine* engine, int64_t* out_count) n
 int32_t otr_engine_step(otr_engine* engine, otr_step_report* report) noexcept {
   return waiting(engine, [&](engine::Engine& e) {
     fill_output(report, "report", [&](otr_step_report& full) { e.step(full, report != nullptr); });
+    e.deliver_records();
     e.require_scalable();
   });
 }
@@ -167,7 +174,9 @@ int32_t otr_engine_report(otr_engine* engine, double timeout_seconds,
     bool over = false;
     fill_output(report, "report",
                 [&](otr_step_report& full) { over = e.report(timeout_seconds, full); });
-    if (over) e.require_scalable();
+    if (!over) return;
+    e.deliver_records();
+    e.require_scalable();
   });
 }
 
@@ -204,6 +213,7 @@ int32_t otr_step_many(otr_engine* const* engines, int64_t count, otr_comm* joint
     const Interruptible scope(list.empty() ? *get(joint, "joint")->context : list[0]->context());
     engine::Engine::step_many(list, group, full);
     for (size_t i = 0; i < full.size(); ++i) out.write(i, full[i]);
+    for (engine::Engine* e : list) e->deliver_records();
     for (engine::Engine* e : list) e->require_scalable();
   });
 }
@@ -263,6 +273,31 @@ int32_t otr_engine_get_progress(const otr_engine* engine, char* buffer,
 int32_t otr_engine_set_progress(otr_engine* engine, const char* progress_json) noexcept {
   return waiting(engine, [&](engine::Engine& e) {
     e.set_progress(&required(progress_json, "progress_json"));
+  });
+}
+
+int32_t otr_watch_options_init(otr_watch_options* options, size_t size) noexcept {
+  return init_struct(options, size, watch_defaults(), "options");
+}
+
+int32_t otr_engine_watch(otr_engine* engine, const otr_watch_options* options) noexcept {
+  return guard([&] {
+    const otr_watch_options o = read_struct(options, watch_defaults(), "options");
+    const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+    engine_of(engine).watch(
+        {text(o.name), text(o.records), text(o.trace), o.callback, o.user_data});
+  });
+}
+
+int32_t otr_engine_note(otr_engine* engine, const char* name, double value) noexcept {
+  return guard([&] { engine_of(engine).note(&required(name, "name"), value); });
+}
+
+int32_t otr_engine_get_record(const otr_engine* engine, char* buffer, size_t* inout_size) noexcept {
+  return guard([&] {
+    const engine::Engine& e = engine_of(engine);
+    required(inout_size, "inout_size");
+    write_text(e.last_record(), buffer, inout_size);
   });
 }
 

@@ -47,6 +47,8 @@ inline constexpr size_t kFirstSize<otr_snapshot_options> = 56;
 template <>
 inline constexpr size_t kFirstSize<otr_snapshot_info> = 64;
 template <>
+inline constexpr size_t kFirstSize<otr_watch_options> = 80;
+template <>
 inline constexpr size_t kFirstSize<otr_export_options> = 56;
 template <>
 inline constexpr size_t kFirstSize<otr_writer_options> = 72;

@@ -29,6 +29,8 @@ struct Command {
 [[nodiscard]] Command add_inspect(CLI::App& app, bool& json);
 [[nodiscard]] Command add_export(CLI::App& app, bool& json);
 [[nodiscard]] Command add_import(CLI::App& app, bool& json);
+[[nodiscard]] Command add_top(CLI::App& app, bool& json);
+[[nodiscard]] Command add_trace(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor(CLI::App& app, bool& json);
 [[nodiscard]] Command add_doctor_worker(CLI::App& app);
 

@@ -93,9 +93,10 @@ int run_command(int argc, char** argv) {
   app.add_flag("--json", json, "The same as --json after the command");
   app.require_subcommand(0, 1);
   const std::vector<Command> commands{
-      add_run(app, json),    add_config(app, json),  add_estimate(app, json),
-      add_doctor(app, json), add_inspect(app, json), add_export(app, json),
-      add_import(app, json), add_version(app, json), add_doctor_worker(app)};
+      add_run(app, json),     add_config(app, json),  add_estimate(app, json),
+      add_doctor(app, json),  add_inspect(app, json), add_export(app, json),
+      add_import(app, json),  add_top(app, json),     add_trace(app, json),
+      add_version(app, json), add_doctor_worker(app)};
 
   // What stands after -- is the program's, whatever it looks like.
   char** const separator = std::find(argv, argv + argc, std::string_view("--"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -41,12 +43,18 @@ std::string summary(const LaunchResult& result) {
   return all.dump();
 }
 
+// Workers inherit it, wherever they go.
+void watch_in(const char* variable, const std::string& folder) {
+  if (folder.empty()) return;
+  setenv(variable, std::filesystem::absolute(folder).c_str(), 1);
+}
+
 }  // namespace
 
 Command add_run(CLI::App& app, bool& json) {
   struct Request {
     LaunchOptions launch;
-    std::string cores;
+    std::string cores, records, trace;
   };
   const auto request = std::make_shared<Request>();
   LaunchOptions& options = request->launch;
@@ -72,6 +80,10 @@ Command add_run(CLI::App& app, bool& json) {
                   "minute, up to a minute")
       ->check(number_in(0, 3600, "seconds"))
       ->capture_default_str();
+  run->add_option("--records", request->records,
+                  "Folder for records of every rank's steps, which outrigger top shows");
+  run->add_option("--trace", request->trace,
+                  "Folder for a trace of every rank, which outrigger trace puts together");
   run->add_flag("-v,--verbose", options.verbose, "Tell process number and cores of each worker");
   run->add_flag("--json", json,
                 "End with one line of JSON on standard error: how each worker ended");
@@ -99,6 +111,8 @@ Command add_run(CLI::App& app, bool& json) {
     }
     launch_options.cores = in_machine_order(
         request->cores.empty() ? available_cores() : parse_cores(request->cores), machine_here());
+    watch_in("OTR_RECORDS", request->records);
+    watch_in("OTR_TRACE", request->trace);
     const LaunchResult result = launch(launch_options);
     if (call.json) say("{}\n", summary(result));
     return result.exit_code;

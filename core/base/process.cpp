@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 
 namespace outrigger {
@@ -34,6 +35,12 @@ pid_t current_process() {
     word->store(process, std::memory_order_relaxed);
   }
   return process;
+}
+
+std::string host_name() {
+  std::array<char, 65> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
+  return name.data();
 }
 
 }  // namespace outrigger

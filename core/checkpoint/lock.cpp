@@ -20,12 +20,6 @@ namespace {
 // One size for every text, so that none has to be cut off behind a longer one.
 constexpr size_t kHolderBytes = 128;
 
-std::string host_name() {
-  std::array<char, 65> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
-  return name.data();
-}
-
 // Who holds the lock is told where it can be: a disk that is full must not stop who makes room.
 void write_holder(const Descriptor& file) {
   std::string text = format_text("process {} on {}", getpid(), host_name());

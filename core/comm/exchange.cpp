@@ -18,10 +18,31 @@ void run_once(std::function<void()>& code) {
   code = nullptr;
 }
 
+std::string_view label_of(const AnyOperation& operation) {
+  return std::visit([](const auto& each) { return std::string_view(each.label); }, operation);
+}
+
+// Of the values that the ranks exchange.
+int64_t bytes_of(const AnyOperation& operation, const Group& group) {
+  if (group.size() == 1) return 0;
+  if (const auto* sum = std::get_if<Reduction>(&operation)) {
+    return static_cast<int64_t>(sum->reduce.slice_bytes) * group.slices();
+  }
+  if (const auto* whole = std::get_if<WindowGather>(&operation)) {
+    return static_cast<int64_t>(whole->slice_bytes) * group.slices();
+  }
+  int64_t bytes = 0;
+  if (const auto* parts = std::get_if<PartsGather>(&operation)) {
+    for (const Part& part : parts->parts) bytes += static_cast<int64_t>(part.bytes.size());
+  }
+  return bytes;
+}
+
 }  // namespace
 
-ChannelExchange::ChannelExchange(std::unique_ptr<Communicator> channel, const char* what)
-    : channel_(std::move(channel)), what_(what) {}
+ChannelExchange::ChannelExchange(std::unique_ptr<Communicator> channel, const char* what,
+                                 const Observed& observed)
+    : channel_(std::move(channel)), what_(what), observed_(observed) {}
 
 bool ChannelExchange::is_drained(Ticket ticket) const {
   if (ticket <= drained_.load(std::memory_order_acquire)) return true;
@@ -33,7 +54,11 @@ bool ChannelExchange::is_drained(Ticket ticket) const {
 
 void ChannelExchange::run(AnyOperation& operation) {
   const Ticket ticket = done_.load(std::memory_order_relaxed) + 1;
-  std::visit([&](auto& each) { run(ticket, each); }, operation);
+  {
+    observe::Span span(observed_.timeline, observed_.phase, label_of(operation));
+    span.set_bytes(bytes_of(operation, *channel_));
+    std::visit([&](auto& each) { run(ticket, each); }, operation);
+  }
   done_.store(ticket, std::memory_order_release);
 }
 

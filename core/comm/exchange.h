@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/comm/communicator.h"
+#include "core/observe/timeline.h"
 
 namespace outrigger::comm {
 
@@ -105,18 +106,25 @@ class Exchange {
   Exchange() = default;
 };
 
+// Where the spans of a sequence's operations go; null: nowhere.
+struct Observed {
+  observe::Timeline* timeline = nullptr;
+  observe::Phase phase = observe::Phase::sums;
+};
+
 // Over a communicator that blocks, whose only user it is. what: names the sequence in texts, as in
 // "the wait for {what} was interrupted".
 
 // Its operations run on one thread, beside the caller; an interrupt ends none of them.
 [[nodiscard]] std::unique_ptr<Exchange> make_blocking_exchange(
-    std::unique_ptr<Communicator> channel, const char* what);
+    std::unique_ptr<Communicator> channel, const char* what, const Observed& observed = {});
 
 // Its operations run in wait and wait_all, and it has no thread: for a caller that waits at once.
 // An interrupt is the channel's (group.h): the next wait makes the interrupted call again, but one
 // that comes while ranks move data ends the job. Code of the caller that is interrupted in
 // create_window is run again.
 [[nodiscard]] std::unique_ptr<Exchange> make_inline_exchange(std::unique_ptr<Communicator> channel,
-                                                             const char* what);
+                                                             const char* what,
+                                                             const Observed& observed = {});
 
 }  // namespace outrigger::comm

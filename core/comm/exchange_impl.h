@@ -18,7 +18,8 @@ using AnyOperation = std::variant<Reduction, WindowGather, PartsGather, Combinat
 
 class ChannelExchange : public Exchange {
  public:
-  ChannelExchange(std::unique_ptr<Communicator> channel, const char* what);
+  ChannelExchange(std::unique_ptr<Communicator> channel, const char* what,
+                  const Observed& observed);
 
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override {
@@ -68,6 +69,7 @@ class ChannelExchange : public Exchange {
 
   const std::unique_ptr<Communicator> channel_;
   const char* const what_;
+  const Observed observed_;
   std::atomic<Ticket> done_{0};
   // Of who runs operations: what was given last where, and what a Combination has led to.
   std::map<std::pair<const Window*, size_t>, uint64_t> last_at_;

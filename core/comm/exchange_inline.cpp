@@ -123,8 +123,8 @@ class InlineExchange final : public ChannelExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_inline_exchange(std::unique_ptr<Communicator> channel,
-                                               const char* what) {
-  return std::make_unique<InlineExchange>(std::move(channel), what);
+                                               const char* what, const Observed& observed) {
+  return std::make_unique<InlineExchange>(std::move(channel), what, observed);
 }
 
 }  // namespace outrigger::comm

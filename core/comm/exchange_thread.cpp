@@ -12,8 +12,9 @@ namespace {
 
 class BlockingExchange final : public ChannelExchange {
  public:
-  BlockingExchange(std::unique_ptr<Communicator> channel, const char* what)
-      : ChannelExchange(std::move(channel), what), worker_(what) {}
+  BlockingExchange(std::unique_ptr<Communicator> channel, const char* what,
+                   const Observed& observed)
+      : ChannelExchange(std::move(channel), what, observed), worker_(what) {}
   ~BlockingExchange() override { end(); }
 
   void start() override { worker_.start(); }
@@ -43,8 +44,8 @@ class BlockingExchange final : public ChannelExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_blocking_exchange(std::unique_ptr<Communicator> channel,
-                                                 const char* what) {
-  return std::make_unique<BlockingExchange>(std::move(channel), what);
+                                                 const char* what, const Observed& observed) {
+  return std::make_unique<BlockingExchange>(std::move(channel), what, observed);
 }
 
 }  // namespace outrigger::comm

@@ -73,9 +73,11 @@ std::shared_ptr<comm::DirectRanks> direct_ranks(Declared& declared, comm::Commun
   return std::make_shared<comm::DirectRanks>(group, *declared.collective, *declared.device);
 }
 
-std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given) {
+std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given,
+                                              observe::Timeline& timeline) {
   constexpr const char* kName = "prefetched parameters";
-  return comm::make_blocking_exchange(given.duplicate(kName), kName);
+  return comm::make_blocking_exchange(given.duplicate(kName), kName,
+                                      {&timeline, observe::Phase::prefetch});
 }
 
 }  // namespace
@@ -100,8 +102,9 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),
       gather(model, published, *states, publishing.group ? *publishing.group : own,
-             plan.home == Home::slices ? prefetch_over(publishing.group ? *publishing.group : given)
-                                       : nullptr,
+             plan.home == Home::slices
+                 ? prefetch_over(publishing.group ? *publishing.group : given, declared.timeline)
+                 : nullptr,
              plan, declared.config.pin, declared.ledger, devices) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {

@@ -45,6 +45,7 @@ int64_t Engine::add_parameter(const std::string& name, const otr_tensor& initial
 void Engine::commit() {
   constexpr const char* kCall = "otr_engine_commit";
   require(State::declared, kCall);
+  watch_.add_from_environment();
   // Here the ranks meet; afterwards none is to be waited for long.
   health_.collective(kCall, Again::always, [this] { control_ = comm_->duplicate("control"); });
   health_.watch(control_.get());
@@ -65,6 +66,7 @@ void Engine::commit() {
   });
   run_.updates.assign(static_cast<size_t>(model().size()), 0);
   log_commit(declared_, *committed_);
+  watch_.start(*committed_);
   const std::unique_lock lock(declared_.mutex);
   comm_.reset();  // whoever destroys the communicator leaves its group
   state_ = State::committed;
@@ -100,6 +102,7 @@ void Engine::finalize() {
     control_->barrier("finalize the engine");
   });
   if (pending_) pending_->stop();
+  watch_.end("finalized");
   const std::unique_lock lock(declared_.mutex);
   state_ = State::finalized;
   let_go();
@@ -168,7 +171,9 @@ void Engine::tell(const Error& error, bool first) noexcept {
     if (committed_) committed_->give_up(culprit);
     control_->give_up(culprit);
   }
-  if (first) log_failure(declared_, error);
+  if (!first) return;
+  log_failure(declared_, error);
+  watch_.end(error.what());
 }
 
 void Engine::check() {
@@ -190,7 +195,11 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
   require(State::committed, "otr_engine_acquire");
   require_here(OTR_STATES_PUBLISHED, "otr_engine_acquire");
   window_->note_stream(stream);
-  const auto acquire = [&] { committed_->gather.acquire(ids, count, as_float32, stream, out); };
+  const auto acquire = [&] {
+    observe::Span span(&declared_.timeline, observe::Phase::acquire);
+    committed_->gather.acquire(ids, count, as_float32, stream, out);
+    span.set_bytes(committed_->gather.take_gathered());
+  };
   if (committed_->plan.home != Home::slices) {
     health_.on_device(acquire);
     return;
@@ -266,34 +275,6 @@ void Engine::read_section(const Section& section, Encoding encoding, std::span<s
   require_between_windows("read_section");
   require_here(kAllOfIt, "read_section");
   health_.on_device([&] { engine::read_section(declared_, *committed_, section, encoding, out); });
-}
-
-void Engine::set_group_value(const std::string& group, const std::string& name, double value) {
-  health_.require("otr_engine_set_group_value");
-  declared_.set_group_value(group, name, value);
-}
-
-double Engine::group_value(const std::string& group, const std::string& name) {
-  if (!health_.is_pending) hear();  // what a schedule gives follows the updates
-  return declared_.group_value(group, name, run_.applied_steps);
-}
-
-void Engine::set_trainable(int64_t id, bool trainable) {
-  health_.require("otr_engine_set_trainable");
-  const layout::Parameter& root = model().root(id);
-  if (!root.trainable) {
-    fail(OTR_E_STATE,
-         "parameter \"{}\" was declared frozen and has no master and no states: declare it with "
-         "trainable = 1 and freeze it with otr_engine_set_trainable",
-         model().at(id).name);
-  }
-  if (window_ && window_->passes() > 0) {
-    fail(OTR_E_STATE,
-         "otr_engine_set_trainable: gradients of this window were taken already; call "
-         "otr_engine_step first");
-  }
-  const std::unique_lock lock(declared_.mutex);
-  declared_.model.set_frozen(root.root, !trainable);
 }
 
 }  // namespace outrigger::engine

@@ -29,6 +29,7 @@
 #include "core/engine/sections.h"
 #include "core/engine/update.h"
 #include "core/engine/values.h"
+#include "core/engine/watch.h"
 #include "core/engine/window.h"
 
 namespace outrigger::engine {
@@ -132,6 +133,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] Progress progress();
   void set_progress(std::string_view json);
 
+  // Records of steps.
+  void watch(const WatchOptions& options);
+  void note(std::string_view name, double value) { watch_.note(name, value); }
+  [[nodiscard]] std::string last_record() const { return watch_.last(); }
+  void deliver_records() { watch_.deliver(); }
+
   [[nodiscard]] int64_t live_passes() const { return live_passes_.use_count() - 1; }
 
  private:
@@ -173,6 +180,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const MakeStore make_store_;
   Declared declared_;
   Run run_;
+  Watch watch_{declared_};
   Health health_;
   std::atomic<State> state_{State::declared};
   std::unique_ptr<comm::Communicator>

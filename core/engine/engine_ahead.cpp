@@ -25,6 +25,7 @@ void Engine::step_there() {
   if (step.decision.skip == OTR_SKIP_NONE) updater_->update_there(step.decision, there);
   there.send();
   window_->clear();
+  watch_.close_window();
   step.report.micro_steps = ++run_.micro_steps;
   unheard_ = std::move(step);
 }

@@ -15,6 +15,7 @@ void Engine::save(const std::string& directory, const std::string& tag, const Sa
   require_between_windows("otr_engine_save");
   require_here(kAllOfIt, "otr_engine_save");
   check();
+  const observe::Span span(&declared_.timeline, observe::Phase::save, tag);
   checkpoints(files).save(directory, tag, options);
 }
 
@@ -23,6 +24,7 @@ void Engine::load(const std::string& directory, const std::string& tag, const Lo
   require_between_windows("otr_engine_load");
   require_here(kAllOfIt, "otr_engine_load");
   check();
+  const observe::Span span(&declared_.timeline, observe::Phase::load, tag);
   checkpoints(files).load(directory, tag, options);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run is besides values, read and set between two windows.
+// Hyperparameters, frozen flags, and the progress of a run: read and set between two windows.
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,39 @@ void Engine::set_progress(std::string_view json) {
   }
   agree_on_progress(json, trouble);
   resume(std::move(*read), declared_, run_, committed_->groups());
+}
+
+void Engine::set_group_value(const std::string& group, const std::string& name, double value) {
+  health_.require("otr_engine_set_group_value");
+  declared_.set_group_value(group, name, value);
+}
+
+double Engine::group_value(const std::string& group, const std::string& name) {
+  if (!health_.is_pending) hear();  // what a schedule gives follows the updates
+  return declared_.group_value(group, name, run_.applied_steps);
+}
+
+void Engine::watch(const WatchOptions& options) {
+  health_.require("otr_engine_watch");
+  watch_.add(options);
+}
+
+void Engine::set_trainable(int64_t id, bool trainable) {
+  health_.require("otr_engine_set_trainable");
+  const layout::Parameter& root = model().root(id);
+  if (!root.trainable) {
+    fail(OTR_E_STATE,
+         "parameter \"{}\" was declared frozen and has no master and no states: declare it with "
+         "trainable = 1 and freeze it with otr_engine_set_trainable",
+         model().at(id).name);
+  }
+  if (window_ && window_->passes() > 0) {
+    fail(OTR_E_STATE,
+         "otr_engine_set_trainable: gradients of this window were taken already; call "
+         "otr_engine_step first");
+  }
+  const std::unique_lock lock(declared_.mutex);
+  declared_.model.set_frozen(root.root, !trainable);
 }
 
 }  // namespace outrigger::engine

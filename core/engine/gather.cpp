@@ -74,11 +74,7 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     gather(together, done_);
     done_ = 0;
     const device::Event ready = device_->record(device_->upload_stream());
-    for (const int64_t root : together) {
-      Entry& entry = entries_[static_cast<size_t>(root)];
-      entry.whole = true;
-      entry.ready = ready;
-    }
+    for (const int64_t root : together) note_gathered(root, ready);
   }
 }
 

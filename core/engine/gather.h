@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/engine/gather_pieces.h"
@@ -35,6 +36,8 @@ class Gather {
                otr_tensor* out);
   // What is not acquired any more is freed after what was given to the stream.
   void release(const int64_t* ids, int64_t count, device::Stream stream);
+  // Bytes of values that acquires have gathered since the last call.
+  [[nodiscard]] int64_t take_gathered() { return std::exchange(gathered_, 0); }
   void require_none_acquired(const char* call) const;
   // Begins to gather what is not there, for a later acquire.
   void prefetch(const int64_t* ids, int64_t count);
@@ -76,6 +79,12 @@ class Gather {
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   void make_room(int64_t root);
+  void note_gathered(int64_t root, const device::Event& ready) {
+    Entry& entry = entries_[static_cast<size_t>(root)];
+    entry.whole = true;
+    entry.ready = ready;
+    gathered_ += bytes_of(model_->at(root).count, published_->format());
+  }
   // What was fetched ahead has come.
   void note_fetched(Entry& entry);
   [[nodiscard]] std::vector<Whole> wholes_of(std::span<const int64_t> roots) const;
@@ -99,6 +108,7 @@ class Gather {
   std::vector<Entry> entries_;  // by root
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
   size_t done_ = 0;             // operations of it that are over
+  int64_t gathered_ = 0;        // bytes
   Bounce bounce_, bounce_ahead_;
   PiecesAhead ahead_;
   std::unique_ptr<comm::Exchange> exchange_;  // of prefetches; ends first

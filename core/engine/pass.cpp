@@ -12,7 +12,8 @@ Pass::Pass(Owner owner, const otr_tensor* output_grads, int64_t count, const Tag
     : owner_(std::move(owner)),
       tag_(owner_.window.tag_after(tag)),
       scale_(owner_.window.factor_for(tag)),
-      stream_(stream) {
+      stream_(stream),
+      began_(observe::now()) {
   owner_.window.note_stream(stream);
   for (int64_t i = 0; i < count; ++i) add_output(output_grads[i], keep_dtype);
   sink_ = owner_.window.begin_pass();
@@ -141,6 +142,8 @@ void Pass::end() {
   // The last use of the engine: once no pass is open, its handle's destroy ends it.
   const std::shared_ptr<void> closed(nullptr, [this](void*) { owner_.window.end_pass(); });
   owner_.health.on_device([&] { sink_->end(false); });
+  observe::Timeline& timeline = owner_.declared.timeline;
+  if (timeline.is_on()) timeline.add(observe::Phase::backward, began_, observe::now());
   try {
     owner_.window.reducer().check();
   } catch (...) {

@@ -90,8 +90,10 @@ std::byte* Published::whole(int64_t root) const {
   return data_ + bytes_of(after_slices, format_);
 }
 
-void Published::publish() const {
+int64_t Published::publish() const {
   const size_t size = kernels::size_of(format_);
+  const int64_t all = bytes_of(layout().trainable_elements(), format_);
+  int64_t exchanged = 0;
   if (home_ == Home::replica) {
     std::vector<comm::Communicator::SliceRun> runs;
     for (const layout::Bucket& bucket : states_.buckets()) {
@@ -99,8 +101,9 @@ void Published::publish() const {
           {static_cast<size_t>(bucket.begin) * size, static_cast<size_t>(bucket.slice) * size});
     }
     comm_->all_gather_runs(*window_, runs, "publish parameters");
+    exchanged += comm_->size() == 1 ? 0 : all;
   }
-  if (!replicas_) return;
+  if (!replicas_) return exchanged;
   std::vector<Whole> wholes;
   for (const layout::Bucket& bucket : layout().buckets()) {
     const int64_t begin =
@@ -113,6 +116,7 @@ void Published::publish() const {
   }
   gather_parts(wholes);
   if (home_ == Home::shared) comm_->barrier("publish parameters");  // others have filled it, too
+  return exchanged + all;
 }
 
 void Published::publish(const layout::Model& model, std::span<const int64_t> roots) const {

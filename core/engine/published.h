@@ -65,7 +65,8 @@ class Published {
   void list_movable(std::vector<Movable>& all, memory::Ledger& ledger);
 
   // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
-  void publish() const;
+  // Bytes that ranks exchanged for it.
+  int64_t publish() const;
   // The same of these roots, where that takes more than writing them; after a barrier all have it.
   void publish(const layout::Model& model, std::span<const int64_t> roots) const;
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.

@@ -23,6 +23,7 @@
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 #include "core/memory/pinned.h"
+#include "core/observe/timeline.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::engine {
@@ -45,6 +46,7 @@ struct ReduceContext {
   Devices devices;
   std::shared_ptr<comm::DirectRanks> direct;  // what moves a device's memory, or null
   const memory::Block* sums = nullptr;        // there, by bucket: norms go to it, and nobody waits
+  observe::Timeline* timeline = nullptr;
   [[nodiscard]] device::Device& back() const { return devices.of(side->back); }
   [[nodiscard]] bool offloaded() const { return devices.front != &back(); }
   [[nodiscard]] std::span<const layout::Bucket> buckets() const {

@@ -24,12 +24,13 @@ std::unique_ptr<Reducer> make_reducer(const ReduceContext& context,
                                    static_cast<size_t>(context.side->gradient_staging), received);
   }
   constexpr const char* kName = "the reduction of gradients";
+  const comm::Observed observed{context.timeline, observe::Phase::sums};
   if (context.config->order == config::Order::boundary) {
-    return std::make_unique<BoundaryReducer>(context,
-                                             comm::make_inline_exchange(std::move(comm), kName));
+    return std::make_unique<BoundaryReducer>(
+        context, comm::make_inline_exchange(std::move(comm), kName, observed));
   }
-  return std::make_unique<MicroStepReducer>(context,
-                                            comm::make_blocking_exchange(std::move(comm), kName));
+  return std::make_unique<MicroStepReducer>(
+      context, comm::make_blocking_exchange(std::move(comm), kName, observed));
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ void Saver::secure() noexcept {
 }
 
 void Saver::save(SaveJob& job, Snapshot& snapshot) {
+  const observe::Span span(&declared_.timeline, observe::Phase::write, job.target().tag);
   std::optional<Error> failure;
   try {
     Together together(*group_, "otr_engine_save", [](const auto& body) { body(); });

@@ -111,7 +111,10 @@ void Engine::do_step(otr_step_report& report, bool wants_report) {
   constexpr const char* kCall = "otr_engine_step";
   if (declared_.config.optimizer.host) window_->require_reduced(kCall);
   if (window_->device_decides()) {
-    health_.collective(kCall, Again::always, [&] { window_->sum(true); });
+    health_.collective(kCall, Again::always, [&] {
+      const observe::Span span(&declared_.timeline, observe::Phase::reduce);
+      window_->sum(true);
+    });
     health_.collective(kCall, Again::never, [&] {
       step_there();
       if (!wants_report) return;
@@ -180,6 +183,7 @@ void Engine::conclude(otr_step_report& report, int32_t skip) {
   report.skipped_steps = run_.skipped_steps;
   run_.stuck_at_minimum = !scalable;
   log_step(declared_, report, run_.scaler.scale());
+  watch_.record(report);
 }
 
 void Engine::require_scalable() const {

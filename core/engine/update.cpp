@@ -237,12 +237,14 @@ std::vector<layout::Piece> Updater::pieces_of(const Decision& decision) const {
 }
 
 void Updater::update_there(const Decision& decision, DeviceDecision& there) {
+  const observe::Span span(&declared_.timeline, observe::Phase::update);
   const std::vector<layout::Piece> pieces = pieces_of(decision);
   optimizer::StepScalars scalars(1);  // the decision has the factor
   visit(pieces, {}, scalars, [&](const Visited& v) { there.update(v.updates); });
 }
 
 kernels::UpdateCount Updater::update(const Decision& decision) {
+  const observe::Span span(&declared_.timeline, observe::Phase::update);
   const std::vector<layout::Piece> pieces = pieces_of(decision);
   optimizer::StepScalars scalars(decision.mean * decision.clip);
   kernels::UpdateCount count;
@@ -271,12 +273,13 @@ void Updater::count_updates(std::span<const int64_t> roots) {
 }
 
 kernels::UpdateCount Updater::publish(const kernels::UpdateCount& mine) {
+  observe::Span span(&declared_.timeline, observe::Phase::publish);
   kernels::UpdateCount sum = committed_.counts ? mine : kernels::UpdateCount{};
   const auto add = [](kernels::UpdateCount& into, const kernels::UpdateCount& from) {
     kernels::add(into, from);
   };
   comm::combine_value(committed_.control, sum, add, "publish parameters");
-  committed_.published.publish();
+  span.set_bytes(committed_.published.publish());
   return committed_.sharded() ? sum : mine;  // not sharded: every rank counted everything
 }
 

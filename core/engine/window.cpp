@@ -14,10 +14,11 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
       run_(run),
       device_decision_(DeviceDecision::make(*committed.devices.front, committed.plan,
                                             declared.config.pin, declared.ledger)),
-      reducer_({committed.control.rank(), committed.control.slice(), &declared.model,
-                &committed.layout, &declared.config, nullptr, &declared.ledger, committed.devices,
-                committed.direct, device_decision_ ? &device_decision_->sums() : nullptr},
-               committed.plan, std::move(gradients)) {}
+      reducer_(
+          {committed.control.rank(), committed.control.slice(), &declared.model, &committed.layout,
+           &declared.config, nullptr, &declared.ledger, committed.devices, committed.direct,
+           device_decision_ ? &device_decision_->sums() : nullptr, &declared.timeline},
+          committed.plan, std::move(gradients)) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {
   std::unique_ptr<GradientSink> sink = reducer_.begin_pass();
@@ -129,6 +130,7 @@ void Window::sum(bool updates) {
 }
 
 const Decision& Window::reduce(bool updates) {
+  const observe::Span span(&declared_.timeline, observe::Phase::reduce);
   sum(updates);
   if (updates && declared_.config.optimizer.host) return reduced_->decision;
   if (reduced_->replaced) {

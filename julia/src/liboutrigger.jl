@@ -244,6 +244,17 @@ struct otr_step_report
     vanished::Int64
 end
 
+struct otr_watch_options
+    struct_size::UInt32
+    reserved0::Int32
+    name::Cstring
+    records::Cstring
+    trace::Cstring
+    callback::Ptr{Cvoid}
+    user_data::Ptr{Cvoid}
+    reserved::NTuple{4, UInt64}
+end
+
 struct otr_part
     name::Cstring
     data::Ptr{Cvoid}
@@ -869,6 +880,26 @@ otr_engine_set_progress(engine, progress_json) =
     ccall((:otr_engine_set_progress, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring),
         engine, progress_json)
+
+otr_watch_options_init(options, size) =
+    ccall((:otr_watch_options_init, liboutrigger), Int32,
+        (Ptr{otr_watch_options}, Csize_t),
+        options, size)
+
+otr_engine_watch(engine, options) =
+    ccall((:otr_engine_watch, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{otr_watch_options}),
+        engine, options)
+
+otr_engine_note(engine, name, value) =
+    ccall((:otr_engine_note, liboutrigger), Int32,
+        (Ptr{otr_engine}, Cstring, Float64),
+        engine, name, value)
+
+otr_engine_get_record(engine, buffer, inout_size) =
+    ccall((:otr_engine_get_record, liboutrigger), Int32,
+        (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
+        engine, buffer, inout_size)
 
 otr_save_options_init(options, size) =
     ccall((:otr_save_options_init, liboutrigger), Int32,

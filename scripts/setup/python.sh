@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 VENV=build/venv
-FRAMEWORKS="torch ray jax" # parts of the list that the adapters' tests want; big
+FRAMEWORKS="torch ray jax watch" # parts of the list that the adapters' tests want; big
 
 # Everything but frameworks.
 setup_python() {

@@ -65,7 +65,7 @@ class ExchangeTest : public testing::TestWithParam<std::tuple<Ranks, Runs>> {
   [[nodiscard]] bool runs_in_waits() const { return std::get<1>(GetParam()) == Runs::in_waits; }
   [[nodiscard]] std::unique_ptr<Exchange> exchange_of(Communicator& c) const {
     const auto make = runs_in_waits() ? make_inline_exchange : make_blocking_exchange;
-    return make(c.duplicate("sequence"), "the test's sequence");
+    return make(c.duplicate("sequence"), "the test's sequence", {});
   }
 };
 inline const auto kRuns = testing::Values(Runs::on_a_thread, Runs::in_waits);

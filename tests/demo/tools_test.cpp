@@ -246,8 +246,8 @@ TEST(Version, IsThatOfTheLibrary) {
   }
 }
 
-// ---- docs/tools.md: commands after "$ " in ```console blocks, with what they print; "…" stands
-// for any text.
+// ---- docs/tools.md and docs/watching.md: commands after "$ " in ```console blocks, with what they
+// print; "…" stands for any text.
 
 bool matches(const std::string& text, const std::string& pattern) {
   const std::string any = "…";
@@ -280,17 +280,20 @@ TEST(Documentation, NamesTheLinesOfDoctor) {
       << "and no more before advice";
 }
 
-TEST(Documentation, ShowsWhatTheCommandsPrint) {
+// The commands of a page, in one folder; returns how many there are.
+int run_commands_of(const char* path) {
   const TemporaryFolder folder;
   const std::string tools = std::filesystem::path(kTool).parent_path();
-  std::istringstream page(read_text(OTR_TOOLS_PAGE));
+  const std::string examples = std::filesystem::path(OTR_QUICKSTART).parent_path();
+  std::istringstream page(read_text(path));
   std::string command, expected;
   int commands = 0;
   bool console = false;
   const auto finish = [&] {
     if (command.empty()) return;
     const Result result =
-        run({"sh", "-c", "PATH=" + tools + ":$PATH; cd " + folder.file("") + "; " + command});
+        run({"sh", "-c",
+             "PATH=" + tools + ":" + examples + ":$PATH; cd " + folder.file("") + "; " + command});
     EXPECT_TRUE(matches(result.out + result.err, expected))
         << "$ " << command << "\n"
         << result.out << result.err << "instead of\n"
@@ -310,7 +313,12 @@ TEST(Documentation, ShowsWhatTheCommandsPrint) {
       expected += line + "\n";
     }
   }
-  EXPECT_GE(commands, 8);
+  return commands;
+}
+
+TEST(Documentation, ShowsWhatTheCommandsPrint) {
+  EXPECT_GE(run_commands_of(OTR_TOOLS_PAGE), 8);
+  EXPECT_GE(run_commands_of(OTR_WATCHING_PAGE), 3);
 }
 
 }  // namespace

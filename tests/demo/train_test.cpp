@@ -227,6 +227,17 @@ TEST(Overlap, LearnsBesideItsLoadingAloneAndOnTwoWorkers) {
   EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_OVERLAP}).out, expected);
 }
 
+TEST(Watched, HasRecordsAloneAndOnTwoWorkers) {
+  const std::string expected = "50 steps, 0 skipped; the last record has the loss\n";
+  EXPECT_EQ(run({OTR_WATCHED}).out, expected);
+  const TemporaryFolder folder;
+  EXPECT_EQ(run({OTR_TOOL, "run", "-n", "2", "--", OTR_WATCHED, folder.file("r")}).out, expected);
+  for (const char* name : {"r/rank-0.jsonl", "r/rank-1.jsonl"}) {
+    const std::string text = read_text(folder.file(name));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 52) << "start, steps, end";
+  }
+}
+
 // The whole model in one place, in double: SGD with two learning rates, one norm, one coefficient.
 std::vector<double> errors_of_one_model(int steps) {
   constexpr int kSamples = 12;

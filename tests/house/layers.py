@@ -15,7 +15,7 @@ LAYERS = [
     ["core/comm", "core/memory", "core/layout", "core/config"],
     ["core/context"],
     ["core/device"],
-    ["core/tensor", "core/topology", "core/threads"],
+    ["core/tensor", "core/topology", "core/threads", "core/observe"],
     ["core/base"],
     ["kernels"],
 ]

@@ -14,6 +14,7 @@ from .handle import Handle, options_of, text_of
 from .lowlevel import OutriggerError
 from .passes import Pass, tagged
 from .snapshot import snapshot_options
+from .watch import Watchers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .comm import Comm
     from .handle import Config
     from .snapshot import Snapshot
+    from .watch import Record, Writer
 
 T = TypeVar("T", bound="Tensor")
 
@@ -45,6 +47,9 @@ class Engine(Handle[lowlevel.Engine]):
     def __init__(self, comm: Comm, config: Config = None) -> None:
         super().__init__(lowlevel.engine_create(comm.handle, text_of(config)))
         self._rank = comm.rank
+        self._watchers = Watchers()
+        # Whether notes are of use to anybody.
+        self.is_watched = any(os.environ.get(variable) for variable in ("OTR_RECORDS", "OTR_TRACE"))
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  traceback: TracebackType | None) -> None:
@@ -240,7 +245,8 @@ class Engine(Handle[lowlevel.Engine]):
     def step(self) -> lowlevel.StepReport:
         """Ends a micro-batch; the last one of a window updates. The report's outcome is lowlevel.STEP_ACCUMULATED,
         STEP_APPLIED or STEP_SKIPPED, with the reason. Collective. E_LOSS_SCALE: gradients overflow at the smallest scale."""
-        return lowlevel.engine_step(self.handle)
+        with self._watchers.told(self.handle):
+            return lowlevel.engine_step(self.handle)
 
     def step_begin(self) -> None:
         """Begins the step on a thread of the library and returns at once; report() tells how it ended."""
@@ -249,7 +255,35 @@ class Engine(Handle[lowlevel.Engine]):
     def report(self, timeout: float = -1.0) -> lowlevel.StepReport:
         """The report of the step that was begun last; its outcome is lowlevel.STEP_PENDING if that is not over within
         `timeout` seconds. 0 only asks, a negative one waits for the end."""
-        return lowlevel.engine_report(self.handle, timeout)
+        with self._watchers.told(self.handle):
+            return lowlevel.engine_report(self.handle, timeout)
+
+    def watch(self, writer: Writer | None = None, *, records: str | os.PathLike[str] | None = None, trace: str | os.PathLike[str] | None = None,
+              name: str | None = None) -> None:
+        """Makes records of this rank's steps, from the next one on. writer: a callable that gets each record as a dictionary, before the
+        call returns that gives the step's report: one of outrigger.watch, or any. records: a folder for a file of JSON lines; trace: a folder for
+        a trace; both get a file of this rank. name: of the engine, in these files. Each call adds to those before, at most 16. Local.
+        E_IO: a folder or file cannot be made."""
+        options = lowlevel.WatchOptions()
+        options.name = name
+        options.records, options.trace = (None if each is None else os.fspath(each) for each in (records, trace))
+        lowlevel.engine_watch(self.handle, options)
+        self.is_watched = True
+        if writer is not None:
+            self._watchers.writers.append(writer)
+
+    def note(self, **values: float) -> None:
+        """Gives the next record numbers of the caller's: note(loss=2.5). Names of 1 to 64 bytes, at most 32 in a record; without a watch
+        they are dropped. Any thread."""
+        for name, value in values.items():
+            lowlevel.engine_note(self.handle, name, value)
+
+    @property
+    def record(self) -> Record:
+        """The record of the last window whose outcome is known; see docs/watching.md. Any thread. E_NOT_FOUND: none has ended yet; E_STATE: watch
+        was not called."""
+        record: Record = json.loads(lowlevel.engine_get_record(self.handle))
+        return record
 
     def reduce(self) -> lowlevel.StepReport:
         """The first half of the step: afterwards lowlevel.VALUE_GRAD can be read and written until the step. Collective."""
@@ -354,4 +388,9 @@ class Engine(Handle[lowlevel.Engine]):
 def step_many(engines: Iterable[Engine], joint: Comm | None = None) -> list[lowlevel.StepReport]:
     """One step of several engines, all or none; joint: a Comm of the ranks of all, where they have different ones.
     Collective over all of them. OutriggerError E_ABORTED: a rank could not take part; nothing was updated."""
-    return lowlevel.step_many([engine.handle for engine in engines], None if joint is None else joint.handle)
+    engines = list(engines)
+    try:
+        return lowlevel.step_many([engine.handle for engine in engines], None if joint is None else joint.handle)
+    finally:
+        for engine in engines:
+            engine._watchers.tell(engine.handle)

@@ -278,6 +278,11 @@ pub type otr_destroy_callback = unsafe extern "C" fn(user_data: *mut c_void);
 /// other number to give the pass up.
 pub type otr_vjp_callback = unsafe extern "C" fn(pass: *mut otr_pass, output_grads: *const otr_tensor, count: i64, user_data: *mut c_void) -> i32;
 
+/// Receives the record of a step: one line of JSON, UTF-8, without a newline, valid during the call.
+/// Called by the thread that has called otr_engine_step, otr_engine_report or otr_step_many, before
+/// that call returns. It may call the library, but not destroy the engine.
+pub type otr_record_callback = unsafe extern "C" fn(record_json: *const c_char, user_data: *mut c_void);
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct otr_device {
@@ -542,6 +547,26 @@ pub struct otr_step_report {
     pub updates: i64,
     /// of these, the ones whose weight stayed the same after rounding
     pub vanished: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct otr_watch_options {
+    pub struct_size: u32,
+    pub reserved0: i32,
+    /// of the engine, in what this call begins; NULL (default): none
+    pub name: *const c_char,
+    /// a folder, made if need be, for records as JSON lines: rank-0.jsonl of
+    /// rank 0, or where that is there rank-0-2.jsonl, and so on; NULL: none
+    pub records: *const c_char,
+    /// a folder, the same way, for a trace of up to 256 MiB: rank-0.trace.json;
+    /// NULL: none
+    pub trace: *const c_char,
+    /// NULL: none
+    pub callback: Option<otr_record_callback>,
+    /// given to callback; may be NULL
+    pub user_data: *mut c_void,
+    pub reserved: [u64; 4],
 }
 
 /// Bytes of the host that ride along: random states, a place in the data, anything.
@@ -1287,6 +1312,24 @@ extern "C" {
     /// OTR_E_MISMATCH: ranks set different ones; OTR_E_STATE: a window or a pass is open, or a step is
     /// pending. After each of these nothing has changed, and the engine can go on. Since: 0.1
     pub fn otr_engine_set_progress(engine: *mut otr_engine, progress_json: *const c_char) -> i32;
+    /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
+    pub fn otr_watch_options_init(options: *mut otr_watch_options, size: usize) -> i32;
+    /// Begins to make records of this rank's steps, from the next one on, for otr_engine_get_record and
+    /// for what options name. Each call adds to those before, at most 16. The variables OTR_RECORDS and
+    /// OTR_TRACE of the environment name folders for every engine of the process, from its commit on.
+    /// A rank's own matter: others may do without. A file that cannot be written any more is told to the
+    /// log, once, and the training goes on. options: NULL for records alone. Local. OTR_E_IO: a folder
+    /// or file cannot be made; OTR_E_STATE: a step is pending, or there were 16 calls. Since: 0.1
+    pub fn otr_engine_watch(engine: *mut otr_engine, options: *const otr_watch_options) -> i32;
+    /// Gives the next record a number of the host's, such as "loss". name: 1 to 64 bytes of UTF-8; a
+    /// second value of the same name replaces the first; at most 32 names in a record. Without a watch
+    /// it is dropped. Any thread. OTR_E_ARGUMENT: no such name, or too many. Since: 0.1
+    pub fn otr_engine_note(engine: *mut otr_engine, name: *const c_char, value: f64) -> i32;
+    /// The record of the last step whose outcome is known. *inout_size: in, the size of buffer in bytes;
+    /// out, the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK). Any
+    /// thread. OTR_E_NOT_FOUND: there is none yet; OTR_E_STATE: otr_engine_watch was not called;
+    /// OTR_E_BUFFER_SIZE: too small. Since: 0.1
+    pub fn otr_engine_get_record(engine: *const otr_engine, buffer: *mut c_char, inout_size: *mut usize) -> i32;
     /// Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1
     pub fn otr_save_options_init(options: *mut otr_save_options, size: usize) -> i32;
     /// Saves the training: masters and moments as they are stored, frozen parameters, and the progress.

@@ -13,7 +13,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 # Left to the host framework, and done here.
-HOST_KEYS = ("dataloader_drop_last", "fp16.auto_cast", "steps_per_print", "torch_autocast.enabled",
+HOST_KEYS = ("csv_monitor", "dataloader_drop_last", "fp16.auto_cast", "steps_per_print", "tensorboard", "torch_autocast.enabled", "wandb",
              "zero_optimization.stage3_gather_16bit_weights_on_model_save")
 
 

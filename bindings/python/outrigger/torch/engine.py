@@ -32,9 +32,11 @@ from .trees import map_tensors
 from .values import Values
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from .. import Comm
+    from ..watch import Writer
     from .config import Settings
 
 log = logging.getLogger("outrigger.torch")
@@ -89,6 +91,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         self._micro_steps = self.backwards = 0
         self._entered = False  # a backward has come to an output, and to no parameter yet
         self._coalescing = False
+        self._losses: list[torch.Tensor] = []  # of the window, where somebody watches
         self._extra = 1  # a factor of the gradients of the backward that runs
         self._pass: lowlevel.Pass | None = None
         self._scale = 1.0
@@ -189,6 +192,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         is_boundary = self.is_gradient_accumulation_boundary()
         if is_boundary:
             self._complete_gradients()
+            self._note_loss()
         self._end_acquires(is_boundary)
         if is_boundary:
             self.optimizer.update()
@@ -258,6 +262,26 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
                 raise RuntimeError(f"no rank gave a gradient to {', '.join(map(repr, missing))} in this window, and "
                                    "zero_optimization.ignore_unused_parameters is false: use them, freeze them before initialize, or set "
                                    "ignore_unused_parameters to true")
+
+    def note_loss(self, loss: torch.Tensor) -> None:
+        """A loss of the window, whose mean the record gets."""
+        if self._library.is_watched and loss.numel() == 1:
+            self._losses.append(loss.detach().reshape(()))
+
+    def _note_loss(self) -> None:
+        if self._losses:
+            self._library.note(loss=float(torch.stack(self._losses).double().mean()))
+            self._losses.clear()
+
+    def watch(self, writer: Writer | None = None, *, records: str | os.PathLike[str] | None = None, trace: str | os.PathLike[str] | None = None,
+              name: str | None = None) -> None:
+        """Makes records of this rank's steps, for a writer of outrigger.watch, files of JSON lines and a trace: as outrigger.Engine.watch. Their
+        "loss" is the mean of what backward() was given in the window."""
+        self._library.watch(writer, records=records, trace=trace, name=name)
+
+    def note(self, **values: float) -> None:
+        """Gives the next record numbers of the caller's: note(accuracy=0.5)."""
+        self._library.note(**values)
 
     def _end_acquires(self, is_boundary: bool = True) -> None:
         if is_boundary and self.gathering is not None:

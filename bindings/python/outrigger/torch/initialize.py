@@ -17,6 +17,7 @@ from .adam import CPUAdam
 from .config import ConfigError, Settings, given
 from .engine import Engine
 from .host_optimizer import from_config, hand_over
+from .monitor import monitors
 from .parameters import groups_of, rule_of
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | 
     elif callable(lr_scheduler):
         lr_scheduler = lr_scheduler(engine.optimizer)
     engine.lr_scheduler = lr_scheduler
+    if engine.global_rank == 0:
+        for monitor in monitors(settings.given, engine.train_batch_size() or 1):
+            engine.watch(monitor)
     if training_data is not None:
         engine.training_dataloader = engine.deepspeed_io(training_data, collate_fn=collate_fn)
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler

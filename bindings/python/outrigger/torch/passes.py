@@ -190,6 +190,8 @@ class Passes:
         finally:
             self._extra = 1
         self.close_pass()
+        if gradient is None:
+            self.note_loss(loss if scale_wrt_gas else loss.detach() * steps)
         return loss.detach() / steps if scale_wrt_gas else loss.detach()
 
     def _run_backward(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None, *arguments: Any, **options: Any) -> None:
