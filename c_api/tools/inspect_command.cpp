@@ -8,6 +8,7 @@
 #include "checkpoint.h"
 #include "command.h"
 #include "fault.h"
+#include "progress.h"
 #include "text.h"
 
 namespace outrigger::tools {
@@ -94,6 +95,26 @@ void print_differences(const Json& found) {
   }
 }
 
+int64_t bytes_of(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  for (const Json& file : checkpoint.description()["files"]) bytes += file["bytes"].get<int64_t>();
+  return bytes;
+}
+
+// Of a file, or of all in a folder; 0 where that cannot be seen.
+int64_t bytes_in(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    const auto bytes = std::filesystem::file_size(path, ignored);
+    return ignored ? 0 : static_cast<int64_t>(bytes);
+  }
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    if (const auto size = entry.file_size(ignored); !ignored) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
 int inspect(const Inspection& request, bool json) {
   const Json listed = checkpoints_in(request.directory);
   const Checkpoint checkpoint(request.directory, request.tag);
@@ -101,8 +122,9 @@ int inspect(const Inspection& request, bool json) {
   all["latest"] = listed["latest"];
   all["tags"] = listed["tags"];
   std::string damage;
-  if (request.verify && otr_checkpoint_verify(checkpoint.get()) != OTR_OK) {
-    damage = otr_last_error_message();
+  if (request.verify) {
+    const Progress progress("inspect --verify", bytes_of(checkpoint));
+    if (otr_checkpoint_verify(checkpoint.get()) != OTR_OK) damage = otr_last_error_message();
   }
   if (request.verify) {
     all["verified"] = damage.empty();
@@ -110,7 +132,9 @@ int inspect(const Inspection& request, bool json) {
   }
   Json found = Json::array();
   if (!request.other.empty() && damage.empty()) {
-    found = differences(checkpoint, Checkpoint(request.other, request.other_tag));
+    const Checkpoint other(request.other, request.other_tag);
+    const Progress progress("inspect --diff", bytes_of(checkpoint) + bytes_of(other));
+    found = differences(checkpoint, other);
     all["differences"] = found;
   }
   if (json) {
@@ -174,6 +198,7 @@ Command add_export(CLI::App& app, bool& json) {
     options.max_shard_bytes = static_cast<int64_t>(request->most);
     options.replace = request->replace ? 1 : 0;
     if (request->most > 0) make_folder(request->path);
+    const Progress progress("export", 0);
     check(otr_checkpoint_export(checkpoint.get(), request->path.c_str(), &options));
     const Json told = {{"tag", checkpoint.description()["tag"]}, {"path", request->path}};
     if (call.json) write_text("{}\n", told.dump(2, ' ', false, Json::error_handler_t::replace));
@@ -202,6 +227,7 @@ Command add_import(CLI::App& app, bool& json) {
     options.replace = request->replace ? 1 : 0;
     options.skip_other_dtypes = request->skip ? 1 : 0;
     make_folder(request->directory);
+    const Progress progress("import", bytes_in(request->source));
     check(otr_checkpoint_import(request->source.c_str(), request->directory.c_str(),
                                 request->tag.c_str(), &options));
     const Json told = {{"tag", request->tag}, {"directory", request->directory}};
