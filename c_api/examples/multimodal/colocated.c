@@ -19,7 +19,7 @@ static void micro_batch(job *j, int64_t number) {
   vision_forward(v, &j->vision.weights, j->places);
   language_say(l, j->words);
   language_forward(l, &j->language.weights, j->parts);
-  j->loss += share_of_strips(j) * language_loss(l, j->words, share_of_strips(j), j->d_scores);
+  j->loss += part_of_strips(j) * language_loss(l, j->words, factor_of_mean(j), j->d_scores);
   clock_lap(&j->clock, FORWARD);
 
   TRY(otr_tensor_init(j->d_scores, "float32", 3, scores_shape, &grad));

@@ -24,6 +24,7 @@ static void step_together(job *j, otr_engine *engine) {
 static void look(job *j, int64_t number) {
   vision *v = &j->looks[number % j->o.ahead];
   take_strips(j, number, 0, v);
+  clock_lap(&j->clock, FORWARD);
   wire_begin(&j->wire, kEmbedding, number, NULL, j->places);
   clock_lap(&j->clock, TRANSFER);
   vision_forward(v, &j->vision.weights, j->places);
@@ -92,7 +93,7 @@ static void learn_to_read(job *j, int64_t number) {
   wire_open(&j->wire, j->messages, kEmbedding, number, j->parts, NULL);
   clock_lap(&j->clock, TRANSFER);
   language_forward(l, &j->language.weights, j->parts);
-  j->loss += share_of_strips(j) * language_loss(l, j->words, share_of_strips(j), j->d_scores);
+  j->loss += part_of_strips(j) * language_loss(l, j->words, factor_of_mean(j), j->d_scores);
   clock_lap(&j->clock, FORWARD);
   TRY(otr_tensor_init(j->d_scores, "float32", 3, shape, &d_scores));
   otr_pass *pass = part_begin_pass(&j->language, &d_scores, 1, NULL);

@@ -62,7 +62,9 @@ double report_accuracy(job *j); /* percent */
 /* Shared by both ways. number: of the micro-batch since the training began. */
 void take_strips(job *j, int64_t number, int is_held_out, vision *look);
 void take_words(job *j, int64_t number, int is_held_out);
-/* The factor that makes the mean over ranks, which the engine takes, the mean over strips. */
-double share_of_strips(const job *j);
+/* This rank's part of a micro-batch, and the factor with which the mean over ranks, which the
+ * engine takes, is the mean over strips. */
+double part_of_strips(const job *j);
+double factor_of_mean(const job *j);
 
 #endif

@@ -70,7 +70,7 @@ void language_forward(const language *l, const weights *w, const real *const *em
   }
   attention_forward(&l->listen, l->x, NULL, w, LISTEN);
   attention_forward(&l->look, l->x, embedding, w, LOOK);
-  feed_forward(&l->feed, l->x, w, FEED, rows);
+  feed_forward(&l->digest, l->x, w, FEED, rows);
   norm_forward(l->after, l->last, l->x, w, AFTER, rows);
   linear_forward(l->scores, l->last, w, SCORES, rows);
 }
@@ -100,7 +100,7 @@ void language_backward(const language *l, weights *w, const real *d_scores,
   real *dx = allocate(rows * WIDTH, sizeof(real)), *d_last = allocate(rows * WIDTH, sizeof(real));
   linear_backward(d_last, d_scores, l->last, w, SCORES, rows);
   norm_backward(l->after, dx, d_last, w, AFTER, rows);
-  feed_backward(&l->feed, dx, w, FEED, rows);
+  feed_backward(&l->digest, dx, w, FEED, rows);
   attention_backward(&l->look, dx, embedding, add_embedding, w, LOOK);
   attention_backward(&l->listen, dx, NULL, NULL, w, LISTEN);
   for (int64_t r = 0; r < rows; r++) {

@@ -17,7 +17,7 @@ typedef struct language {
   int *said;          /* [strips][length]: the words so far, from WORD_BEGIN on */
   real *x, *last, *scores;
   attention listen, look;
-  feed feed;
+  feed digest;
   norm after;
 } language;
 

@@ -27,9 +27,9 @@ void take_words(job *j, int64_t number, int is_held_out) {
                 (int)j->o.length, NULL, j->words);
 }
 
-double share_of_strips(const job *j) {
-  return (double)j->strips * (double)j->o.language.ranks / (double)j->o.strips;
-}
+double part_of_strips(const job *j) { return (double)j->strips / (double)j->o.strips; }
+
+double factor_of_mean(const job *j) { return part_of_strips(j) * (double)j->o.language.ranks; }
 
 /* Warnings of the library; all ranks have the same ones. */
 static void log_line(int32_t level, const char *line, void *user_data) {

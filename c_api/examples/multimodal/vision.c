@@ -44,7 +44,7 @@ void vision_forward(const vision *v, const weights *w, real *const *embedding) {
   linear_forward(v->x, v->pixels, w, PATCH, rows);
   for (int64_t i = 0; i < rows * WIDTH; i++) v->x[i] += w->value[PLACE][i % in_strip];
   attention_forward(&v->look, v->x, NULL, w, LOOK);
-  feed_forward(&v->feed, v->x, w, FEED, rows);
+  feed_forward(&v->digest, v->x, w, FEED, rows);
   for (int s = 0; s < v->strips; s++) {
     norm_forward(norm_from(v->after, (int64_t)s * v->patches), embedding[s], v->x + s * in_strip, w,
                  AFTER, v->patches);
@@ -58,7 +58,7 @@ void vision_backward(const vision *v, weights *w, const real *const *d_embedding
     norm_backward(norm_from(v->after, (int64_t)s * v->patches), dx + s * in_strip, d_embedding[s],
                   w, AFTER, v->patches);
   }
-  feed_backward(&v->feed, dx, w, FEED, rows);
+  feed_backward(&v->digest, dx, w, FEED, rows);
   attention_backward(&v->look, dx, NULL, NULL, w, LOOK);
   for (int64_t i = 0; i < rows * WIDTH; i++) w->grad[PLACE][i % in_strip] += dx[i];
   linear_backward(NULL, dx, v->pixels, w, PATCH, rows);

@@ -14,7 +14,7 @@ typedef struct vision {
   real *pixels;        /* [strips][patches][PATCH_PIXELS], which the caller fills */
   real *x;
   attention look;
-  feed feed;
+  feed digest;
   norm after;
 } vision;
 
