@@ -5,10 +5,12 @@
 // multimodal_gradient_test.cpp.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -132,6 +134,17 @@ TEST_F(Multimodal, TwoGroupsTrainTheModelsOfOneProcess) {
   }
 }
 
+// With one rank in each group no sum has another order, and a scale that is a power of two rounds
+// nothing: bfloat16, float16 and its loss scale give the bits of one process.
+TEST_F(Multimodal, AGroupOfOneRankEachHasTheBitsOfOneProcess) {
+  const Command precision = {"--vision-precision", "fp16"};
+  train(kAlone + kMixed + precision, "alone");
+  train(groups(2) + kMixed + precision, "groups");
+  for (const std::string part : {".vision.safetensors", ".language.safetensors"}) {
+    EXPECT_EQ(read_text(folder_.file("alone") + part), read_text(folder_.file("groups") + part));
+  }
+}
+
 TEST_F(Multimodal, OverlapAndARestartChangeNoBit) {
   const std::string save = folder_.file("checkpoints");
   const auto before = outrigger::test::named_shared_memory();
@@ -192,6 +205,26 @@ TEST_F(Multimodal, ALostRankEndsAllOthersAndIsNamed) {
       EXPECT_NE(said.find("OTR_E_PEER_DEAD: rank " + number + " "), std::string::npos) << said;
     }
   }
+}
+
+// It sleeps while the others wait for its message, or for it in a collective call.
+TEST_F(Multimodal, ASilentRankEndsAllOthersAndIsNamed) {
+  Process process(groups(3, {"-v"}) + kMixed +
+                  Command{"--steps", "1000000", "--timeout", "2", "--checkpoints",
+                          folder_.file("checkpoints"), "--every", "5"});
+  ASSERT_TRUE(process.wait_for_error_text("rank 2 is process", 20));
+  for (int i = 0; i < 1000 && read_text(folder_.file("checkpoints/vision/latest")).empty(); i++) {
+    usleep(20000);  // until they train
+  }
+  const pid_t silent = pid_of_rank(process.error_text(), 2);
+  ASSERT_EQ(kill(silent, SIGSTOP), 0);
+  EXPECT_TRUE(process.wait_for_error_text("ended with exit code 1", 20)) << process.error_text();
+  EXPECT_EQ(kill(silent, SIGKILL), 0);  // else the launcher waits until it does that itself
+  const Result result = process.finish(20);
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.err, std::regex("rank 2 (has sent no message for 2 s|last began operation)")))
+      << result.err;
 }
 
 TEST_F(Multimodal, SaysWhatIsWrongWithItsCall) {

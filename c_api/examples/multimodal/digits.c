@@ -87,7 +87,8 @@ void digits_strips(const digits *d, int is_held_out, int64_t first, int count, i
     for (int r = 0; r < SIDE; r++) {
       for (int c = 0; c < SIDE; c++) {
         const int64_t patch = i * PATCHES_OF_DIGIT + c / PATCH_COLUMNS;
-        pixels[patch * PATCH_PIXELS + r * PATCH_COLUMNS + c % PATCH_COLUMNS] = square[r][c];
+        const int pixel = r * PATCH_COLUMNS + c % PATCH_COLUMNS;
+        pixels[patch * PATCH_PIXELS + pixel] = square[r][c];
       }
     }
   }

@@ -29,10 +29,10 @@ typedef struct job {
   wire wire;
   incoming *messages; /* of each link */
   /* Of each of this rank's strips, where its [patches][WIDTH] numbers are: */
-  real **places;        /* those that it computes, embedding or gradient */
-  real **grads;         /* the gradient, where both models are in this process */
-  const real **parts;   /* those that it is given */
-  const real **d_parts; /* the scaled gradient that a vision backward begins with */
+  real *places[MOST_STRIPS];        /* those that it computes, embedding or gradient */
+  real *grads[MOST_STRIPS];         /* the gradient, where both models are in this process */
+  const real *parts[MOST_STRIPS];   /* those that it is given */
+  const real *d_parts[MOST_STRIPS]; /* the scaled gradient that a vision backward begins with */
   real *d_scores;
   int *words, *read;
 

@@ -17,7 +17,7 @@
 
 #include "../gpt/check.h"
 
-enum { PAGE = 4096, MOST_SLOTS = 64 };
+enum { PAGE = 4096 };
 
 /* What a rank sends to another one: this header, and behind it the slots. */
 typedef struct channel {
@@ -36,8 +36,9 @@ typedef struct region {
 } region;
 
 struct mailbox {
-  otr_comm *alarm; /* for the one question: who was lost? */
-  int rank, world;
+  otr_comm *world;
+  otr_comm *alarm; /* the same ranks, for the one question: who was lost? */
+  int rank, ranks;
   int slots;
   size_t slot_bytes, channel_bytes, region_bytes;
   double timeout;
@@ -88,20 +89,21 @@ static void open_other(mailbox *m, int rank, const int64_t *place) {
 mailbox *mailbox_open(otr_comm *world, int slots, size_t bytes, double timeout) {
   mailbox *m = allocate(1, sizeof *m);
   if (slots > MOST_SLOTS) die("%d messages under way; at most %d", slots, MOST_SLOTS);
+  m->world = world;
   TRY(otr_comm_duplicate(world, &m->alarm));
   TRY(otr_comm_rank(world, &m->rank));
-  TRY(otr_comm_size(world, &m->world));
+  TRY(otr_comm_size(world, &m->ranks));
   m->slots = slots;
   m->slot_bytes = (bytes + PAGE - 1) / PAGE * PAGE;
   m->channel_bytes = PAGE + (size_t)slots * m->slot_bytes;
-  m->region_bytes = (size_t)m->world * m->channel_bytes;
+  m->region_bytes = (size_t)m->ranks * m->channel_bytes;
   m->timeout = timeout;
-  m->regions = allocate(m->world, sizeof *m->regions);
+  m->regions = allocate(m->ranks, sizeof *m->regions);
   create_own(m);
   const int64_t mine[2] = {getpid(), m->regions[m->rank].file};
-  int64_t *all = allocate(m->world, sizeof mine);
+  int64_t *all = allocate(m->ranks, sizeof mine);
   TRY(otr_comm_all_gather(world, mine, sizeof mine, all));
-  for (int r = 0; r < m->world; r++) {
+  for (int r = 0; r < m->ranks; r++) {
     if (r != m->rank) open_other(m, r, all + (ptrdiff_t)2 * r);
   }
   free(all);
@@ -111,7 +113,7 @@ mailbox *mailbox_open(otr_comm *world, int slots, size_t bytes, double timeout) 
 
 void mailbox_close(mailbox *m) {
   if (m == NULL) return;
-  for (int r = 0; r < m->world; r++) {
+  for (int r = 0; r < m->ranks; r++) {
     munmap(m->regions[r].memory, m->region_bytes);
     close(m->regions[r].file);
   }
@@ -149,6 +151,15 @@ static void end_without(mailbox *m, int from) {
   die("rank %d's process has ended, and this rank waits for its message", from);
 }
 
+/* Ends the program, and tells the others why. */
+static void end_without_word(mailbox *m, int from) {
+  char reason[96];
+  snprintf(reason, sizeof reason, "rank %d has sent no message for %g s", from, m->timeout);
+  otr_comm_abort(m->world, reason);
+  otr_comm_abort(m->alarm, reason);
+  die("%s", reason);
+}
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -165,10 +176,7 @@ const void *mailbox_receive(mailbox *m, int from, size_t *out_bytes) {
     syscall(SYS_futex, &c->sent, FUTEX_WAIT, number, &pause, NULL, 0);
     if (atomic_load(&c->sent) != number) break;
     if (!is_alive(m, from)) end_without(m, from);
-    if (now() > limit) {
-      die("rank %d has sent nothing for %g s, and this rank waits for its message", from,
-          m->timeout);
-    }
+    if (now() > limit) end_without_word(m, from);
   }
   *out_bytes = c->bytes[number % (uint32_t)m->slots];
   if (*out_bytes > m->slot_bytes) die("rank %d sent more than a place has", from);

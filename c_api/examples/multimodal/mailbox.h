@@ -12,6 +12,8 @@
 
 typedef struct mailbox mailbox;
 
+enum { MOST_SLOTS = 64 };
+
 /* Every rank can send to every other one. `slots` messages of at most `bytes` bytes each can be
  * under way from a rank to another one. timeout: seconds that a receiver waits. Collective over
  * `world`, which has one machine's ranks. */

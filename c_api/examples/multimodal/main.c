@@ -92,10 +92,6 @@ static void make_wire(job *j) {
   j->strips = (int)own[j->place];
   j->words = allocate((int64_t)j->strips * j->o.length, sizeof *j->words);
   j->read = allocate((int64_t)j->strips * j->o.length, sizeof *j->read);
-  j->places = allocate(j->strips, sizeof *j->places);
-  j->grads = allocate(j->strips, sizeof *j->grads);
-  j->parts = allocate(j->strips, sizeof *j->parts);
-  j->d_parts = allocate(j->strips, sizeof *j->d_parts);
   if (j->o.colocated) {
     const int64_t in_strip = (int64_t)patches * WIDTH;
     j->places[0] = pool_take(&j->pool, j->strips * in_strip);
@@ -159,11 +155,11 @@ static void leave(job *j) {
   digits_close(&j->digits);
   pool_destroy(&j->pool);
   free(j->looks), free(j->reads), free(j->messages), free(j->words), free(j->read);
-  free(j->places), free(j->grads), free(j->parts), free(j->d_parts);
 }
 
 int main(int argc, char **argv) {
-  job j = {.o = options_parse(argc, argv)};
+  static job j; /* a few pages of zeros */
+  j.o = options_parse(argc, argv);
   j.digits = digits_open(j.o.digits, (uint64_t)j.o.seed);
   join(&j);
   make_wire(&j);

@@ -4,6 +4,8 @@
 #ifndef MULTIMODAL_OPTIONS_H
 #define MULTIMODAL_OPTIONS_H
 
+enum { MOST_STRIPS = 1024, MOST_AHEAD = 64 };
+
 /* One group: how many ranks it has, and how its engine keeps what they train. */
 typedef struct part_options {
   long ranks; /* 0: those that the other group leaves */

@@ -91,7 +91,7 @@ void part_accumulate(part *p) { TRY(otr_engine_step(p->engine, NULL)); }
 void part_save_weights(part *p, otr_comm *group, const char *prefix) {
   weights *w = &p->weights;
   otr_tensor tensors[MOST_WEIGHTS];
-  real *values[MOST_WEIGHTS];
+  real *values[MOST_WEIGHTS] = {NULL};
   int32_t rank = 0;
   TRY(otr_comm_rank(group, &rank));
   for (int i = 0; i < w->count; i++) {

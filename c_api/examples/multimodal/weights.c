@@ -53,15 +53,22 @@ void weights_destroy(weights *w) {
   }
 }
 
+typedef struct pool_block {
+  struct pool_block *before;
+  real values[];
+} pool_block;
+
 real *pool_take(pool *p, int64_t count) {
-  void **longer = realloc(p->blocks, (size_t)(p->count + 1) * sizeof *longer);
-  if (longer == NULL) die("out of memory");
-  p->blocks = longer;
-  p->blocks[p->count] = allocate(count, sizeof(real));
-  return p->blocks[p->count++];
+  pool_block *block = allocate((int64_t)sizeof *block + count * (int64_t)sizeof(real), 1);
+  block->before = p->last;
+  p->last = block;
+  return block->values;
 }
 
 void pool_destroy(pool *p) {
-  for (int i = 0; i < p->count; i++) free(p->blocks[i]);
-  free(p->blocks);
+  while (p->last != NULL) {
+    pool_block *block = p->last;
+    p->last = block->before;
+    free(block);
+  }
 }

@@ -42,8 +42,7 @@ void weights_destroy(weights *w);
 
 /* Memory that is given back at once. */
 typedef struct pool {
-  void **blocks;
-  int count;
+  struct pool_block *last;
 } pool;
 
 real *pool_take(pool *p, int64_t count); /* zeros */

@@ -19,8 +19,9 @@ BEGIN, END = 10, 11
 OPTIONS = ["--seed", SEED, "--micro-batches", MICRO_BATCHES, "--strips", STRIPS, "--length", LENGTH, "--optimizer", "SGD", "--lr", LR, "--clip", CLIP,
            "--vision-precision", "fp32", "--language-precision", "fp32", "--grad-scale", 1000, "--report", 1]
 
-# Of how far PyTorch has moved the weights of a model, the norm of what ours differs: measured 6e-7.
-BOUND = 5e-6
+# Of how far PyTorch has moved the weights of a model, the norm of what ours differs. Ours are rounded to float32 after each step: measured 4e-6. A wrong
+# factor makes 0.1 and more.
+BOUND = 1e-5
 
 
 def mix(x):
