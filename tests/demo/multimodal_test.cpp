@@ -210,7 +210,7 @@ TEST_F(Multimodal, ALostRankEndsAllOthersAndIsNamed) {
 // It sleeps while the others wait for its message, or for it in a collective call.
 TEST_F(Multimodal, ASilentRankEndsAllOthersAndIsNamed) {
   Process process(groups(3, {"-v"}) + kMixed +
-                  Command{"--steps", "1000000", "--timeout", "2", "--checkpoints",
+                  Command{"--steps", "1000000", "--timeout", "3", "--checkpoints",
                           folder_.file("checkpoints"), "--every", "5"});
   ASSERT_TRUE(process.wait_for_error_text("rank 2 is process", 20));
   for (int i = 0; i < 1000 && read_text(folder_.file("checkpoints/vision/latest")).empty(); i++) {
@@ -223,7 +223,7 @@ TEST_F(Multimodal, ASilentRankEndsAllOthersAndIsNamed) {
   const Result result = process.finish(20);
   EXPECT_EQ(result.code, 1) << result.err;
   EXPECT_TRUE(std::regex_search(
-      result.err, std::regex("rank 2 (has sent no message for 2 s|last began operation)")))
+      result.err, std::regex("rank 2 (has sent no message for 3 s|last began operation)")))
       << result.err;
 }
 
@@ -242,6 +242,7 @@ TEST_F(Multimodal, SaysWhatIsWrongWithItsCall) {
   refused(program({"--steps", "many"}), "--steps: 'many' is not a number");
   refused(program({"--micro-batches", "0"}), "--micro-batches: 0; 1 to");
   refused(program({"--grad-scale", "0"}), "a gradient times 0 is lost");
+  refused(program({"--kill", "1"}), "--kill: '1' is not RANK:STEP");
   refused(program({"--ahead"}), "--ahead needs a value");
   refused(program({"--behind", "1"}), "unknown option '--behind'");
   refused(program({"--colocated", "--vision-ranks", "1"}), "do not go with it");

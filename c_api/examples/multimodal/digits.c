@@ -69,7 +69,7 @@ static int take_scan(const digits *d, int is_held_out, random_stream *stream,
   const int64_t which = is_held_out ? trained + draw(stream, held_out) : draw(stream, trained);
   const unsigned char *scan = d->scans + which * SCAN;
   for (int i = 0; i < SIDE * SIDE; i++) {
-    square[i / SIDE][i % SIDE] = (real)scan[1 + i] / FULL;
+    square[i / SIDE][i % SIDE] = (real)scan[1 + i] / (real)FULL;
   }
   return scan[0];
 }

@@ -39,17 +39,17 @@ static void learn_to_look(job *j, int64_t number) {
   const wire *w = &j->wire;
   otr_call_info tag;
   otr_tensor *grads = allocate(w->count, sizeof *grads);
-  wire_wait(&j->wire, j->messages);
+  wire_wait(&j->wire);
   clock_lap(&j->clock, WAITING);
-  wire_open(&j->wire, j->messages, kGrad, number, j->parts, &tag);
+  wire_open(&j->wire, kGrad, number, j->parts, &tag);
   clock_lap(&j->clock, TRANSFER);
-  for (int i = 0; i < w->count; i++) grads[i] = w->links[i].tensor;
+  for (int i = 0; i < w->count; i++) grads[i] = w->routes[i].tensor;
   otr_pass *pass = part_begin_pass(&j->vision, grads, w->count, &tag);
-  wire_release(&j->wire);
+  wire_close(&j->wire);
   for (int i = 0; i < w->count; i++) {
     const real *scaled = part_output_grad(pass, i);
-    for (int s = 0; s < w->links[i].strips; s++) {
-      j->d_parts[w->links[i].first + s] = scaled + (int64_t)s * w->patches * WIDTH;
+    for (int s = 0; s < w->routes[i].strips; s++) {
+      j->d_parts[w->routes[i].first + s] = scaled + (int64_t)s * w->patches * WIDTH;
     }
   }
   vision_backward(&j->looks[number % j->o.ahead], &j->vision.weights, j->d_parts);
@@ -88,9 +88,9 @@ static void learn_to_read(job *j, int64_t number) {
   take_words(j, number, 0);
   language_say(l, j->words);
   clock_lap(&j->clock, FORWARD);
-  wire_wait(&j->wire, j->messages);
+  wire_wait(&j->wire);
   clock_lap(&j->clock, WAITING);
-  wire_open(&j->wire, j->messages, kEmbedding, number, j->parts, NULL);
+  wire_open(&j->wire, kEmbedding, number, j->parts, NULL);
   clock_lap(&j->clock, TRANSFER);
   language_forward(l, &j->language.weights, j->parts);
   j->loss += part_of_strips(j) * language_loss(l, j->words, factor_of_mean(j), j->d_scores);
@@ -100,16 +100,17 @@ static void learn_to_read(job *j, int64_t number) {
   const otr_call_info tag = tag_of(j, pass);
   wire_begin(&j->wire, kGrad, number, &tag, j->places);
   language_backward(l, &j->language.weights, part_output_grad(pass, 0), j->parts, j->places);
-  part_end_pass(&j->language, pass);
-  wire_release(&j->wire);
+  wire_close(&j->wire);
   clock_lap(&j->clock, BACKWARD);
   for (int s = 0; s < l->strips; s++) {
     for (int64_t i = 0; i < (int64_t)j->wire.patches * WIDTH; i++) {
       j->places[s][i] *= (real)j->o.grad_scale;
     }
   }
-  wire_send(&j->wire);
+  wire_send(&j->wire); /* before anything that the vision group need not wait for */
   clock_lap(&j->clock, TRANSFER);
+  part_end_pass(&j->language, pass);
+  clock_lap(&j->clock, BACKWARD);
 }
 
 static void language_step(job *j, int64_t step) {
@@ -136,9 +137,9 @@ void read_of_groups(job *j, int64_t number) {
     vision_forward(j->looks, &j->vision.weights, j->places);
     wire_send(&j->wire);
   } else {
-    wire_wait(&j->wire, j->messages);
-    wire_open(&j->wire, j->messages, kEmbedding, number, j->parts, NULL);
+    wire_wait(&j->wire);
+    wire_open(&j->wire, kEmbedding, number, j->parts, NULL);
     language_read(j->reads, &j->language.weights, j->parts, j->read);
-    wire_release(&j->wire);
+    wire_close(&j->wire);
   }
 }

@@ -27,7 +27,6 @@ typedef struct job {
   vision *looks;         /* activations of the micro-batches under way */
   language *reads;
   wire wire;
-  incoming *messages; /* of each link */
   /* Of each of this rank's strips, where its [patches][WIDTH] numbers are: */
   real *places[MOST_STRIPS];        /* those that it computes, embedding or gradient */
   real *grads[MOST_STRIPS];         /* the gradient, where both models are in this process */
@@ -36,7 +35,8 @@ typedef struct job {
   real *d_scores;
   int *words, *read;
 
-  double loss; /* of this rank's strips, since the last report */
+  double loss; /* of this rank's strips, since the last report, over so many micro-batches: */
+  int64_t losses;
   long skipped;
   otr_step_report report;
   phase_clock clock;

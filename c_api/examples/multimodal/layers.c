@@ -62,9 +62,9 @@ void norm_forward(norm n, real *y, const real *x, const weights *w, int at, int6
   for (int64_t r = 0; r < rows; r++, x += WIDTH, y += WIDTH) {
     real mean = 0, squares = 0;
     for (int i = 0; i < WIDTH; i++) mean += x[i];
-    mean /= WIDTH;
+    mean /= (real)WIDTH;
     for (int i = 0; i < WIDTH; i++) squares += (x[i] - mean) * (x[i] - mean);
-    n.inverse[r] = 1 / sqrt(squares / WIDTH + epsilon);
+    n.inverse[r] = 1 / sqrt(squares / (real)WIDTH + epsilon);
     for (int i = 0; i < WIDTH; i++) {
       const real normal = (x[i] - mean) * n.inverse[r];
       n.normal[r * WIDTH + i] = normal;
@@ -80,8 +80,8 @@ void norm_backward(norm n, real *add_x, const real *dy, weights *w, int at, int6
     real mean = 0, along = 0;
     for (int i = 0; i < WIDTH; i++) {
       const real g = dy[i] * w->value[at][i];
-      mean += g / WIDTH;
-      along += g * normal[i] / WIDTH;
+      mean += g / (real)WIDTH;
+      along += g * normal[i] / (real)WIDTH;
       w->grad[at][i] += dy[i] * normal[i];
       w->grad[at + 1][i] += dy[i];
     }

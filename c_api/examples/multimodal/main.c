@@ -106,19 +106,16 @@ static void make_wire(job *j) {
                               j->o.timeout);
     j->wire = wire_create(m, j->has_vision, j->place, vision, (int)j->o.vision.ranks, language,
                           (int)j->o.language.ranks, patches);
-    j->messages = allocate(j->wire.count, sizeof *j->messages);
   }
   free(vision);
   free(language);
 }
 
-/* --kill RANK:STEP, for tests of what a lost process does to the others. */
+/* --kill, for tests of what a lost process does to the others. */
 static void maybe_end(const job *j, int64_t step) {
   const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT"); /* outrigger run sets it */
-  char here[64];
-  snprintf(here, sizeof here, "%d:%lld", j->rank, (long long)step);
-  if (j->o.kill == NULL || strcmp(j->o.kill, here) != 0) return;
-  if (restarts == NULL || strcmp(restarts, "0") == 0) raise(SIGKILL);
+  const int is_first = restarts == NULL || strcmp(restarts, "0") == 0;
+  if (is_first && j->rank == j->o.kill_rank && step == j->o.kill_step) raise(SIGKILL);
 }
 
 static void train(job *j) {
@@ -135,6 +132,7 @@ static void train(job *j) {
       step_of_groups(j, step);
     }
     step++;
+    j->losses += j->o.micro_batches;
     j->skipped += j->report.outcome == OTR_STEP_SKIPPED;
     if (step % j->o.report == 0 || step == j->o.steps) report_step(j, step);
     if (j->o.checkpoints != NULL && step % j->o.every == 0) checkpoints_save(j, step);
@@ -154,7 +152,7 @@ static void leave(job *j) {
   otr_context_destroy(j->context);
   digits_close(&j->digits);
   pool_destroy(&j->pool);
-  free(j->looks), free(j->reads), free(j->messages), free(j->words), free(j->read);
+  free(j->looks), free(j->reads), free(j->words), free(j->read);
 }
 
 int main(int argc, char **argv) {

@@ -58,6 +58,15 @@ static void assign_number(const option *o, const char *value) {
   }
 }
 
+static void assign_kill(options *o) {
+  char *end = NULL;
+  o->kill_rank = strtol(o->kill, &end, 10);
+  if (end != o->kill && *end == ':') o->kill_step = strtol(end + 1, &end, 10);
+  if (*end != '\0' || o->kill_rank < 0 || o->kill_step < 1) {
+    die("--kill: '%s' is not RANK:STEP, from 0:1 on", o->kill);
+  }
+}
+
 static void parse(const option *table, size_t count, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     size_t k = 0;
@@ -89,6 +98,7 @@ options options_parse(int argc, char **argv) {
   options o = {.vision = {0, 2, "bf16"},
                .language = {0, 1, "fp32"},
                .optimizer = "AdamW",
+               .kill_rank = -1,
                .steps = 800,
                .micro_batches = 2,
                .ahead = 2,
@@ -135,6 +145,7 @@ options options_parse(int argc, char **argv) {
       {"colocated", "both models in each process, without messages", .flag = &o.colocated},
   };
   parse(table, sizeof table / sizeof table[0], argc, argv);
+  if (o.kill != NULL) assign_kill(&o);
   if (o.grad_scale == 0) die("--grad-scale: 0; a gradient times 0 is lost");
   return o;
 }

@@ -16,6 +16,7 @@ typedef struct part_options {
 typedef struct options {
   part_options vision, language;
   const char *digits, *checkpoints, *save, *kill, *optimizer;
+  long kill_rank, kill_step; /* of --kill; -1: nobody */
   long steps, micro_batches, ahead, strips, length, every, report, seed;
   double lr, clip, grad_scale, timeout, require;
   int colocated; /* both models in each process */

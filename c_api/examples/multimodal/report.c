@@ -25,15 +25,14 @@ void clock_lap(phase_clock *c, phase p) {
 
 void report_step(job *j, int64_t step) {
   double loss = j->loss;
-  const long steps = step % j->o.report == 0 ? j->o.report : (long)(step % j->o.report);
   TRY(otr_comm_all_reduce_sum(j->world, &loss, 1));
   if (j->rank == 0) {
     printf("step %lld: loss %.6f, norm %.6f, clipped by %.4f, skipped %ld\n", (long long)step,
-           loss / (double)(steps * j->o.micro_batches), j->report.grad_norm,
-           j->report.clip_coefficient, j->skipped);
+           loss / (double)j->losses, j->report.grad_norm, j->report.clip_coefficient, j->skipped);
     fflush(stdout);
   }
   j->loss = 0;
+  j->losses = 0;
 }
 
 void report_times(job *j, int64_t steps, double seconds) {

@@ -10,19 +10,21 @@
 #include "weights.h"
 
 /* Strips that this rank has in common with a rank of the other group. */
-typedef struct link {
+typedef struct route {
   int peer;  /* its number in the world */
   int first; /* the first of them, of this rank's strips */
   int strips;
-  otr_message *received; /* the last message from it, until wire_release */
-  size_t bytes;          /* of the message that is being built */
-  int64_t shape[3];      /* of its tensors: strips, patches, WIDTH */
-  otr_tensor tensor;     /* what was received */
-} link;
+  int64_t shape[3];    /* of a message's tensor: strips, patches, WIDTH */
+  size_t bytes;        /* of the message that is being built */
+  const void *arrived; /* the last message from it */
+  size_t arrived_bytes;
+  otr_message *message; /* it, from wire_open to wire_close */
+  otr_tensor tensor;    /* its tensor */
+} route;
 
 typedef struct wire {
   mailbox *mailbox;
-  link *links;
+  route *routes;
   int count;
   int patches;
 } wire;
@@ -36,23 +38,18 @@ wire wire_create(mailbox *m, int is_vision, int rank, const int64_t *vision_stri
                  int vision_ranks, const int64_t *language_strips, int language_ranks, int patches);
 void wire_destroy(wire *w);
 
-/* Begins messages to all links. places: out, of each of this rank's strips, where to put its
- * [patches][WIDTH] numbers, in the receivers' own memory. tag: of a gradient, or NULL. */
+/* Begins a message on each route. places: out, of each of this rank's strips, where to put its
+ * [patches][WIDTH] numbers, in the memory that the receivers read. tag: of a gradient, or NULL. */
 void wire_begin(wire *w, const char *name, int64_t number, const otr_call_info *tag, real **places);
 /* Checksums, and off they go. */
 void wire_send(wire *w);
 
-/* Waits for the messages of micro-batch `number` from all links. */
-typedef struct incoming {
-  const void *data;
-  size_t bytes;
-} incoming;
-void wire_wait(wire *w, incoming *messages);
-/* Checks them. parts: out, of each of this rank's strips, its numbers, where they lie. tag: out, of
- * a gradient; NULL for an embedding. Afterwards links[i].tensor has each message's tensor. */
-void wire_open(wire *w, const incoming *messages, const char *name, int64_t number,
-               const real **parts, otr_call_info *tag);
-/* The messages have been read. */
-void wire_release(wire *w);
+/* Waits for a message on each route. */
+void wire_wait(wire *w);
+/* Checks them: they are of micro-batch `number`. parts: out, of each of this rank's strips, its
+ * numbers, where they lie. tag: out, of a gradient; NULL for an embedding. Each route then has its
+ * message's tensor, until wire_close. */
+void wire_open(wire *w, const char *name, int64_t number, const real **parts, otr_call_info *tag);
+void wire_close(wire *w);
 
 #endif
