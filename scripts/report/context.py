@@ -34,6 +34,7 @@ class Context:
 
     def measure(self, section):
         """What the section found, up to Ctrl-C."""
+        self.load = os.getloadavg()[0]
         try:
             return section.measure(self)
         except Missing as reason:
@@ -42,14 +43,14 @@ class Context:
             self.stopped = True
             return {"missing": "stopped before it had figures"}
 
-    def run(self, command, log, timeout=3600, check=True, **more):
-        """Standard output and error go into the file `log` of the work folder. Returns its text."""
+    def run(self, command, log, timeout=3600, check=True, only_output=False):
+        """Standard output and error go into the file `log` of the work folder; only_output: the output alone. Returns its text."""
         path = self.work / log
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             try:
-                code = subprocess.run(list(map(str, command)), stdout=file, stderr=subprocess.STDOUT, env=self.environment, timeout=timeout,
-                                      check=False, **more).returncode
+                code = subprocess.run(list(map(str, command)), stdout=file, stderr=subprocess.DEVNULL if only_output else subprocess.STDOUT,
+                                      env=self.environment, timeout=timeout, check=False).returncode
             except OSError as error:
                 raise Missing(f"{Path(command[0]).name} does not run: {error.strerror}") from error
             except subprocess.TimeoutExpired:

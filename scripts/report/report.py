@@ -13,7 +13,7 @@ from pathlib import Path
 import page
 import results
 from context import ROOT, Context
-from sections import SECTIONS
+from sections import SECTIONS, memory
 
 
 def arguments():
@@ -46,7 +46,7 @@ def main():
             print(f"report: {name} …", flush=True)
             found = context.measure(SECTIONS[name])
             stopped = context.stopped
-            results.add(known, name, found, time.monotonic() - begin, context)
+            results.add(known, name, found, time.monotonic() - begin, context, context.short and SECTIONS[name] is not memory)
             results.write(folder, known)
             print(f"report: {name}: {found.get('missing') or 'measured'}, {time.monotonic() - begin:.0f} s", flush=True)
             if stopped:

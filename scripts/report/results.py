@@ -16,15 +16,17 @@ def read(folder):
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"sections": {}}
 
 
-def add(known, name, found, seconds, context):
+def add(known, name, found, seconds, context, short):
     """A section that could not be measured now keeps the figures that it has."""
     if "missing" in found and "missing" not in known["sections"].get(name, {"missing": ""}):
         print(f"report: {name} keeps its earlier figures", flush=True)
         return
-    described = machine.describe()
+    described, versions = machine.describe(), machine.versions()
     known["sections"][name] = {
-        **found, "date": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(seconds), "short": context.short,
-        "revision": described.pop("outrigger_revision"), "load_before": described.pop("load_before"), "machine": described,
+        **found, "date": time.strftime("%Y-%m-%d", time.gmtime()), "took": round(seconds), "short": short,
+        "revision": described.pop("outrigger_revision"), "load_before": context.load,
+        "versions": {"PyTorch": versions["torch"], **({} if context.peer_missing else {"DeepSpeed": versions["deepspeed"]})},
+        "machine": {key: value for key, value in described.items() if key != "load_before"},
     }
 
 
