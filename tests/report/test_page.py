@@ -74,7 +74,7 @@ class Page(unittest.TestCase):
                          "| `split` | Outrigger | 0 | not measured: no time was left", "| `bf16_full` | Outrigger | 300.0 | 300.0 to 300.0 | 1.500 |", "not measured: it does not run",
                          "| bfloat16 master and moments | 6.062 | 6.062 | 6.125 | 6 | 153 | 154 | 151 |", "not measured: no operator", "| 4.00 | 3.00 | 0.75 |", "1 of 1 forms with a bound are within it",
                          "| float32 master and states | peak | 7.25 | 7.25 | 31.38 | +24.13 |", "| overlapped | none | 50 | 12 | 2.500, 0.500 | 97.5% | 90.0% |", "not measured: it was not found",
-                         "2.5 times as long", "| overlapped | 3 | none | 20 | 7.16 | 98.5 % |", "vision 0.8; language 1.6", "2026-01-02, Outrigger at abc, PyTorch 2; a processor (avx2)",
+                         "2.5 times as long", "Here: +0.1000 and +0.1000 over 3 seed(s)", "| `baseline` | 1 | 50 | 1.0e-07 | 2.0e-06 | 3.0e-05 |", "| overlapped | 3 | none | 20 | 7.16 | 98.5 % |", "vision 0.8; language 1.6", "2026-01-02, Outrigger at abc, PyTorch 2; a processor (avx2)",
                          "| step time, bfloat16 over float32 | 1.068 | post | 1.500 |", "Outrigger needs 0.00 GiB less at rest"):
             self.assertIn(expected, text)
 
