@@ -22,20 +22,25 @@ def save(figure, path):
     plt.close(figure)
 
 
+def mean_of(curves):
+    return [statistics.fmean(values) for values in zip(*curves)]
+
+
 def losses(curves, steps, path):
-    """curves: name → a curve for each seed, of equal parts of the run. Below: how far each mean is from the first one's."""
+    """curves: name → seed → a curve of equal parts of the run. Below: how far they are from the first one's, over the seeds that both have."""
     figure, (above, below) = plt.subplots(2, 1, figsize=(8.5, 6), sharex=True, gridspec_kw={"height_ratios": (3, 2)})
-    reference, reach = None, []
+    reference, reach = next(iter(curves.values())), []
     for place, (name, seeds) in enumerate(curves.items()):
-        means = [statistics.fmean(values) for values in zip(*seeds)]
-        reference = reference or means
+        means = mean_of(seeds.values())
         x = [(k + 0.5) * steps / len(means) for k in range(len(means))]
         colour, line = COLOURS[place % len(COLOURS)], "--" if name.endswith("DeepSpeed") else "-"
         # They lie on one another: the later, the thinner.
         above.plot(x, means, line, color=colour, linewidth=max(1.0, 3.4 - 0.5 * place), label=f"{name} ({len(seeds)})")
-        away = [a - b for a, b in zip(means, reference)]
-        below.plot(x, away, line, color=colour, linewidth=1.3)
-        reach += map(abs, away[len(away) // 10:])
+        both = [seed for seed in seeds if seed in reference]
+        if both:
+            away = mean_of([a - b for a, b in zip(seeds[seed], reference[seed])] for seed in both)
+            below.plot(x, away, line, color=colour, linewidth=1.3)
+            reach += map(abs, away[len(away) // 10:])
     if max(reach, default=0) > 0:
         below.set_ylim(-1.15 * max(reach), 1.15 * max(reach))
     above.set_ylabel("loss, nats a byte")

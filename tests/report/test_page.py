@@ -70,7 +70,7 @@ class Page(unittest.TestCase):
 
     def test_every_section_says_its_figures(self):
         text = " ".join(page.text(example()).split())
-        for expected in ("| `bf16_full` | Outrigger | 3 | 2.2450 ± 0.0100 | 2.1200 ± 0.0100 |", "+0.1000 ± 0.0000", "10.00 of the seeds' standard deviation σ = 0.0100, more than chance",
+        for expected in ("| `bf16_full` | Outrigger | 3 | 2.2450 ± 0.0100 | 2.1200 ± 0.0100 |", "+0.1000 ± 0.0000", "10.00 of σ = 0.0100, the standard deviation of Outrigger's baseline over seeds, more than chance",
                          "| `split` | Outrigger | 0 | not measured: no time was left", "| `bf16_full` | Outrigger | 300.0 | 300.0 to 300.0 | 1.500 |", "not measured: it does not run",
                          "| bfloat16 master and moments | 6.062 | 6.062 | 6.125 | 6 | 153 | 154 | 151 |", "not measured: no operator", "| 4.00 | 3.00 | 0.75 |", "1 of 1 forms with a bound are within it",
                          "| float32 master and states | peak | 7.25 | 7.25 | 31.38 | +24.13 |", "| overlapped | none | 50 | 12 | 2.500, 0.500 | 97.5% | 90.0% |", "not measured: it was not found",

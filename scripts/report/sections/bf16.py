@@ -149,7 +149,7 @@ def verdicts(found):
         if name == "baseline" or pair is None or pair[1] is None or noise is None:
             continue
         mean, error = pair
-        said.append(wrapped(f"- `{name}`, {NAMES[library]}: {abs(mean):.4f} {'above' if mean > 0 else 'below'} its baseline, {abs(mean) / noise:.2f} of the seeds' standard deviation σ = {noise:.4f}"
+        said.append(wrapped(f"- `{name}`, {NAMES[library]}: {abs(mean):.4f} {'above' if mean > 0 else 'below'} its baseline, {abs(mean) / noise:.2f} of σ = {noise:.4f}, the standard deviation of Outrigger's baseline over seeds"
                             f"{', more than chance' if abs(mean) > T975.get(len(good) - 1, 1.96) * error else ', which chance may be'}."))
     return [*said, ""] if said else []
 
@@ -172,7 +172,7 @@ def published(found):
 
 def draw(figures, folder):
     import pictures
-    chosen = {(name, library): [run["curve"] for run in good.values()] for (name, library), (good, _) in groups(figures).items() if good}
+    chosen = {(name, library): {seed: run["curve"] for seed, run in good.items()} for (name, library), (good, _) in groups(figures).items() if good}
     pictures.losses({f"{name}, {NAMES[library]}": curves for (name, library), curves in chosen.items() if name in DRAWN}, steps_of(figures), folder / "bf16.svg")
 
 
