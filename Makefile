@@ -5,6 +5,7 @@
 #   make fast | soak                    one tier of the tests
 #   make fuzz SECONDS=120               all fuzzers, under clang; own build folder
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
+#   make report [MINUTES=…] [SECTIONS=…] DeepSpeed's published experiments and their counterparts: docs/report.md; goes on if stopped
 #   make test-gpu | bench-gpu           on a machine with a GPU; TREE=…: a folder of scripts/gpu/pack.sh, made elsewhere
 #   make setup | build | lint | format | install PREFIX=… | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
@@ -13,13 +14,15 @@ comma := ,
 SANITIZE ?=
 TIER ?= all
 SECONDS ?= 120
+MINUTES ?=
+SECTIONS ?=
 PREFIX ?= /usr/local
 TREE ?=
 VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 
-.PHONY: all setup frameworks build demo test fast soak fuzz bench numerics gpu-tree test-gpu bench-gpu lint format install clean
+.PHONY: all setup frameworks build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install clean
 .NOTPARALLEL:
 all: build
 
@@ -63,6 +66,9 @@ bench: build
 
 numerics: build
 	@$(VENV_PYTHON) scripts/numerics/numerics.py --build $(BUILD)
+
+report: frameworks build
+	@scripts/report/report.sh $(if $(MINUTES),--minutes $(MINUTES)) $(SECTIONS)
 
 gpu-tree: $(if $(TREE),,build)
 	$(if $(TREE),,@scripts/gpu/pack.sh $(BUILD) build/gpu)

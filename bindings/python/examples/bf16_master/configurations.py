@@ -59,6 +59,8 @@ def _all():
             found[f"bf16_stage{stage}{suffix}"] = (f"stage {stage}, bfloat16 master and states{words}", make(stage, full, autocast))
         found[f"bf16_master_offload_stage{stage}"] = (f"stage {stage}, bfloat16 master, float32 states, optimizer on the CPU, autocast",
                                                       make(stage, BF16_MASTER, offload=True))
+        found[f"bf16_offload_stage{stage}"] = (f"stage {stage}, bfloat16 master and states, optimizer on the CPU, autocast",
+                                               make(stage, full, offload=True))
     found["stochastic"] = ("bf16_full, rounded stochastically", make(bf16=full, states=_states("rounding", "stochastic", "stochastic")))
     found["split"] = ("stage 3, split master, float32 states, autocast", make(states=_states("format", "split", "float32")))
     found["split_bf16"] = ("stage 3, split master, bfloat16 states rounded stochastically, autocast",

@@ -7,6 +7,7 @@ What follows -- are options of train.py. A run that is complete in the folder is
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import platform
@@ -37,6 +38,7 @@ def arguments():
     parser.add_argument("--deepspeed_python", default=os.environ.get("OTR_DEEPSPEED_PYTHON", sys.executable),
                         help="that has DeepSpeed; default: OTR_DEEPSPEED_PYTHON, or this one")
     parser.add_argument("--workers", type=int, default=1, help="processes of a run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs beside each other; their step times then say little")
     parser.add_argument("--launcher", metavar="COMMAND", help="the command outrigger; default for several workers: torchrun")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no run begins later")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds of one run")
@@ -134,9 +136,14 @@ def main():
     runs = [Run(configuration, seed, library)
             for seed in options.seeds for configuration in dict.fromkeys(options.configurations) for library in options.backends]
     found = []
-    for run in runs:
-        found.append({**run._asdict(), **measure(options, run, reasons[run.backend], deadline), "csv": f"{name_of(run)}.csv"})
-        report.write(options.output, machine(), {"train": options.train, "workers": options.workers}, found)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        summaries = [pool.submit(measure, options, run, reasons[run.backend], deadline) for run in runs]
+        try:
+            for run, summary in zip(runs, summaries):
+                found.append({**run._asdict(), **summary.result(), "csv": f"{name_of(run)}.csv"})
+                report.write(options.output, machine(), {"train": options.train, "workers": options.workers}, found)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C no further run begins
     print(report.text(options.output, machine(), {"train": options.train, "workers": options.workers}, found))
     return 1 if any("failed" in run for run in found) else 0
 

@@ -43,6 +43,8 @@ def arguments():
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--backend", choices=backend.BACKENDS, default="outrigger")
     parser.add_argument("--threads", type=positive, help="of PyTorch, in each process")
+    parser.add_argument("--float32_products", action="store_true",
+                        help="multiply matrices in float32 and round once: quicker on a CPU without bfloat16 instructions")
     parser.add_argument("--summary_file", metavar="JSON", type=Path)
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # of DeepSpeed's launcher
     options = parser.parse_args()
@@ -143,6 +145,8 @@ def run(options, config):
     before, _ = memory.resident_and_peak()
     model = gpt.initialize(gpt.GPT(data.VOCABULARY, options.num_layers, options.hidden_dim, options.num_heads, options.seq_length,
                                    options.activation_checkpointing), options.seed)
+    if options.float32_products:
+        gpt.widen(model)
     parameters = sum(each.numel() for each in model.parameters())
     try:
         engine, *_ = library.initialize(model=model, model_parameters=model.parameters(), config=config)

@@ -7,8 +7,10 @@
 """
 import argparse
 import dataclasses
+import json
 import tempfile
 import time
+from pathlib import Path
 
 import colocated
 import digits
@@ -31,6 +33,7 @@ def arguments():
     parser.add_argument("--micro-batches", type=int, default=defaults.micro_batches, help="of a step")
     parser.add_argument("--ahead", type=int, default=defaults.ahead, help="micro-batches that the vision group is ahead; 1: the groups take turns")
     parser.add_argument("--checkpoints", metavar="DIR", help="save the training here, and go on from here")
+    parser.add_argument("--summary", metavar="FILE", type=Path, help="write what is printed at the end as JSON, too")
     parser.add_argument("--kill", metavar="GROUP:RANK:STEP", help="kill that process in that step")
     return parser.parse_args()
 
@@ -54,12 +57,15 @@ def tell_times(groups, settings, steps=20):
             schedule.train_step(groups, step)
         return (time.perf_counter() - begin) / steps
     groups.call(groups.all, "take_times")
-    print(f"a step of the groups: {1e3 * step_of():.1f} ms")
+    found = {"steps": steps, "step": step_of(), "ranks": []}
+    print(f"a step of the groups: {1e3 * found['step']:.1f} ms")
     for group, actors in (("vision", groups.vision), ("language", groups.language)):
         for rank, times in enumerate(groups.call(actors, "take_times")):
-            print(f"  {group} rank {rank}, ms: {milliseconds({phase: seconds / steps for phase, seconds in times.items()})}")
+            found["ranks"].append({"group": group, "rank": rank, "phases": {phase: seconds / steps for phase, seconds in times.items()}})
+            print(f"  {group} rank {rank}, ms: {milliseconds(found['ranks'][-1]['phases'])}")
     whole, times = colocated.seconds_a_step(settings, steps)
     print(f"a step of both models in one process: {1e3 * whole:.1f} ms\n  ms: {milliseconds(times)}")
+    return {**found, "colocated": {"step": whole, "phases": times}}
 
 
 def main():
@@ -81,7 +87,10 @@ def main():
         for there, said in read[:3]:
             print(f"  {digits.text(there)}: {digits.text(said)}")
         assert settings.steps < Settings.steps or words > 0.95, "it does not learn"
-        tell_times(groups, settings)
+        times = tell_times(groups, settings)
+        if given.summary:
+            given.summary.write_text(json.dumps({"settings": dataclasses.asdict(settings), "seconds": took, "losses": list(losses.values()),
+                                                 "digits_right": words, "strips_right": strips, "times": times}) + "\n", encoding="utf-8")
         groups.end()
 
 

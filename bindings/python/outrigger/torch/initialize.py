@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from .. import lowlevel
 from ..lowlevel import OutriggerError
 from ..process import process_comm
 from . import distributed, lr_schedules
@@ -120,10 +121,17 @@ def _is_plain_adam(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _guard_states(config: dict[str, Any], optimizer: CPUAdam) -> None:
-    """A caller's optimizer that says float32 states, and a configuration that says bfloat16, cannot both hold."""
-    asked = (config.get("bf16") or {}).get("bf16_optimizer_states")
+    """A caller's optimizer and a configuration that say different formats of the moments: DeepSpeed asserts, too. What
+    outrigger.states says of a moment is said in full, and holds whatever the optimizer would keep by itself."""
+    asked = bool((config.get("bf16") or {}).get("bf16_optimizer_states"))
+    states = (config.get("outrigger") or {}).get("states") or {}
+    if all((states.get(moment) or {}).get("format") for moment in ("exp_avg", "exp_avg_sq")):
+        return
     if asked and optimizer.fp32_optimizer_states:
-        raise ValueError("bf16.bf16_optimizer_states is true, but the optimizer= that was given keeps float32 states; make it with "
-                         "fp32_optimizer_states=False, or leave optimizer= out")
+        raise ConfigError(lowlevel.E_CONFIG, "bf16.bf16_optimizer_states is true, but optimizer= is a CPUAdam with fp32_optimizer_states=True "
+                          "(the default): moments are either bfloat16 or float32; make it with fp32_optimizer_states=False, or set "
+                          "bf16.bf16_optimizer_states to false, or leave optimizer= out, and the configuration's optimizer has bfloat16 moments")
     if not asked and not optimizer.fp32_optimizer_states:
-        raise ValueError("the optimizer= that was given has fp32_optimizer_states=False, which needs bf16.bf16_optimizer_states: true")
+        raise ConfigError(lowlevel.E_CONFIG, "optimizer= is a CPUAdam with fp32_optimizer_states=False, but bf16.bf16_optimizer_states is false: "
+                          "moments are either bfloat16 or float32; set bf16.bf16_optimizer_states and bf16.bf16_master_weights_and_grads to "
+                          "true, or make it with fp32_optimizer_states=True, or choose the formats with outrigger.states")
