@@ -13,7 +13,7 @@ Pass::Pass(Owner owner, const otr_tensor* output_grads, int64_t count, const Tag
       tag_(owner_.window.tag_after(tag)),
       scale_(owner_.window.factor_for(tag)),
       stream_(stream),
-      began_(observe::now()) {
+      began_(owner_.declared.timeline.is_on() ? observe::now() : 0) {
   owner_.window.note_stream(stream);
   for (int64_t i = 0; i < count; ++i) add_output(output_grads[i], keep_dtype);
   sink_ = owner_.window.begin_pass();
@@ -143,7 +143,7 @@ void Pass::end() {
   const std::shared_ptr<void> closed(nullptr, [this](void*) { owner_.window.end_pass(); });
   owner_.health.on_device([&] { sink_->end(false); });
   observe::Timeline& timeline = owner_.declared.timeline;
-  if (timeline.is_on()) timeline.add(observe::Phase::backward, began_, observe::now());
+  if (began_ != 0) timeline.add(observe::Phase::backward, began_, observe::now());
   try {
     owner_.window.reducer().check();
   } catch (...) {

@@ -69,7 +69,7 @@ class Pass {
   Tag tag_;
   double scale_;
   device::Stream stream_;
-  int64_t began_;  // observe::now
+  int64_t began_;  // observe::now, or 0 where nobody watches
   std::vector<Output> outputs_;
   int64_t seed_overflow_ = -1;
   std::unique_ptr<GradientSink> sink_;

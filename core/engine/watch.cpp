@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -77,8 +78,9 @@ Json process_memory() {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return {{"resident", resident * sysconf(_SC_PAGESIZE)},
-          {"peak", int64_t{usage.ru_maxrss} * 1024}};
+  const int64_t bytes = resident * sysconf(_SC_PAGESIZE);
+  // The system's peak may lag behind by what threads have not added up yet.
+  return {{"resident", bytes}, {"peak", std::max(bytes, int64_t{usage.ru_maxrss} * 1024)}};
 }
 
 Json seconds_and_bytes(const observe::Timeline::Totals& totals) {
