@@ -33,7 +33,9 @@ TEST(Progress, TellsHowFarACallIs) {
 
 TEST(Progress, SaysNothingOfWhatIsQuick) {
   testing::internal::CaptureStderr();
-  { const Progress progress("import", 5); }
+  {
+    const Progress progress("import", 5);
+  }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
