@@ -2,34 +2,14 @@
 // A training whose checkpoints are looked at: its formats, its parameters, its steps.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "memory.h"
+#include "place.h"
 
 namespace otr_test {
-
-namespace fs = std::filesystem;
-
-// A folder of this test's own.
-class Place {
- public:
-  Place() {
-    std::string name = (fs::temp_directory_path() / "otr-checkpoint-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Place() { fs::remove_all(path_); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  [[nodiscard]] const char* text() const { return path_.c_str(); }
-  [[nodiscard]] fs::path operator/(const char* name) const { return fs::path(path_) / name; }
-
- private:
-  std::string path_;
-};
 
 struct Job {
   int32_t world = 1, stage = 1;

@@ -7,39 +7,22 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "blocking.h"
+#include "place.h"
 
 namespace {
 
 using namespace otr_test;
 using nlohmann::json;
-namespace fs = std::filesystem;
 
 constexpr const char* kMomentum =
     R"({"optimizer": {"type": "SGD", "params": {"lr": 0.25, "momentum": 0.5}}, "gradient_clipping": 2,
         "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}})";
-
-// A folder that goes with the test.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "otr_watch_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string at(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 std::vector<json> lines_of(const std::string& path) {
   std::vector<json> lines;
@@ -180,11 +163,12 @@ TEST(Watch, PhasesAddUpToTheTimeOfAWindow) {
 }
 
 TEST(Watch, EachRankHasItsFilesAndCountsItsBytes) {
-  const Folder folder;
+  const Place folder;
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, kMomentum);
     engine.add("w", {kCount}, dyadic(kCount, 1));
-    const std::string records = folder.at("records/deep"), traces = folder.at("traces");
+    const std::string records = (folder / "records/deep").string(),
+                      traces = (folder / "traces").string();
     otr_watch_options options = watch_options();
     options.name = "model \"A\"";
     options.records = records.c_str();
@@ -197,7 +181,7 @@ TEST(Watch, EachRankHasItsFilesAndCountsItsBytes) {
   });
   for (int rank = 0; rank < 2; ++rank) {
     const std::string name = "rank-" + std::to_string(rank);
-    const auto lines = lines_of(folder.at("records/deep/" + name + ".jsonl"));
+    const auto lines = lines_of((folder / ("records/deep/" + name + ".jsonl")).string());
     ASSERT_EQ(lines.size(), 5U);
     EXPECT_EQ(lines[0]["record"], "start");
     EXPECT_EQ(lines[0]["name"], "model \"A\"");
@@ -218,7 +202,7 @@ TEST(Watch, EachRankHasItsFilesAndCountsItsBytes) {
     std::map<std::string, int> names;
     std::map<std::string, std::string> details;
     double update_end = 0;
-    for (const json& event : trace_of(folder.at("traces/" + name + ".trace.json"))) {
+    for (const json& event : trace_of((folder / ("traces/" + name + ".trace.json")).string())) {
       EXPECT_EQ(event["pid"], getpid());
       if (event["ph"] == "M" && event["name"] == "process_name") {
         const std::string title = event["args"]["name"];
@@ -247,8 +231,8 @@ TEST(Watch, EachRankHasItsFilesAndCountsItsBytes) {
 }
 
 TEST(Watch, FilesOfEarlierRunsStay) {
-  const Folder folder;
-  const std::string records = folder.at("r");
+  const Place folder;
+  const std::string records = (folder / "r").string();
   for (int run = 0; run < 3; ++run) {
     Solo solo(R"({"optimizer": {"type": "SGD"}})");
     solo.engine.add("w", {8}, Values(8, 1));
@@ -269,37 +253,38 @@ TEST(Watch, FilesOfEarlierRunsStay) {
 }
 
 TEST(Watch, TheEnvironmentAsksForItToo) {
-  const Folder folder;
-  setenv("OTR_RECORDS", folder.at("here").c_str(), 1);
+  const Place folder;
+  setenv("OTR_RECORDS", (folder / "here").string().c_str(), 1);
   {
     Solo solo(R"({"optimizer": {"type": "SGD"}})");
     solo.engine.add("w", {8}, Values(8, 1));
-    EXPECT_FALSE(fs::exists(folder.at("here"))) << "from commit on";
+    EXPECT_FALSE(fs::exists((folder / "here").string())) << "from commit on";
     solo.engine.commit();
     solo.engine.pass({{0, Values(8, 1)}});
     solo.engine.step();
-    EXPECT_EQ(lines_of(folder.at("here/rank-0.jsonl")).size(), 2U) << "each line at once";
+    EXPECT_EQ(lines_of((folder / "here/rank-0.jsonl").string()).size(), 2U) << "each line at once";
   }
-  std::ofstream(folder.at("file")) << "no folder";
-  setenv("OTR_RECORDS", folder.at("file").c_str(), 1);
+  std::ofstream((folder / "file").string()) << "no folder";
+  setenv("OTR_RECORDS", (folder / "file").string().c_str(), 1);
   {
     Solo solo(R"({"optimizer": {"type": "SGD"}})");
     solo.engine.add("w", {8}, Values(8, 1));
-    EXPECT_FAILS(OTR_E_IO, otr_engine_commit(solo.engine.get()), "OTR_RECORDS", folder.at("file"));
+    EXPECT_FAILS(OTR_E_IO, otr_engine_commit(solo.engine.get()), "OTR_RECORDS",
+                 (folder / "file").string());
     unsetenv("OTR_RECORDS");
     EXPECT_OK(otr_engine_commit(solo.engine.get()));
   }
 }
 
 TEST(Watch, RefusesWhatItCannotTake) {
-  const Folder folder;
+  const Place folder;
   Solo solo(R"({"optimizer": {"type": "SGD"}})");
   otr_engine* e = solo.engine.get();
   size_t size = 0;
   EXPECT_FAILS(OTR_E_STATE, otr_engine_get_record(e, nullptr, &size), "otr_engine_watch");
   EXPECT_OK(otr_engine_note(e, "dropped", 1)) << "nobody watches";
-  std::ofstream(folder.at("file")) << "no folder";
-  const std::string file = folder.at("file");
+  std::ofstream((folder / "file").string()) << "no folder";
+  const std::string file = (folder / "file").string();
   otr_watch_options options = watch_options();
   options.records = file.c_str();
   EXPECT_FAILS(OTR_E_IO, otr_engine_watch(e, &options), file);
@@ -324,7 +309,7 @@ TEST(Watch, RefusesWhatItCannotTake) {
 
 // A full disk loses lines, and nothing else.
 TEST(Watch, GoesOnWhereAFileCannotBeWritten) {
-  const Folder folder;
+  const Place folder;
   std::string log;
   otr_context_options context_options;
   ASSERT_OK(otr_context_options_init(&context_options, sizeof context_options));
@@ -340,8 +325,8 @@ TEST(Watch, GoesOnWhereAFileCannotBeWritten) {
   engine.add("w", {8}, Values(8, 1));
   engine.commit();
   // What the file that would come next is called is a way to a device without room.
-  fs::create_directory(folder.at("r"));
-  const std::string records = folder.at("r");
+  fs::create_directory((folder / "r").string());
+  const std::string records = (folder / "r").string();
   otr_watch_options options = watch_options();
   options.records = records.c_str();
   std::vector<json> given;
@@ -424,12 +409,12 @@ TEST(Watch, EnginesThatStepTogetherHaveARecordEach) {
 
 // What ended a rank is in its file.
 TEST(Watch, AFailureIsTheLastLine) {
-  const Folder folder;
+  const Place folder;
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, kMomentum);
     engine.add("w", {kCount}, dyadic(kCount, 1));
     engine.commit();
-    const std::string records = folder.at("r");
+    const std::string records = (folder / "r").string();
     otr_watch_options options = watch_options();
     options.records = records.c_str();
     ASSERT_OK(otr_engine_watch(engine.get(), &options));
@@ -441,7 +426,7 @@ TEST(Watch, AFailureIsTheLastLine) {
     engine.pass({});
     EXPECT_FAILS(OTR_E_PEER_DEAD, otr_engine_step(engine.get(), nullptr), "rank 1");
   });
-  const auto lines = lines_of(folder.at("r/rank-0.jsonl"));
+  const auto lines = lines_of((folder / "r/rank-0.jsonl").string());
   ASSERT_GE(lines.size(), 3U);
   EXPECT_EQ(lines.back()["record"], "end");
   EXPECT_NE(lines.back()["how"].get<std::string>().find("rank 1"), std::string::npos)

@@ -55,6 +55,18 @@ class Watched(unittest.TestCase):
         self.assertTrue(list((self.folder / "r").iterdir()) and list((self.folder / "t").iterdir()))
         engine.destroy()
 
+    def test_a_loss_whose_gradients_were_dropped_does_not_count(self):
+        records = []
+        engine = engine_of(net(), 1, 1, {})
+        engine.watch(records.append)
+        dropped, kept = losses_of(engine, 2)
+        engine.backward(dropped)
+        engine.zero_grad()
+        engine.backward(kept)
+        engine.step()
+        self.assertAlmostEqual(records[0]["notes"]["loss"], kept.item(), 6)
+        engine.destroy()
+
     def test_without_a_watch_no_loss_is_kept(self):
         engine = engine_of(net(), 2, 1, {})
         for loss in losses_of(engine, 2):

@@ -239,6 +239,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         if self._gave:
             self._library.discard()
         self._gave = self._reduced = False
+        self._losses.clear()
         self.gradients.forget()
 
     def is_window_empty(self) -> bool:
