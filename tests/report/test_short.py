@@ -39,7 +39,6 @@ class Report(unittest.TestCase):
     def results(self):
         return json.loads((self.docs / "report/results.json").read_text(encoding="utf-8"))["sections"]
 
-    @unittest.skipUnless("short" in sys.argv, "the other part")
     def test_memory_and_losses(self):
         self.report("memory", "bf16")
         found = self.results()
@@ -59,7 +58,6 @@ class Report(unittest.TestCase):
         curves = [[run["curve"] for run in runs if "reason" not in run] for runs in (again["runs"], found["bf16"]["runs"])]
         self.assertEqual(*curves)
 
-    @unittest.skipUnless("sections" in sys.argv, "the other part")
     def test_all(self):
         self.report()
         missing = {name: found["missing"] for name, found in self.results().items() if "missing" in found}
@@ -75,4 +73,5 @@ class Report(unittest.TestCase):
 
 if __name__ == "__main__":
     BUILD, WHAT = Path(sys.argv[1]).resolve(), sys.argv[2]
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    mine = {"short": "test_memory_and_losses", "sections": "test_all"}[WHAT]
+    unittest.main(argv=[sys.argv[0], f"Report.{mine}", "Report.test_wrong_use"], verbosity=2)
