@@ -107,10 +107,15 @@ void Watch::add(const WatchOptions& options) {
   }
   if (!options.trace.empty()) {
     const std::string name = options.name.empty() ? "" : options.name + ", ";
-    declared_.timeline.trace_to(
-        options.trace, declared_.rank,
-        format_text("{}rank {} of {}, process {} on {}", name, declared_.rank, declared_.world,
-                    current_process(), host_name()));
+    try {
+      declared_.timeline.trace_to(
+          options.trace, declared_.rank,
+          format_text("{}rank {} of {}, process {} on {}", name, declared_.rank, declared_.world,
+                      current_process(), host_name()));
+    } catch (...) {
+      if (sink.file) sink.file->remove();
+      throw;
+    }
   }
   declared_.timeline.turn_on();
   sinks_.push_back(std::move(sink));
@@ -150,19 +155,19 @@ void Watch::start(const Committed& committed) {
                      {"device", declared_.front().name()},
                      {"stage", declared_.config.stage},
                      {"parameters", declared_.model.size()},
-                     {"trainable_elements", elements},
-                     {"name", nullptr}};
+                     {"trainable_elements", elements}};
   const std::lock_guard lock(mutex_);
   first_line_ = line_of(line);
+  first_line_.pop_back();  // begin() closes it behind the name
   for (const Sink& sink : sinks_) begin(sink);
 }
 
 void Watch::begin(const Sink& sink) noexcept {
   if (!sink.file) return;
   try {
-    Json line = Json::parse(first_line_);
-    if (!sink.options.name.empty()) line["name"] = sink.options.name;
-    if (!sink.file->write(line_of(line) + "\n")) warn(sink.file->path());
+    const Json name = sink.options.name.empty() ? Json(nullptr) : Json(sink.options.name);
+    const std::string line = first_line_ + ",\"name\":" + line_of(name) + "}\n";
+    if (!sink.file->write(line)) warn(sink.file->path());
   } catch (...) {  // no memory for a line
   }
 }

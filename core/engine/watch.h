@@ -76,7 +76,7 @@ class Watch {
   std::vector<Sink> sinks_;
   std::map<std::string, double, std::less<>> notes_;
   std::optional<Closed> closed_;
-  std::string first_line_;  // without the name; empty before commit
+  std::string first_line_;  // up to the name; empty before commit
   std::string last_;
   std::deque<std::string> undelivered_;
   bool from_environment_ = false, ended_ = false;

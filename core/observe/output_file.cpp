@@ -44,6 +44,8 @@ OutputFile::~OutputFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+void OutputFile::remove() noexcept { unlink(path_.c_str()); }
+
 bool OutputFile::write(std::string_view text) noexcept {
   if (error_ != 0) return true;  // that was told
   while (!text.empty()) {

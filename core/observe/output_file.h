@@ -20,6 +20,8 @@ class OutputFile {
   // All of the text, with one call of the system where it takes all, so that a reader sees whole
   // lines. After a failure nothing more is written. False: this call has failed.
   bool write(std::string_view text) noexcept;
+  // The file is not wanted after all.
+  void remove() noexcept;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int64_t written() const { return written_; }  // bytes

@@ -257,6 +257,12 @@ class Runs(unittest.TestCase):
         self.assertEqual(states, {0: "runs", 1: "silent", 2: "gone", 3: "failed", 4: "runs"})
         self.assertEqual({each["step"]["applied_steps"] for each in told}, {2})
         self.assertIn("\nrank 3: rank 2 is dead\n", self.tool("top", "--once", str(folder)).stdout)
+        # Who follows them waits for those that run, and for nobody else.
+        for name in ("rank-0.jsonl", "rank-1.jsonl", "rank-4-2.jsonl"):
+            (folder / name).unlink()
+        table = str(self.folder / "gone.csv")
+        self.assertEqual(self.follow(str(folder), "--all-ranks", "--prometheus", str(self.folder / "gone.prom"), "--csv", table).stdout,
+                         "outrigger.follow: 6 records\n")
 
     def test_trace(self):
         path = self.folder / "trace.json"

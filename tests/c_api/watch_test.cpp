@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -290,9 +291,13 @@ TEST(Watch, RefusesWhatItCannotTake) {
   EXPECT_FAILS(OTR_E_IO, otr_engine_watch(e, &options), file);
   options.records = nullptr;
   options.trace = file.c_str();
+  const std::string records = (folder / "records").string();
+  options.records = records.c_str();
   EXPECT_FAILS(OTR_E_IO, otr_engine_watch(e, &options), file);
   EXPECT_FAILS(OTR_E_STATE, otr_engine_get_record(e, nullptr, &size), "otr_engine_watch")
       << "a refused call changes nothing";
+  EXPECT_TRUE(std::filesystem::is_empty(records)) << "a file of records that has none";
+  options.records = nullptr;
   options.trace = nullptr;
   options.struct_size = 8;
   EXPECT_FAILS(OTR_E_ABI, otr_engine_watch(e, &options), "struct_size");

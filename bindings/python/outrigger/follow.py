@@ -6,6 +6,7 @@ import argparse
 import glob
 import json
 import os
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +23,7 @@ class _File:
     """One rank's, read as it grows."""
 
     def __init__(self, path: str) -> None:
-        self.path, self.start, self.over = path, {}, False  # type: ignore[var-annotated]
+        self.path, self.start, self._ended = path, {}, False  # type: ignore[var-annotated]
         self._place, self._rest = 0, b""
 
     def news(self) -> list[dict[str, Any]]:
@@ -34,18 +35,43 @@ class _File:
         *lines, self._rest = text.split(b"\n")
         steps = []
         for line in lines:
-            record = json.loads(line)
-            if record["record"] == "start":
+            record = _record_of(line)
+            kind = record.get("record")
+            if kind == "start":
                 self.start = record
-            elif record["record"] == "end":
-                self.over = True
-            else:
+            elif kind == "end":
+                self._ended = True
+            elif kind == "step":
                 steps.append(record)
         return steps
 
     @property
     def rank(self) -> int:
         return int(self.start.get("rank", 0))
+
+    @property
+    def is_over(self) -> bool:
+        """It has its last line, or its process was of this host and is no more."""
+        return self._ended or (self.start.get("host") == socket.gethostname() and not _is_there(self.start["process"]))
+
+
+def _record_of(line: bytes) -> dict[str, Any]:
+    """Empty: a line of somebody else's."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,7 +127,8 @@ class _Follower:
 
     @property
     def is_over(self) -> bool:
-        return bool(self._files) and all(file.over for file in self._files.values())
+        begun = [file for file in self._files.values() if file.start]
+        return bool(begun) and all(file.is_over for file in begun)
 
     def close(self) -> None:
         for writer in {id(each): each for group in [*self._writers.values(), self._rank0] for each in group}.values():
@@ -120,6 +147,7 @@ def main() -> NoReturn:
         while True:
             total += follower.look()
             if options.once or follower.is_over:
+                total += follower.look()  # what came before it ended
                 break
             if time.monotonic() - told > 30:
                 print(f"outrigger.follow: {total} records so far", file=sys.stderr, flush=True)
