@@ -62,8 +62,8 @@ function(otr_reads_precompiled target)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 endfunction()
 
-# otr_unity(target): with OTR_UNITY its sources are compiled ten at a time, headers read once for all of them.
+# otr_unity(target): with OTR_UNITY its sources are compiled twenty at a time, headers read once for all of them.
 # Names in anonymous namespaces then meet: such a target's sources keep theirs apart.
 function(otr_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${OTR_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${OTR_UNITY} UNITY_BUILD_BATCH_SIZE 20)
 endfunction()

@@ -2,7 +2,7 @@
 """A training under `outrigger run --max-restarts` whose rank 1 is killed ends with the bits of one that was not, and leaves nothing.
 
     test_restarts.py LAUNCHER Restarts
-    test_restarts.py LAUNCHER Examples.test_jax           or one of another framework, which must be there
+    test_restarts.py LAUNCHER Examples.test_jax_blocks    or another example's, whose framework must be there
 """
 import os
 import pathlib
@@ -107,21 +107,27 @@ class Examples(Case):
         self.goes_on("numpy/regression.py")
         self.goes_on("numpy/managed.py", save=2)
 
-    def test_jax(self):
-        for name, ranks in (("classifier", 2), ("blocks", 2), ("transformation", 1)):
-            with self.subTest(name=name):
-                self.goes_on(f"jax/{name}.py", ranks)
+    def test_jax_classifier(self):
+        self.goes_on("jax/classifier.py")
 
-    def test_torch(self):
-        for name in ("frozen_base", "deepspeed_script"):
-            with self.subTest(name=name):
-                self.goes_on(f"torch/{name}.py")
+    def test_jax_blocks(self):
+        self.goes_on("jax/blocks.py")
 
-    def test_two_engines(self):
-        """Killed between the saves of one moment: the second engine has an older one, to which the first goes back."""
-        for name in ("chain", "gan"):
-            with self.subTest(name=name):
-                self.goes_on(f"torch/{name}.py", save=3)
+    def test_jax_transformation(self):
+        self.goes_on("jax/transformation.py", ranks=1)
+
+    def test_frozen_base(self):
+        self.goes_on("torch/frozen_base.py")
+
+    def test_deepspeed_script(self):
+        self.goes_on("torch/deepspeed_script.py")
+
+    # Killed between the saves of one moment: the second engine has an older one, to which the first goes back.
+    def test_chain(self):
+        self.goes_on("torch/chain.py", save=3)
+
+    def test_gan(self):
+        self.goes_on("torch/gan.py", save=3)
 
     def test_transformers(self):
         self.goes_on("torch/gpt2.py")

@@ -13,6 +13,7 @@
 
 #include "tests/fuzz/checkpoint/mutate.h"
 #include "tests/fuzz/checkpoint/properties.h"
+#include "tests/sanitizers.h"
 
 namespace {
 
@@ -64,12 +65,14 @@ TEST(CheckpointFuzz, SeedsAreRead) {
 }
 
 // A change of many bytes, and a cut in front of each of these; of a manifest, which is long and has
-// one checksum, of fewer. (tests/checkpoint/manifest_test.cpp takes each.)
+// one checksum, of fewer; under a sanitizer of every fifth. (tests/checkpoint/manifest_test.cpp takes each.)
+constexpr size_t kFewer = outrigger::test::kSanitized ? 5 : 1;
+constexpr size_t kStride = 7 * kFewer, kManifestStride = 199 * kFewer;
 void expect_found(const std::function<std::string(const std::string& file, size_t at)>& damage) {
   for (const Bundle& seed : seeds()) {
     for (size_t which = kManifest; which < kFiles; ++which) {
       const std::string& file = seed.at(which);
-      for (size_t at = 0; at < file.size(); at += which == kManifest ? 199 : 7) {
+      for (size_t at = 0; at < file.size(); at += which == kManifest ? kManifestStride : kStride) {
         Bundle bundle = seed;
         bundle.at(which) = damage(file, at);
         const Verdict verdict = check_open(bundle);
@@ -98,7 +101,7 @@ TEST(CheckpointFuzz, MutationsGetAnAnswer) {
   static_cast<void>(check(seeds()[0]));  // what is made once
   largest = 0;
   int opened = 0, verified = 0, loaded = 0;
-  constexpr int kRounds = 500;
+  constexpr int kRounds = outrigger::test::rounds(500);
   for (int round = 0; round < kRounds; ++round) {
     Bundle bundle = seeds()[below(random, seeds().size())];
     for (size_t i = below(random, 3) + 1; i > 0; --i) bundle = mutate(bundle, random);

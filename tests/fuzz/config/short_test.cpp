@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "tests/fuzz/config/mutate.h"
 #include "tests/fuzz/config/properties.h"
+#include "tests/sanitizers.h"
 
 namespace otr_fuzz {
 namespace {
@@ -49,7 +50,7 @@ TEST(ConfigFuzz, SeedsAndTheirMutationsGetAnAnswer) {
   const std::vector<std::string> texts = seeds();
   for (const std::string& text : texts) expect_proper(text, text);
   int64_t accepted = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < outrigger::test::rounds(3000); ++round) {
     std::string text = texts[below(random, texts.size())];
     for (size_t i = below(random, 6); i > 0; --i) text = mutate(text, random);
     accepted += expect_proper(text, text) ? 1 : 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fuzz/huggingface/properties.h"
+#include "tests/sanitizers.h"
 
 namespace otr_fuzz_huggingface {
 namespace {
@@ -18,7 +19,7 @@ TEST(HuggingFaceFuzz, SeedsAreImported) {
 TEST(HuggingFaceFuzz, MutationsGetAnAnswer) {
   Random random(20240604);
   int imported = 0;
-  constexpr int kRounds = 6000;
+  constexpr int kRounds = outrigger::test::rounds(6000);
   for (int round = 0; round < kRounds; ++round) {
     Model model = seeds()[below(random, seeds().size())];
     for (size_t i = below(random, 4); i > 0; --i) model = mutate(model, random);

@@ -4,6 +4,7 @@
 
 #include "tests/fuzz/message/properties.h"
 #include "tests/fuzz/safetensors/mutate.h"
+#include "tests/sanitizers.h"
 
 namespace otr_fuzz_message {
 namespace {
@@ -20,7 +21,8 @@ TEST(MessageFuzz, SeedsAreRead) {
 TEST(MessageFuzz, MutationsGetAnAnswer) {
   otr_fuzz_safetensors::Random random(20241126);
   int accepted = 0;
-  for (int round = 0; round < 20000; ++round) {
+  constexpr int kRounds = outrigger::test::rounds(20000);
+  for (int round = 0; round < kRounds; ++round) {
     std::string bytes = seeds()[otr_fuzz_safetensors::below(random, seeds().size())];
     for (size_t i = otr_fuzz_safetensors::below(random, 4); i > 0; --i) {
       bytes = otr_fuzz_safetensors::mutate(bytes, random);
@@ -29,8 +31,8 @@ TEST(MessageFuzz, MutationsGetAnAnswer) {
     ASSERT_EQ(verdict.broken, "") << bytes;
     accepted += verdict.accepted ? 1 : 0;
   }
-  EXPECT_GT(accepted, 2000);  // the loop also reaches what lies behind the checks
-  EXPECT_LT(accepted, 18000);
+  EXPECT_GT(accepted, kRounds / 10);  // the loop also reaches what lies behind the checks
+  EXPECT_LT(accepted, kRounds * 9 / 10);
 }
 
 }  // namespace
