@@ -440,4 +440,35 @@ TEST(DeviceAheadCalls, AFailureIsHeardLater) {
   }
 }
 
+// What the host notes behind a step is of the next record, though the step's outcome is heard
+// later.
+TEST(DeviceAheadWatched, ANoteIsOfItsOwnWindow) {
+  DeviceSolo solo(config_of(kForms[0]));
+  add_parameters(solo.engine);
+  solo.engine.commit();
+  otr_engine* const e = solo.engine.get();
+  std::vector<std::string> records;
+  otr_watch_options options;
+  ASSERT_OK(otr_watch_options_init(&options, sizeof options));
+  options.user_data = &records;
+  options.callback = [](const char* text, void* user_data) {
+    static_cast<std::vector<std::string>*>(user_data)->emplace_back(text);
+  };
+  ASSERT_OK(otr_engine_watch(e, &options));
+  const DeviceTensor grad(solo.context.get(), simulated(), Tensor({700}, gradient_of(1, 0)));
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_OK(otr_engine_note(e, "loss", step + 0.5));
+    const Owned<otr_pass> pass = solo.engine.begin();
+    EXPECT_OK(otr_pass_add_grad(pass.get(), 0, &grad, nullptr));
+    Engine::end(pass);
+    ASSERT_OK(otr_engine_step(e, nullptr));
+  }
+  report_of(solo.engine);
+  ASSERT_EQ(records.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string notes = "\"notes\":{\"loss\":" + std::to_string(i) + ".5}";
+    EXPECT_NE(records[i].find(notes), std::string::npos) << records[i];
+  }
+}
+
 }  // namespace

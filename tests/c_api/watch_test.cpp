@@ -161,6 +161,12 @@ TEST(Watch, PhasesAddUpToTheTimeOfAWindow) {
   for (const char* phase : {"backward", "reduce", "update", "publish"})
     sum += seconds[phase].get<double>();
   EXPECT_LE(sum, seconds["elapsed"]);
+
+  // The next window's are its own.
+  const auto next = Clock::now();
+  engine.pass({{0, dyadic(kCount, 3)}});
+  engine.step();
+  EXPECT_LE(record_of(engine)["seconds"]["backward"], seconds_since(next));
 }
 
 TEST(Watch, EachRankHasItsFilesAndCountsItsBytes) {

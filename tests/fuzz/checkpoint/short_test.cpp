@@ -65,7 +65,8 @@ TEST(CheckpointFuzz, SeedsAreRead) {
 }
 
 // A change of many bytes, and a cut in front of each of these; of a manifest, which is long and has
-// one checksum, of fewer; under a sanitizer of every fifth. (tests/checkpoint/manifest_test.cpp takes each.)
+// one checksum, of fewer; under a sanitizer of every fifth. (tests/checkpoint/manifest_test.cpp
+// takes each.)
 constexpr size_t kFewer = outrigger::test::kSanitized ? 5 : 1;
 constexpr size_t kStride = 7 * kFewer, kManifestStride = 199 * kFewer;
 void expect_found(const std::function<std::string(const std::string& file, size_t at)>& damage) {
