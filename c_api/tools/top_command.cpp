@@ -29,19 +29,19 @@ double now_in_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-double number_at(const Record& record, const char* pointer) {
+double value_at(const Record& record, const char* pointer) {
   const nlohmann::ordered_json::json_pointer place(pointer);
   if (!record.contains(place) || !record[place].is_number()) return NAN;
   return record[place].get<double>();
 }
 
 std::string figure(const Record& record, const char* pointer) {
-  const double value = number_at(record, pointer);
+  const double value = value_at(record, pointer);
   return std::isnan(value) ? "-" : format_text("{:.4g}", value);
 }
 
 std::string gigabytes(const Record& record, const char* pointer) {
-  const double value = number_at(record, pointer);
+  const double value = value_at(record, pointer);
   return std::isnan(value) ? "-" : format_text("{:.2f}", value * 1e-9);
 }
 
@@ -52,7 +52,7 @@ std::string state_of(const RankFile& file, double now) {
   }
   if (file.is_gone) return "gone";
   const double silent = now - file.written;
-  const double usual = number_at(file.step, "/seconds/elapsed");
+  const double usual = value_at(file.step, "/seconds/elapsed");
   if (silent > std::max(kSilent, std::isnan(usual) ? kSilent : 5 * usual)) {
     return format_text("silent {:.0f} s", silent);
   }
@@ -61,11 +61,11 @@ std::string state_of(const RankFile& file, double now) {
 
 // Shares of the time of the last window; what is left is the host's own.
 std::string shares_of(const Record& step) {
-  const double elapsed = number_at(step, "/seconds/elapsed");
+  const double elapsed = value_at(step, "/seconds/elapsed");
   std::string text;
   double left = 100;
   for (const char* phase : kPhases) {
-    const double seconds = number_at(step, format_text("/seconds/{}", phase).c_str());
+    const double seconds = value_at(step, format_text("/seconds/{}", phase).c_str());
     if (std::isnan(seconds) || !(elapsed > 0)) {
       text += format_text("{:>9}", "-");
       continue;
@@ -93,7 +93,7 @@ std::vector<std::string> table_of(const std::string& folder, const std::vector<R
   for (const RankFile& file : files) {
     skipped =
         std::max(skipped, file.step.is_null() ? 0 : file.step.value("skipped_steps", int64_t{0}));
-    const double elapsed = number_at(file.step, "/seconds/elapsed");
+    const double elapsed = value_at(file.step, "/seconds/elapsed");
     if (elapsed > slowest) slowest = elapsed;
     width = std::max(width, name_of(file).size());
     place_width = std::max(place_width, shown(file.start.value("host", "")).size() + 9);
