@@ -36,6 +36,7 @@ else
     setup_apt
   else
     setup_system
+    setup_crates
     setup_julia_unwind
     setup_aarch64
   fi

@@ -18,6 +18,7 @@ import rust
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTPUTS = {
     "rust/outrigger-sys/src/bindings.rs": rust.generate,
+    "rust/outrigger/src/generated.rs": rust.generate_safe,
     "julia/src/liboutrigger.jl": julia.generate,
     "bindings/python/outrigger/lowlevel.pyi": python.generate,
     "bindings/swig/docs.i": docs.generate,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rust/outrigger-sys/src/bindings.rs"""
+"""rust/outrigger-sys/src/bindings.rs, and the enumerations of the safe crate: rust/outrigger/src/generated.rs"""
 
 SCALARS = {
     "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "uint8_t": "u8", "uint16_t": "u16",
@@ -57,3 +57,59 @@ def generate(header):
 
 def doc(text, indent=""):
     return [f"{indent}/// {line}".rstrip() for line in text.split("\n")] if text else []
+
+
+# The safe crate's enumerations: their constants' beginning, and what they are.
+ENUMERATIONS = {
+    "Value": ("OTR_VALUE_", "A value of a parameter."),
+    "Outcome": ("OTR_STEP_", "What a step did."),
+    "Skip": ("OTR_SKIP_", "Why a step was skipped."),
+    "Boundary": ("OTR_BOUNDARY_", "Who ends accumulation windows."),
+    "SaveState": ("OTR_SAVE_", "How an asynchronous save is getting on."),
+}
+NOT_IN = {"OTR_SAVE_WAIT", "OTR_SAVE_REFUSE"}  # of an enumeration of another meaning
+
+
+def camel(name):
+    return "".join(word.capitalize() for word in name.lower().split("_"))
+
+
+def generate_safe(header):
+    def of(beginning):
+        return [constant for constant in header.constants if constant.name.startswith(beginning) and constant.name not in NOT_IN
+                and not isinstance(constant.value, str)]
+
+    errors = [(camel(constant.name.removeprefix("OTR_E_")), constant) for constant in of("OTR_E_")]
+    out = ["// SPDX-License-Identifier: Apache-2.0 OR MIT",
+           "// Generated from outrigger.h by bindings/gen; not to be edited.", "",
+           "/// Why a call failed, with the library's text: the offending value, the rule and the way out.",
+           "#[derive(Clone, Debug, PartialEq, Eq)]", "#[non_exhaustive]", "pub enum Error {"]
+    for name, constant in errors:
+        out += [*sentence(constant.doc, "    "), f"    {name}(String),"]
+    out += ["    /// A status of a later release of the library.", "    Other(i32, String),", "}", "", "impl Error {",
+            "    /// The library's status code.", "    pub fn status(&self) -> i32 {", "        match self {"]
+    out += [f"            Self::{name}(_) => outrigger_sys::{constant.name}," for name, constant in errors]
+    out += ["            Self::Other(status, _) => *status,", "        }", "    }", "    /// The library's text.",
+            "    pub fn message(&self) -> &str {", "        match self {"]
+    out += ["            " + "\n            | ".join([f"Self::{name}(text)" for name, _ in errors] + ["Self::Other(_, text)"]) + " => text,",
+            "        }", "    }", "    pub(crate) fn new(status: i32, text: String) -> Self {", "        match status {"]
+    out += [f"            outrigger_sys::{constant.name} => Self::{name}(text)," for name, constant in errors]
+    out += ["            _ => Self::Other(status, text),", "        }", "    }", "}"]
+    for name, (beginning, meaning) in ENUMERATIONS.items():
+        constants = of(beginning)
+        out += ["", f"/// {meaning}", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", "#[repr(i32)]", f"pub enum {name} {{"]
+        for constant in constants:
+            out += [*sentence(constant.doc, "    "), f"    {camel(constant.name.removeprefix(beginning))} = {constant.value},"]
+        out += ["}", "", f"impl {name} {{", "    #[allow(dead_code)]", "    pub(crate) fn from_raw(raw: i32) -> Option<Self> {", "        match raw {"]
+        out += [f"            {constant.value} => Some(Self::{camel(constant.name.removeprefix(beginning))})," for constant in constants]
+        out += ["            _ => None,", "        }", "    }", "}"]
+    return "\n".join(out + [""])
+
+
+def sentence(text, indent):
+    """A comment of a constant as documentation: it begins with a capital letter and ends with a full stop."""
+    text = (text or "").strip()
+    if text and not text.endswith("."):
+        text += "."
+    begin = text[:1] if text.startswith("otr_") else text[:1].upper()
+    return doc(begin + text[1:], indent) if text else [f"{indent}#[allow(missing_docs)]"]

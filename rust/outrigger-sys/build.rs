@@ -20,8 +20,6 @@ fn main() {
     };
     println!("cargo:rustc-link-search=native={directory}");
     println!("cargo:rustc-link-lib=dylib=outrigger");
-    println!("cargo:rustc-link-arg-examples=-Wl,-rpath,{directory}");
-    println!("cargo:rustc-link-arg-tests=-Wl,-rpath,{directory}");
     println!("cargo:libdir={directory}"); // DEP_OUTRIGGER_LIBDIR for crates that depend on this one
 }
 

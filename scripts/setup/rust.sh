@@ -11,3 +11,11 @@ setup_rust() {
   fi
   command -v cargo > /dev/null || skip rust "no cargo on PATH and no package for it; install Rust 1.75 or newer"
 }
+
+# The crates that rust/Cargo.lock names, into cargo's own cache.
+setup_crates() {
+  command -v cargo > /dev/null || return 0 # named as a skip already
+  ! cargo metadata --offline --locked --format-version 1 --manifest-path rust/Cargo.toml > /dev/null 2>&1 || return 0
+  installing "cargo fetch: the crates that rust/Cargo.lock names"
+  cargo fetch --quiet --locked --manifest-path rust/Cargo.toml || skip rust "cargo could not fetch the crates that rust/Cargo.lock names"
+}

@@ -115,6 +115,17 @@ class Setup(unittest.TestCase):
         self.assertIn("skipped: julia", text)
         self.assertIn("skipped: rust", text)
 
+    def test_crates_are_fetched_once(self):
+        self.fake("cargo", 'echo "cargo $*" >> "$CALLS"; case "$1" in metadata) [[ -f fetched ]];; fetch) : > fetched; exit ${CARGO_STATUS:-0};; esac')
+        status, text, calls = self.run_setup(CARGO_STATUS="101")
+        self.assertEqual(status, 0, text)
+        self.assertIn("skipped: rust (cargo could not fetch", text)
+        (self.root / "fetched").unlink()
+        self.assertIn("installing with cargo fetch: ", self.run_setup()[1])
+        self.calls.write_text("")
+        self.run_setup()
+        self.assertNotIn("cargo fetch", self.calls.read_text())
+
     def test_highway_for_aarch64_is_unpacked_once(self):
         archives = "build/aarch64-root.new/cache/archives"
         self.fake("apt-get", 'echo "apt-get $*" >> "$CALLS"; [[ $* != *--download-only* ]] || '

@@ -5,6 +5,7 @@
 //! what the header asks for.
 #![no_std]
 #![allow(non_camel_case_types)]
+#![allow(clippy::doc_lazy_continuation)] // the header's comments are no Markdown
 
 #[rustfmt::skip]
 mod bindings;
