@@ -212,7 +212,7 @@ TEST_F(Restart, OfATrainingEndsWithTheWeightsOfOneThatWasNotStopped) {
 TEST_F(Restart, OfTheExampleGptNamesWhatIsWrong) {
   const std::string text = folder_.write("text.txt", little_text());
   EXPECT_NE(run({OTR_GPT, "--text", text, "--checkpoint-every", "0"})
-                .err.find("--checkpoint-every must be at least 1"),
+                .err.find("--checkpoint-every: 0; 1 to "),
             std::string::npos);
   const Result folder = run({OTR_GPT, "--text", text, "--steps", "1", "--checkpoint-every", "1",
                              "--checkpoints", text + "/below"});

@@ -1,62 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include <errno.h>
-#include <float.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../gpt/check.h"
+#include "../gpt/command_line.h"
 
-/* One option: the pointer that is not NULL says of which kind it is, and where its value goes. */
-typedef struct option {
-  const char *name, *help;
-  const char **text;
-  const char *const *legal; /* of a text; NULL: any */
-  long *whole;
-  double *number;
-  long least, most; /* of a number; most 0: no limit */
-  int *flag;
-} option;
-
-static void print_help(const option *table, size_t count) {
-  printf(
-      "Trains a vision group and a language group of processes to read strips of digits out:\n"
-      "  outrigger run -n 3 -- multimodal --vision-ranks 2 --vision-precision bf16\n"
-      "  multimodal --colocated\n\n");
-  for (size_t i = 0; i < count; i++) {
-    const option *o = &table[i];
-    printf("  --%-20s %s", o->name, o->help);
-    if (o->whole != NULL) printf(" (%ld)", *o->whole);
-    if (o->number != NULL) printf(" (%g)", *o->number);
-    if (o->text != NULL && *o->text != NULL) printf(" (%s)", *o->text);
-    printf("\n");
-  }
-}
-
-static void assign_text(const option *o, const char *value) {
-  const char *const *legal = o->legal;
-  while (legal != NULL && *legal != NULL && strcmp(*legal, value) != 0) legal++;
-  if (legal != NULL && *legal == NULL) die("--%s: '%s'; legal: %s", o->name, value, o->help);
-  *o->text = value;
-}
-
-static void assign_number(const option *o, const char *value) {
-  const double most = o->most > 0        ? (double)o->most
-                      : o->whole != NULL ? (double)INT_MAX
-                                         : (double)FLT_MAX;
-  char *end = NULL;
-  double number = 0;
-  errno = 0;
-  if (o->whole != NULL) number = (double)(*o->whole = strtol(value, &end, 10));
-  if (o->number != NULL) number = *o->number = strtod(value, &end);
-  if (end == value || *end != '\0' || errno != 0) die("--%s: '%s' is not a number", o->name, value);
-  if (!(number >= (double)o->least && number <= most)) {
-    die("--%s: %s; %ld to %g is legal", o->name, value, o->least, most);
-  }
-}
+static const char purpose[] =
+    "Trains a vision group and a language group of processes to read strips of digits out:\n"
+    "  outrigger run -n 3 -- multimodal --vision-ranks 2 --vision-precision bf16\n"
+    "  multimodal --colocated\n";
 
 static void assign_kill(options *o) {
   char *end = NULL;
@@ -64,30 +17,6 @@ static void assign_kill(options *o) {
   if (end != o->kill && *end == ':') o->kill_step = strtol(end + 1, &end, 10);
   if (*end != '\0' || o->kill_rank < 0 || o->kill_step < 1) {
     die("--kill: '%s' is not RANK:STEP, from 0:1 on", o->kill);
-  }
-}
-
-static void parse(const option *table, size_t count, int argc, char **argv) {
-  for (int i = 1; i < argc; i++) {
-    size_t k = 0;
-    if (strcmp(argv[i], "--help") == 0) {
-      print_help(table, count);
-      exit(EXIT_SUCCESS);
-    }
-    while (k < count &&
-           !(strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, table[k].name) == 0)) {
-      k++;
-    }
-    if (k == count) die("unknown option '%s'; see --help", argv[i]);
-    if (table[k].flag != NULL) {
-      *table[k].flag = 1;
-    } else if (i + 1 == argc) {
-      die("%s needs a value", argv[i]);
-    } else if (table[k].text != NULL) {
-      assign_text(&table[k], argv[++i]);
-    } else {
-      assign_number(&table[k], argv[++i]);
-    }
   }
 }
 
@@ -144,7 +73,7 @@ options options_parse(int argc, char **argv) {
       {"seed", "of weights and strips", .whole = &o.seed},
       {"colocated", "both models in each process, without messages", .flag = &o.colocated},
   };
-  parse(table, sizeof table / sizeof table[0], argc, argv);
+  command_line_parse(purpose, table, sizeof table / sizeof table[0], argc, argv);
   if (o.kill != NULL) assign_kill(&o);
   if (o.grad_scale == 0) die("--grad-scale: 0; a gradient times 0 is lost");
   return o;
