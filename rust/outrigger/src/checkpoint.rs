@@ -102,30 +102,44 @@ impl Texts {
     }
 }
 
+/// Bytes of the host that ride along, each with a name.
+pub(crate) struct Parts {
+    _names: Texts,
+    raw: Vec<otr_part>, // points to what the caller keeps, too
+}
+
+impl Parts {
+    pub(crate) fn new(parts: &[(&str, &[u8])]) -> Result<Self> {
+        let names = Texts::new(&parts.iter().map(|part| part.0).collect::<Vec<_>>())?;
+        let pairs = names.pointers.iter().zip(parts);
+        let raw = pairs.map(|(&name, (_, bytes))| otr_part {
+            name,
+            data: bytes.as_ptr().cast(),
+            bytes: bytes.len(),
+        });
+        let raw = raw.collect();
+        Ok(Self { _names: names, raw })
+    }
+    pub(crate) fn array(&self) -> (*const otr_part, i64) {
+        if self.raw.is_empty() {
+            (ptr::null(), 0)
+        } else {
+            (self.raw.as_ptr(), self.raw.len() as i64)
+        }
+    }
+}
+
 // SAFETY of the calls below: the engine lives, texts and parts outlive the calls.
 impl Engine {
     /// Saves the training as `directory/tag`: masters, moments and progress. Between two windows. Collective.
     pub fn save(&mut self, directory: impl AsRef<Path>, tag: &str, asked: &Save) -> Result<()> {
         let (directory, tag) = (folder(directory.as_ref())?, text(tag)?);
-        let names = Texts::new(&asked.parts.iter().map(|part| part.0).collect::<Vec<_>>())?;
-        let parts: Vec<otr_part> = names
-            .pointers
-            .iter()
-            .zip(asked.parts)
-            .map(|(&name, (_, bytes))| otr_part {
-                name,
-                data: bytes.as_ptr().cast(),
-                bytes: bytes.len(),
-            })
-            .collect();
+        let parts = Parts::new(asked.parts)?;
         let mut wanted = options(otr_save_options_init)?;
         wanted.keep_last = asked.keep_last;
         wanted.replace = i32::from(asked.replace);
         wanted.asynchronous = i32::from(asked.asynchronous);
-        if !parts.is_empty() {
-            wanted.parts = parts.as_ptr();
-            wanted.part_count = parts.len() as i64;
-        }
+        (wanted.parts, wanted.part_count) = parts.array();
         check(unsafe { otr_engine_save(self.raw(), directory.as_ptr(), tag.as_ptr(), &wanted) })
     }
 

@@ -106,6 +106,7 @@ mod engine;
 mod error;
 #[rustfmt::skip]
 mod generated;
+mod message;
 mod optimizer;
 mod panics;
 mod parameters;
@@ -114,6 +115,7 @@ mod plan;
 mod raw;
 mod reduced;
 mod report;
+mod snapshot;
 mod tensor;
 
 pub use acquired::Acquired;
@@ -122,12 +124,14 @@ pub use comm::{Comm, CommOptions};
 pub use context::{Context, ContextBuilder, Level};
 pub use engine::{step_many, Engine, MemoryEntry, ParameterId, Remote};
 pub use generated::{Boundary, Error, Outcome, SaveState, Skip, Value};
+pub use message::{routes, Message, MessageOptions, Packed, Route};
 pub use optimizer::{Optimizer, Shard, ShardOptions};
 pub use outrigger_sys as sys;
 pub use pass::{Pass, PassOptions, Slot, Tag};
 pub use plan::{ParameterOptions, Plan};
 pub use reduced::Reduced;
 pub use report::Report;
+pub use snapshot::{Snapshot, SnapshotInfo};
 pub use tensor::{Element, Tensor, TensorMut};
 
 /// What a call gives, or why it failed.

@@ -20,7 +20,14 @@ pub struct Tag {
 }
 
 impl Tag {
-    fn put(self, info: &mut otr_call_info) {
+    pub(crate) fn of(info: &otr_call_info) -> Self {
+        Self {
+            loss_scale: info.loss_scale,
+            accumulation: info.accumulation,
+            ranks: info.ranks,
+        }
+    }
+    pub(crate) fn put(self, info: &mut otr_call_info) {
         info.loss_scale = self.loss_scale;
         info.accumulation = self.accumulation;
         info.ranks = self.ranks;
@@ -94,11 +101,7 @@ impl<'e> Pass<'e> {
     pub fn tag(&self) -> Result<Tag> {
         let mut info = options(otr_call_info_init)?;
         check(unsafe { otr_pass_get_tag(self.raw, &mut info) })?;
-        Ok(Tag {
-            loss_scale: info.loss_scale,
-            accumulation: info.accumulation,
-            ranks: info.ranks,
-        })
+        Ok(Tag::of(&info))
     }
 
     /// A gradient of this pass without the factors it carries, for a host that knows nothing of scales.

@@ -11,8 +11,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An element type that the library knows: `f32`, `f64`, and with the feature `half` `half::bf16` and `half::f16`; `u16` is the other half of
-/// a split master.
+/// An element type that the library knows: `f32`, `f64`, and with the feature `half` `half::bf16` and `half::f16`; whole numbers are for
+/// messages, and `u16` is the other half of a split master.
 pub trait Element: Copy + Send + Sync + sealed::Sealed + 'static {
     /// "float32", "bfloat16" …
     const NAME: &'static str;
@@ -35,7 +35,14 @@ macro_rules! element {
 }
 element!(f32, "float32", OTR_DTYPE_FLOAT, 32);
 element!(f64, "float64", OTR_DTYPE_FLOAT, 64);
+element!(i8, "int8", OTR_DTYPE_INT, 8);
+element!(i16, "int16", OTR_DTYPE_INT, 16);
+element!(i32, "int32", OTR_DTYPE_INT, 32);
+element!(i64, "int64", OTR_DTYPE_INT, 64);
+element!(u8, "uint8", OTR_DTYPE_UINT, 8);
 element!(u16, "uint16", OTR_DTYPE_UINT, 16);
+element!(u32, "uint32", OTR_DTYPE_UINT, 32);
+element!(u64, "uint64", OTR_DTYPE_UINT, 64);
 #[cfg(feature = "half")]
 element!(half::f16, "float16", OTR_DTYPE_FLOAT, 16);
 #[cfg(feature = "half")]

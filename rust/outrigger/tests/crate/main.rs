@@ -2,6 +2,7 @@
 //! The safe crate, by value and in wrong use.
 mod checkpoints;
 mod engine;
+mod messages;
 mod panics;
 mod shards;
 mod wrong;
