@@ -39,7 +39,7 @@ class Libraries(unittest.TestCase):
 
     def test_losses(self):
         record = json.loads(RECORD.read_text())["losses"]
-        for script, ranks in itertools.product(sorted(TOLERANCE), RANKS[1:] if test_scripts.some else RANKS):
+        for script, ranks in itertools.product(sorted(TOLERANCE), RANKS[1:] if test_scripts.chosen else RANKS):
             with self.subTest(script=script, ranks=ranks):
                 found, engines = outcome(script, ranks, *test_scripts.COMPAT)
                 self.assertEqual(engines, {"outrigger.torch.engine"})
@@ -67,7 +67,7 @@ def record():
 
 
 if __name__ == "__main__":
-    test_scripts.launcher, test_scripts.some = sys.argv.pop(1), test_scripts.take_some()
+    test_scripts.launcher, test_scripts.chosen = sys.argv.pop(1), test_scripts.take_chosen()
     if "--record" in sys.argv:
         record()
     else:

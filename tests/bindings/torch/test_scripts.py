@@ -3,6 +3,7 @@
 
     test_scripts.py LAUNCHER             runs them here and compares with scripts/deepspeed.json; LAUNCHER: a path, or "torchrun"
     test_scripts.py LAUNCHER --some      a few of them
+    test_scripts.py LAUNCHER --others    all but these few
     test_scripts.py LAUNCHER --record    writes that file: with a Python whose DeepSpeed is the real one, 0.19.8
 """
 import json
@@ -22,7 +23,7 @@ WITHOUT_DEEPSPEED = {"fp16_scaling"}  # DeepSpeed has no fp16 on a CPU; the scri
 SOME = {"accumulation", "arguments", "stage3"}
 COMPAT = ("-m", "outrigger.torch.compat")
 launcher = None
-some = False  # --some
+chosen = None  # "--some" or "--others"
 
 
 def run(script, ranks, *options, strict=False):
@@ -53,7 +54,8 @@ class Scripts(unittest.TestCase):
 
     def test_losses(self):
         record = json.loads(RECORD.read_text())
-        for script in sorted(SOME if some else set(TOLERANCE) | WITHOUT_DEEPSPEED):
+        every = set(TOLERANCE) | WITHOUT_DEEPSPEED
+        for script in sorted({None: every, "--some": SOME, "--others": every - SOME}[chosen]):
             with self.subTest(script=script):
                 found = losses(script, *COMPAT)
                 if script in WITHOUT_DEEPSPEED:
@@ -105,11 +107,11 @@ def rates(schedule, parameters):
     return result
 
 
-def take_some():
-    """Whether --some was given, which is taken out of the arguments."""
-    given = "--some" in sys.argv
+def take_chosen():
+    """Which of --some and --others was given, taken out of the arguments; None: neither."""
+    given = next((each for each in ("--some", "--others") if each in sys.argv), None)
     if given:
-        sys.argv.remove("--some")
+        sys.argv.remove(given)
     return given
 
 
@@ -124,7 +126,7 @@ def record():
 
 
 if __name__ == "__main__":
-    launcher, some = sys.argv.pop(1), take_some()
+    launcher, chosen = sys.argv.pop(1), take_chosen()
     if "--record" in sys.argv:
         record()
     else:
