@@ -68,6 +68,7 @@ ENUMERATIONS = {
     "SaveState": ("OTR_SAVE_", "How an asynchronous save is getting on."),
 }
 NOT_IN = {"OTR_SAVE_WAIT", "OTR_SAVE_REFUSE"}  # of an enumeration of another meaning
+GIVEN = {"Value", "Boundary"}  # to the library, and never by it
 
 
 def camel(name):
@@ -100,7 +101,10 @@ def generate_safe(header):
         out += ["", f"/// {meaning}", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", "#[repr(i32)]", f"pub enum {name} {{"]
         for constant in constants:
             out += [*sentence(constant.doc, "    "), f"    {camel(constant.name.removeprefix(beginning))} = {constant.value},"]
-        out += ["}", "", f"impl {name} {{", "    #[allow(dead_code)]", "    pub(crate) fn from_raw(raw: i32) -> Option<Self> {", "        match raw {"]
+        out.append("}")
+        if name in GIVEN:
+            continue
+        out += ["", f"impl {name} {{", "    pub(crate) fn from_raw(raw: i32) -> Option<Self> {", "        match raw {"]
         out += [f"            {constant.value} => Some(Self::{camel(constant.name.removeprefix(beginning))})," for constant in constants]
         out += ["            _ => None,", "        }", "    }", "}"]
     return "\n".join(out + [""])

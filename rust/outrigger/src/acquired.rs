@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Weights that are readable.
 use crate::engine::ParameterId;
-use crate::raw::{check, options, slice};
-use crate::tensor::{elements_of, shape_of};
+use crate::raw::{check, options};
+use crate::tensor::{shape_of, values_of};
 use crate::{Element, Engine, Error, Result};
 use outrigger_sys::*;
 
@@ -22,7 +22,7 @@ impl<'e> Acquired<'e> {
         // SAFETY: there is room for a tensor of each id; a call that succeeded has written them.
         check(unsafe {
             otr_engine_acquire(
-                engine.raw(),
+                engine.as_raw(),
                 ids.as_ptr(),
                 ids.len() as i64,
                 &info,
@@ -51,14 +51,13 @@ impl<'e> Acquired<'e> {
     pub fn get<T: Element>(&self, index: usize) -> Result<&[T]> {
         let tensor = self.tensor(index)?;
         // SAFETY: acquired tensors are row-major and stay as they are until the release; a step takes the engine exclusively.
-        unsafe { elements_of::<T>(tensor).map(|(data, count)| slice(data.cast_const(), count)) }
+        unsafe { values_of(tensor) }
     }
 
     /// Its shape.
     pub fn shape(&self, index: usize) -> Result<Vec<usize>> {
         // SAFETY: the shape belongs to the engine.
-        let shape = unsafe { shape_of(self.tensor(index)?) };
-        Ok(shape.iter().map(|&extent| extent as usize).collect())
+        Ok(unsafe { shape_of(self.tensor(index)?) })
     }
 
     /// The C tensor of the index-th id, for a framework that makes a view of it: valid as long as this.
@@ -79,7 +78,7 @@ impl Drop for Acquired<'_> {
         // SAFETY: these are acquired. What it may say was said by the call that failed before.
         unsafe {
             otr_engine_release(
-                self.engine.raw(),
+                self.engine.as_raw(),
                 self.ids.as_ptr(),
                 self.ids.len() as i64,
                 core::ptr::null(),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Saves and loads.
-use crate::raw::{check, json, made, options, pointer, text};
-use crate::{Engine, Error, Result, SaveState, Value};
+use crate::raw::{bytes, check, json, made, optional, options, path, pointer, sized, text};
+use crate::{Engine, Result, SaveState, Value};
 use core::ffi::c_char;
-use core::mem::size_of;
 use core::ops::Range;
 use core::ptr;
 use outrigger_sys::*;
@@ -68,13 +67,6 @@ pub struct SaveStatus {
     pub held_up: Duration,
 }
 
-fn folder(directory: &Path) -> Result<CString> {
-    let shown = directory
-        .to_str()
-        .ok_or_else(|| Error::Argument(format!("the path {} is no UTF-8", directory.display())))?;
-    text(shown)
-}
-
 /// Texts, and an array of pointers to them.
 struct Texts {
     _kept: Vec<CString>,
@@ -133,29 +125,21 @@ impl Parts {
 impl Engine {
     /// Saves the training as `directory/tag`: masters, moments and progress. Between two windows. Collective.
     pub fn save(&mut self, directory: impl AsRef<Path>, tag: &str, asked: &Save) -> Result<()> {
-        let (directory, tag) = (folder(directory.as_ref())?, text(tag)?);
+        let (directory, tag) = (path(directory.as_ref())?, text(tag)?);
         let parts = Parts::new(asked.parts)?;
         let mut wanted = options(otr_save_options_init)?;
         wanted.keep_last = asked.keep_last;
         wanted.replace = i32::from(asked.replace);
         wanted.asynchronous = i32::from(asked.asynchronous);
         (wanted.parts, wanted.part_count) = parts.array();
-        check(unsafe { otr_engine_save(self.raw(), directory.as_ptr(), tag.as_ptr(), &wanted) })
+        check(unsafe { otr_engine_save(self.as_raw(), directory.as_ptr(), tag.as_ptr(), &wanted) })
     }
 
     /// Waits for the last asynchronous save, at most so long; without a time as long as it takes. A save that failed is an error here, once.
     pub fn wait_save(&mut self, timeout: Option<Duration>) -> Result<SaveStatus> {
         let seconds = timeout.map_or(-1.0, |time| time.as_secs_f64());
-        let mut status = otr_save_status {
-            struct_size: size_of::<otr_save_status>() as u32,
-            state: 0,
-            bytes: 0,
-            bytes_written: 0,
-            held_up_seconds: 0.0,
-            seconds: 0.0,
-            reserved: [0; 4],
-        };
-        check(unsafe { otr_engine_wait_save(self.raw(), seconds, &mut status) })?;
+        let mut status = sized!(otr_save_status);
+        check(unsafe { otr_engine_wait_save(self.as_raw(), seconds, &mut status) })?;
         Ok(SaveStatus {
             state: SaveState::from_raw(status.state).unwrap_or(SaveState::UnderWay),
             bytes: status.bytes,
@@ -171,7 +155,7 @@ impl Engine {
         tag: Option<&str>,
         asked: &Load,
     ) -> Result<()> {
-        let (directory, tag) = (folder(directory.as_ref())?, crate::raw::optional(tag)?);
+        let (directory, tag) = (path(directory.as_ref())?, optional(tag)?);
         let (include, exclude, resized) = (
             Texts::new(asked.include)?,
             Texts::new(asked.exclude)?,
@@ -193,7 +177,7 @@ impl Engine {
             wanted.renamed = renamed.as_ptr();
             wanted.renamed_count = renamed.len() as i64;
         }
-        check(unsafe { otr_engine_load(self.raw(), directory.as_ptr(), pointer(&tag), &wanted) })
+        check(unsafe { otr_engine_load(self.as_raw(), directory.as_ptr(), pointer(&tag), &wanted) })
     }
 }
 
@@ -216,7 +200,7 @@ impl Drop for Checkpoint {
 impl Checkpoint {
     /// Checks manifest and index, not the values; `None`: the last one of the folder.
     pub fn open(directory: impl AsRef<Path>, tag: Option<&str>) -> Result<Self> {
-        let (directory, tag) = (folder(directory.as_ref())?, crate::raw::optional(tag)?);
+        let (directory, tag) = (path(directory.as_ref())?, optional(tag)?);
         let raw =
             made(|out| unsafe { otr_checkpoint_open(directory.as_ptr(), pointer(&tag), out) })?;
         Ok(Self { raw })
@@ -230,21 +214,9 @@ impl Checkpoint {
     /// Bytes that a rank gave to the save.
     pub fn part(&self, rank: i32, name: &str) -> Result<Vec<u8>> {
         let name = text(name)?;
-        let mut size = 0;
-        check(unsafe {
-            otr_checkpoint_part(self.raw, rank, name.as_ptr(), ptr::null_mut(), &mut size)
-        })?;
-        let mut bytes = vec![0_u8; size];
-        check(unsafe {
-            otr_checkpoint_part(
-                self.raw,
-                rank,
-                name.as_ptr(),
-                bytes.as_mut_ptr().cast(),
-                &mut size,
-            )
-        })?;
-        Ok(bytes)
+        bytes(|buffer, size| unsafe {
+            otr_checkpoint_part(self.raw, rank, name.as_ptr(), buffer.cast(), size)
+        })
     }
 
     /// Elements of a parameter, row-major, as float32, whatever they are stored as.
@@ -266,17 +238,17 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// Reads every value and compares it with its checksum. [`Error::Corrupt`] names what is damaged.
+    /// Reads every value and compares it with its checksum. [`Error::Corrupt`](crate::Error) names what is damaged.
     pub fn verify(&self) -> Result<()> {
         check(unsafe { otr_checkpoint_verify(self.raw) })
     }
 
     /// Writes the weights as a safetensors file; `dtype`: "float32", "bfloat16" or "float16".
-    pub fn export(&self, path: impl AsRef<Path>, dtype: &str, replace: bool) -> Result<()> {
-        let (path, dtype) = (folder(path.as_ref())?, text(dtype)?);
+    pub fn export(&self, file: impl AsRef<Path>, dtype: &str, replace: bool) -> Result<()> {
+        let (file, dtype) = (path(file.as_ref())?, text(dtype)?);
         let mut wanted = options(otr_export_options_init)?;
         wanted.dtype = dtype.as_ptr();
         wanted.replace = i32::from(replace);
-        check(unsafe { otr_checkpoint_export(self.raw, path.as_ptr(), &wanted) })
+        check(unsafe { otr_checkpoint_export(self.raw, file.as_ptr(), &wanted) })
     }
 }

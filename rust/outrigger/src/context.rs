@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex};
 #[non_exhaustive]
 pub enum Level {
     /// An engine failed for good.
-    Error = 1,
+    Error = OTR_LOG_ERROR as isize,
     /// A configuration that is legal and rarely meant, or a window that is bound to be skipped.
-    Warning = 2,
+    Warning = OTR_LOG_WARNING as isize,
     /// What an engine is, at commit, and each skipped step with its cause.
-    Info = 3,
+    Info = OTR_LOG_INFO as isize,
     /// Each update.
-    Debug = 4,
+    Debug = OTR_LOG_DEBUG as isize,
 }
 
 type Log = Box<dyn FnMut(Level, &str) + Send>;

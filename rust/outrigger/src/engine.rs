@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The training state of one model on this rank.
-use crate::raw::{check, json, made, optional, options, pointer, string, text};
+use crate::raw::{check, json, made, optional, options, path, pointer, sized, string, text};
 use crate::{panics, Boundary, Comm, Context, Pass, PassOptions, Reduced, Report, Result, Tensor};
 use core::ffi::{c_char, c_void, CStr};
 use core::marker::PhantomData;
-use core::mem::size_of;
 use core::ptr;
 use outrigger_sys::*;
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A parameter, as its [`Plan`](crate::Plan) has numbered it.
@@ -40,12 +39,13 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    fn with<T>(&self, call: impl FnOnce(*mut otr_engine) -> Result<T>) -> Option<Result<T>> {
-        let engine = self
-            .0
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        (!engine.is_null()).then(|| call(*engine))
+    /// Once the engine is gone nothing is called, and nothing is wrong.
+    fn with(&self, call: impl FnOnce(*mut otr_engine) -> i32) -> Result<()> {
+        let engine = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if engine.is_null() {
+            return Ok(());
+        }
+        check(call(*engine))
     }
 }
 
@@ -58,11 +58,7 @@ impl Handle {
     }
     /// Not null: only drop takes it away.
     pub(crate) fn raw(&self) -> *mut otr_engine {
-        *self
-            .shared
-            .0
-            .read()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        *self.shared.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,7 +68,7 @@ impl Drop for Handle {
             .shared
             .0
             .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+            .unwrap_or_else(PoisonError::into_inner);
         // SAFETY: nobody is in a call of it, and nobody finds it from here on. The context comes last: callbacks live that long.
         unsafe { otr_engine_destroy(core::mem::replace(&mut *engine, ptr::null_mut())) }
     }
@@ -135,14 +131,14 @@ pub struct MemoryEntry {
 
 // SAFETY of the calls below: handles live, tensors, ids and texts outlive the calls, lengths are those of the slices.
 impl Engine {
-    pub(crate) fn committed(handle: Handle) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn committed(handle: Handle) -> Self {
+        Self {
             raw: handle.raw(),
             handle,
             reduced: Cell::new(false),
             records: Records(Vec::new()),
             one_thread: PhantomData,
-        })
+        }
     }
 
     /// What may be called beside everything else, from any thread: to abort, to check, to note.
@@ -180,14 +176,7 @@ impl Engine {
     pub fn memory(&self) -> Result<Vec<MemoryEntry>> {
         let mut count = 0;
         check(unsafe { otr_engine_memory(self.raw, ptr::null_mut(), &mut count) })?;
-        let empty = otr_memory_entry {
-            struct_size: size_of::<otr_memory_entry>() as u32,
-            device_type: 0,
-            purpose: ptr::null(),
-            resident_bytes: 0,
-            peak_bytes: 0,
-        };
-        let mut entries = vec![empty; count];
+        let mut entries = vec![sized!(otr_memory_entry); count];
         check(unsafe { otr_engine_memory(self.raw, entries.as_mut_ptr(), &mut count) })?;
         Ok(entries
             .iter()
@@ -293,14 +282,8 @@ impl Engine {
         records: Option<&Path>,
         trace: Option<&Path>,
     ) -> Result<()> {
-        let path = |folder: Option<&Path>| {
-            optional(
-                folder
-                    .map(|folder| folder.to_string_lossy().into_owned())
-                    .as_deref(),
-            )
-        };
-        let (name, records, trace) = (optional(name)?, path(records)?, path(trace)?);
+        let folder = |given: Option<&Path>| given.map(path).transpose();
+        let (name, records, trace) = (optional(name)?, folder(records)?, folder(trace)?);
         let mut wanted = options(otr_watch_options_init)?;
         wanted.name = pointer(&name);
         wanted.records = pointer(&records);
@@ -340,13 +323,6 @@ impl Engine {
     pub fn as_raw(&self) -> *mut otr_engine {
         self.raw
     }
-
-    pub(crate) fn raw(&self) -> *mut otr_engine {
-        self.raw
-    }
-    pub(crate) fn step_is_made(&self) {
-        self.reduced.set(false);
-    }
 }
 
 unsafe extern "C" fn give_record(record: *const c_char, user_data: *mut c_void) {
@@ -361,11 +337,11 @@ unsafe extern "C" fn give_record(record: *const c_char, user_data: *mut c_void) 
 /// One step of several engines, all or none. `joint`: a group of the ranks of all of them, where not every rank has all. Collective.
 pub fn step_many(engines: &mut [&mut Engine], joint: Option<&Comm>) -> Result<Vec<Report>> {
     let raw: Vec<*mut otr_engine> = engines.iter().map(|engine| engine.raw).collect();
-    let mut reports = vec![Report::empty(); raw.len()];
+    let mut reports = vec![sized!(otr_step_report); raw.len()];
     let joint = joint.map_or(ptr::null_mut(), Comm::raw);
     // SAFETY: the engines are borrowed exclusively, and there is a report for each.
     check(unsafe { otr_step_many(raw.as_ptr(), raw.len() as i64, joint, reports.as_mut_ptr()) })?;
-    engines.iter().for_each(|engine| engine.step_is_made());
+    engines.iter().for_each(|engine| engine.reduced.set(false));
     Ok(reports.iter().map(Report::from_raw).collect())
 }
 
@@ -381,27 +357,22 @@ impl Remote {
     pub fn abort(&self, reason: &str) -> Result<()> {
         let reason = text(reason)?;
         // SAFETY: the engine lives during the call.
-        let told = self
-            .shared
-            .with(|engine| check(unsafe { otr_engine_abort(engine, reason.as_ptr()) }));
-        told.unwrap_or(Ok(()))
+        self.shared
+            .with(|engine| unsafe { otr_engine_abort(engine, reason.as_ptr()) })
     }
 
     /// The first failure of background work or of a collective call.
     pub fn check(&self) -> Result<()> {
         // SAFETY: the engine lives during the call.
         self.shared
-            .with(|engine| check(unsafe { otr_engine_check(engine) }))
-            .unwrap_or(Ok(()))
+            .with(|engine| unsafe { otr_engine_check(engine) })
     }
 
     /// Gives the next record a number of the host's.
     pub fn note(&self, name: &str, value: f64) -> Result<()> {
         let name = text(name)?;
         // SAFETY: the engine lives during the call.
-        let noted = self
-            .shared
-            .with(|engine| check(unsafe { otr_engine_note(engine, name.as_ptr(), value) }));
-        noted.unwrap_or(Ok(()))
+        self.shared
+            .with(|engine| unsafe { otr_engine_note(engine, name.as_ptr(), value) })
     }
 }

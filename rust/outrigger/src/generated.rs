@@ -172,20 +172,6 @@ pub enum Value {
     Grad = 4,
 }
 
-impl Value {
-    #[allow(dead_code)]
-    pub(crate) fn from_raw(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::Master),
-            1 => Some(Self::Published),
-            2 => Some(Self::ExpAvg),
-            3 => Some(Self::ExpAvgSq),
-            4 => Some(Self::Grad),
-            _ => None,
-        }
-    }
-}
-
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -204,7 +190,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    #[allow(dead_code)]
     pub(crate) fn from_raw(raw: i32) -> Option<Self> {
         match raw {
             1 => Some(Self::Accumulated),
@@ -238,7 +223,6 @@ pub enum Skip {
 }
 
 impl Skip {
-    #[allow(dead_code)]
     pub(crate) fn from_raw(raw: i32) -> Option<Self> {
         match raw {
             0 => Some(Self::None),
@@ -265,18 +249,6 @@ pub enum Boundary {
     Yes = 2,
 }
 
-impl Boundary {
-    #[allow(dead_code)]
-    pub(crate) fn from_raw(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::Configured),
-            1 => Some(Self::No),
-            2 => Some(Self::Yes),
-            _ => None,
-        }
-    }
-}
-
 /// How an asynchronous save is getting on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -293,7 +265,6 @@ pub enum SaveState {
 }
 
 impl SaveState {
-    #[allow(dead_code)]
     pub(crate) fn from_raw(raw: i32) -> Option<Self> {
         match raw {
             0 => Some(Self::None),

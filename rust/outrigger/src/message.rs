@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tensors of one micro-batch in one buffer, for any transport.
-use crate::raw::{check, made, options, slice, string, text};
-use crate::tensor::{elements_of, shape_of};
+use crate::raw::{check, made, options, sized, slice, string, text};
+use crate::tensor::{shape_of, values_of};
 use crate::{Element, Result, Tag, Tensor};
 use core::marker::PhantomData;
 use core::mem::size_of;
@@ -140,15 +140,7 @@ impl<'a> Message<'a> {
     }
 
     fn info(&self) -> Result<otr_message_info> {
-        let mut info = otr_message_info {
-            struct_size: size_of::<otr_message_info>() as u32,
-            reserved0: 0,
-            micro_batch: 0,
-            tensor_count: 0,
-            attribute_count: 0,
-            bytes: 0,
-            reserved: [0; 4],
-        };
+        let mut info = sized!(otr_message_info);
         check(unsafe { otr_message_get_info(self.raw, &mut info) })?;
         Ok(info)
     }
@@ -169,16 +161,14 @@ impl<'a> Message<'a> {
     /// A tensor's elements, row-major. [`Error::NotFound`](crate::Error) has the nearest name.
     pub fn get<T: Element>(&self, name: &str) -> Result<&[T]> {
         let tensor = self.tensor(name)?;
-        unsafe { elements_of::<T>(&tensor).map(|(data, count)| slice(data.cast_const(), count)) }
+        // SAFETY: the library refuses a message whose elements are not at multiples of their size.
+        unsafe { values_of(&tensor) }
     }
 
     /// Its shape.
     pub fn shape(&self, name: &str) -> Result<Vec<usize>> {
         let tensor = self.tensor(name)?;
-        Ok(unsafe { shape_of(&tensor) }
-            .iter()
-            .map(|&extent| extent as usize)
-            .collect())
+        Ok(unsafe { shape_of(&tensor) })
     }
 
     fn tensor(&self, name: &str) -> Result<otr_tensor> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Update rules without an engine.
 use crate::raw::{check, made, options, pointer, text};
-use crate::tensor::elements_of;
+use crate::tensor::values_of;
 use crate::{Context, Element, Report, Result, Tensor, TensorMut, Value};
 use core::marker::PhantomData;
 use core::ptr;
@@ -83,10 +83,7 @@ impl<'m> Shard<'m> {
     /// A value as it is stored: [`Value::ExpAvg`] or [`Value::ExpAvgSq`]. After the first step.
     pub fn state<T: Element>(&self, value: Value) -> Result<&[T]> {
         let tensor = made(|out| unsafe { otr_shard_state(self.raw, value as i32, out) })?;
-        unsafe {
-            elements_of::<T>(&tensor)
-                .map(|(data, count)| crate::raw::slice(data.cast_const(), count))
-        }
+        unsafe { values_of(&tensor) }
     }
 
     /// Copies a value out, of any float dtype: [`Value::Master`], [`Value::ExpAvg`] or [`Value::ExpAvgSq`].

@@ -2,6 +2,7 @@
 //! An engine's parameters and their values.
 use crate::engine::ParameterId;
 use crate::raw::{check, made, slice, string, text};
+use crate::tensor::counts;
 use crate::{Acquired, Element, Engine, Result, Tensor, TensorMut, Value};
 use core::ops::Range;
 use core::ptr;
@@ -11,30 +12,27 @@ use outrigger_sys::*;
 impl Engine {
     /// How many parameters there are, aliases and frozen ones among them.
     pub fn parameter_count(&self) -> Result<i64> {
-        made(|out| unsafe { otr_engine_parameter_count(self.raw(), out) })
+        made(|out| unsafe { otr_engine_parameter_count(self.as_raw(), out) })
     }
 
     /// The parameter of this name; [`Error::NotFound`](crate::Error) has the nearest one.
     pub fn parameter_id(&self, name: &str) -> Result<ParameterId> {
         let name = text(name)?;
-        made(|out| unsafe { otr_engine_parameter_id(self.raw(), name.as_ptr(), out) })
+        made(|out| unsafe { otr_engine_parameter_id(self.as_raw(), name.as_ptr(), out) })
             .map(ParameterId)
     }
 
     /// Its name.
     pub fn parameter_name(&self, id: ParameterId) -> Result<String> {
-        made(|out| unsafe { otr_engine_parameter_name(self.raw(), id.0, out) })
+        made(|out| unsafe { otr_engine_parameter_name(self.as_raw(), id.0, out) })
             .map(|name| unsafe { string(name) })
     }
 
     /// Its shape.
     pub fn parameter_shape(&self, id: ParameterId) -> Result<Vec<usize>> {
         let (mut ndim, mut shape) = (0, ptr::null());
-        check(unsafe { otr_engine_parameter_shape(self.raw(), id.0, &mut ndim, &mut shape) })?;
-        Ok(unsafe { slice(shape, ndim as usize) }
-            .iter()
-            .map(|&extent| extent as usize)
-            .collect())
+        check(unsafe { otr_engine_parameter_shape(self.as_raw(), id.0, &mut ndim, &mut shape) })?;
+        Ok(counts(unsafe { slice(shape, ndim as usize) }))
     }
 
     /// First values, before the first pass: a whole value for each id, the same ids on all ranks. Collective.
@@ -51,7 +49,7 @@ impl Engine {
             values.iter().map(Tensor::raw).collect(),
         );
         check(unsafe {
-            otr_engine_set_initial(self.raw(), ids.as_ptr(), ids.len() as i64, raw.as_ptr())
+            otr_engine_set_initial(self.as_raw(), ids.as_ptr(), ids.len() as i64, raw.as_ptr())
         })
     }
 
@@ -78,7 +76,7 @@ impl Engine {
     pub fn prefetch(&self, ids: &[ParameterId]) -> Result<()> {
         let ids = ParameterId::raw(ids);
         check(unsafe {
-            otr_engine_prefetch(self.raw(), ids.as_ptr(), ids.len() as i64, ptr::null())
+            otr_engine_prefetch(self.as_raw(), ids.as_ptr(), ids.len() as i64, ptr::null())
         })
     }
 
@@ -93,19 +91,19 @@ impl Engine {
     /// The same into memory of the parameter's shape.
     pub fn read_into(&self, id: ParameterId, value: Value, out: &mut TensorMut) -> Result<()> {
         let out = out.raw();
-        check(unsafe { otr_engine_parameter_read(self.raw(), id.0, value as i32, &out) })
+        check(unsafe { otr_engine_parameter_read(self.as_raw(), id.0, value as i32, &out) })
     }
 
     /// Sets a value of the whole parameter from rank 0's tensor. Collective.
     pub fn write(&mut self, id: ParameterId, value: Value, source: &Tensor) -> Result<()> {
         let source = source.raw();
-        check(unsafe { otr_engine_parameter_write(self.raw(), id.0, value as i32, &source) })
+        check(unsafe { otr_engine_parameter_write(self.as_raw(), id.0, value as i32, &source) })
     }
 
     /// The elements of a parameter that this rank updates, in row-major order.
     pub fn local_range(&self, id: ParameterId) -> Result<Range<usize>> {
         let (mut first, mut count) = (0, 0);
-        check(unsafe { otr_engine_local_range(self.raw(), id.0, &mut first, &mut count) })?;
+        check(unsafe { otr_engine_local_range(self.as_raw(), id.0, &mut first, &mut count) })?;
         Ok(first as usize..(first + count) as usize)
     }
 
@@ -119,12 +117,12 @@ impl Engine {
         let mut values = vec![T::default(); count];
         let mut view = TensorMut::new(&mut values, &[count])?;
         let out = view.raw();
-        check(unsafe { otr_engine_local_read(self.raw(), id.0, value as i32, &out) })?;
+        check(unsafe { otr_engine_local_read(self.as_raw(), id.0, value as i32, &out) })?;
         Ok(values)
     }
 
     /// Freezes a parameter that was declared trainable, or thaws it. Every rank makes the same call.
     pub fn set_trainable(&mut self, id: ParameterId, trainable: bool) -> Result<()> {
-        check(unsafe { otr_engine_set_trainable(self.raw(), id.0, i32::from(trainable)) })
+        check(unsafe { otr_engine_set_trainable(self.as_raw(), id.0, i32::from(trainable)) })
     }
 }

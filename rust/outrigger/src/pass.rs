@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Backward passes.
 use crate::engine::ParameterId;
-use crate::raw::{check, made, options, slice};
-use crate::tensor::elements_of;
+use crate::raw::{check, made, options};
+use crate::tensor::{elements_of, values_of};
 use crate::{Element, Engine, Result, Tensor, TensorMut};
 use core::marker::PhantomData;
 use core::ptr;
@@ -77,7 +77,7 @@ impl<'e> Pass<'e> {
             info.flags = OTR_PASS_KEEP_DTYPE;
         }
         let pass = made(|out| unsafe {
-            otr_pass_begin(engine.raw(), raw.as_ptr(), raw.len() as i64, &info, out)
+            otr_pass_begin(engine.as_raw(), raw.as_ptr(), raw.len() as i64, &info, out)
         })?;
         Ok(Self {
             raw: pass,
@@ -89,7 +89,7 @@ impl<'e> Pass<'e> {
     pub fn output_grad<T: Element>(&self, index: usize) -> Result<&[T]> {
         let tensor = made(|out| unsafe { otr_pass_get_output_grad(self.raw, index as i64, out) })?;
         // SAFETY: its memory stays until destroy, and nobody writes there.
-        unsafe { elements_of::<T>(&tensor).map(|(data, count)| slice(data.cast_const(), count)) }
+        unsafe { values_of(&tensor) }
     }
 
     /// The factor that was applied: loss scale / accumulation steps.

@@ -77,6 +77,6 @@ impl Plan {
     /// [`Error::Mismatch`](crate::Error) names the first difference.
     pub fn commit(self) -> Result<Engine> {
         check(unsafe { otr_engine_commit(self.handle.raw()) })?;
-        Engine::committed(self.handle)
+        Ok(Engine::committed(self.handle))
     }
 }

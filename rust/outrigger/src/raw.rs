@@ -6,6 +6,7 @@ use core::mem::{size_of, MaybeUninit};
 use core::ptr;
 use outrigger_sys::*;
 use std::ffi::CString;
+use std::path::Path;
 
 /// # Safety
 /// `text` is NUL-terminated and lives during the call.
@@ -55,20 +56,43 @@ pub(crate) fn pointer(value: &Option<CString>) -> *const c_char {
     value.as_ref().map_or(ptr::null(), |text| text.as_ptr())
 }
 
-/// A text that the library writes into a buffer whose size it tells.
-pub(crate) fn json(call: impl Fn(*mut c_char, *mut usize) -> i32) -> Result<String> {
+pub(crate) fn path(value: &Path) -> Result<CString> {
+    let shown = value
+        .to_str()
+        .ok_or_else(|| Error::Argument(format!("the path {} is no UTF-8", value.display())))?;
+    text(shown)
+}
+
+/// A struct that begins with its size, and is zero behind it: `sized!(otr_step_report)`. Of numbers and pointers.
+macro_rules! sized {
+    ($name:ident) => {{
+        // SAFETY: numbers and pointers may have zero bits.
+        let mut made: outrigger_sys::$name = unsafe { core::mem::zeroed() };
+        made.struct_size = core::mem::size_of::<outrigger_sys::$name>() as u32;
+        made
+    }};
+}
+pub(crate) use sized;
+
+/// Bytes that the library writes into a buffer whose size it tells.
+pub(crate) fn bytes(call: impl Fn(*mut u8, *mut usize) -> i32) -> Result<Vec<u8>> {
     let mut size = 0;
     check(call(ptr::null_mut(), &mut size))?;
     loop {
         let mut buffer = vec![0_u8; size];
-        match check(call(buffer.as_mut_ptr().cast(), &mut size)) {
-            Err(Error::BufferSize(_)) => continue, // it has grown since it was asked for
+        match check(call(buffer.as_mut_ptr(), &mut size)) {
+            Err(Error::BufferSize(_)) => continue, // there are more since it was asked for
             other => other?,
         }
-        let end = buffer.iter().position(|&byte| byte == 0);
-        buffer.truncate(end.unwrap_or(buffer.len()));
-        return Ok(String::from_utf8_lossy(&buffer).into_owned());
+        return Ok(buffer);
     }
+}
+
+/// The same of a text, which ends with a NUL.
+pub(crate) fn json(call: impl Fn(*mut c_char, *mut usize) -> i32) -> Result<String> {
+    let text = bytes(|buffer, size| call(buffer.cast(), size))?;
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 /// # Safety

@@ -30,7 +30,7 @@ impl<'e> Reduced<'e> {
     /// Whether the step would update this parameter.
     pub fn has_grad(&self, id: ParameterId) -> Result<bool> {
         // SAFETY: the engine lives.
-        made(|out| unsafe { otr_engine_has_grad(self.engine.raw(), id.0, out) })
+        made(|out| unsafe { otr_engine_has_grad(self.engine.as_raw(), id.0, out) })
             .map(|has: i32| has != 0)
     }
 
@@ -49,7 +49,7 @@ impl<'e> Reduced<'e> {
         let source = Tensor::new(values, &[values.len()])?;
         let source = source.raw();
         // SAFETY: the engine lives, the tensor outlives the call.
-        check(unsafe { otr_engine_local_write(self.engine.raw(), id.0, value as i32, &source) })
+        check(unsafe { otr_engine_local_write(self.engine.as_raw(), id.0, value as i32, &source) })
     }
 
     /// Computes the report anew, after gradients were replaced. Collective.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a step did.
 use crate::engine::ParameterId;
-use crate::raw::check;
+use crate::raw::{check, sized};
 use crate::{Outcome, Result, Skip};
-use core::mem::size_of;
 use outrigger_sys::*;
 
 /// What a step did, and why.
@@ -51,28 +50,8 @@ impl Report {
         self.outcome == Outcome::Skipped
     }
 
-    pub(crate) fn empty() -> otr_step_report {
-        otr_step_report {
-            struct_size: size_of::<otr_step_report>() as u32,
-            outcome: 0,
-            reason: 0,
-            nonfinite_rank: 0,
-            nonfinite_param: 0,
-            nonfinite_count: 0,
-            micro_steps: 0,
-            applied_steps: 0,
-            skipped_steps: 0,
-            grad_norm: 0.0,
-            clip_coefficient: 0.0,
-            loss_scale: 0.0,
-            lr: 0.0,
-            updates: 0,
-            vanished: 0,
-        }
-    }
-
     pub(crate) fn of(call: impl FnOnce(*mut otr_step_report) -> i32) -> Result<Self> {
-        let mut raw = Self::empty();
+        let mut raw = sized!(otr_step_report);
         check(call(&mut raw))?;
         Ok(Self::from_raw(&raw))
     }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Moments of a training, in memory.
 use crate::checkpoint::Parts;
-use crate::raw::{check, made, options, text};
+use crate::raw::{bytes, check, made, options, sized, text};
 use crate::{Engine, Result};
-use core::mem::size_of;
-use core::ptr;
 use outrigger_sys::*;
 
 /// Values, progress and parts of a moment: this rank's, and perhaps copies of other ranks'. It outlives engines and groups.
@@ -45,15 +43,7 @@ impl Snapshot {
 
     /// What it has.
     pub fn info(&self) -> Result<SnapshotInfo> {
-        let mut info = otr_snapshot_info {
-            struct_size: size_of::<otr_snapshot_info>() as u32,
-            rank: 0,
-            copies: 0,
-            world_size: 0,
-            micro_steps: 0,
-            bytes: 0,
-            reserved: [0; 4],
-        };
+        let mut info = sized!(otr_snapshot_info);
         check(unsafe { otr_snapshot_get_info(self.raw, &mut info) })?;
         Ok(SnapshotInfo {
             rank: (info.rank >= 0).then_some(info.rank),
@@ -66,18 +56,9 @@ impl Snapshot {
     /// A part that its rank's host gave.
     pub fn part(&self, name: &str) -> Result<Vec<u8>> {
         let name = text(name)?;
-        let mut size = 0;
-        check(unsafe { otr_snapshot_part(self.raw, name.as_ptr(), ptr::null_mut(), &mut size) })?;
-        let mut bytes = vec![0_u8; size];
-        check(unsafe {
-            otr_snapshot_part(
-                self.raw,
-                name.as_ptr(),
-                bytes.as_mut_ptr().cast(),
-                &mut size,
-            )
-        })?;
-        Ok(bytes)
+        bytes(|buffer, size| unsafe {
+            otr_snapshot_part(self.raw, name.as_ptr(), buffer.cast(), size)
+        })
     }
 }
 
@@ -93,12 +74,12 @@ impl Engine {
         let mut wanted = options(otr_snapshot_options_init)?;
         wanted.replicas = replicas;
         (wanted.parts, wanted.part_count) = parts.array();
-        check(unsafe { otr_engine_snapshot(self.raw(), snapshot.raw, &wanted) })
+        check(unsafe { otr_engine_snapshot(self.as_raw(), snapshot.raw, &wanted) })
     }
 
     /// Goes back to the latest moment of which every rank's part is in some rank's snapshots. Collective.
     pub fn restore(&mut self, snapshots: &mut [&mut Snapshot]) -> Result<()> {
         let raw: Vec<*mut otr_snapshot> = snapshots.iter().map(|snapshot| snapshot.raw).collect();
-        check(unsafe { otr_engine_restore(self.raw(), raw.as_ptr(), raw.len() as i64) })
+        check(unsafe { otr_engine_restore(self.as_raw(), raw.as_ptr(), raw.len() as i64) })
     }
 }

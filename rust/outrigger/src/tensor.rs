@@ -217,16 +217,26 @@ impl<'a> TensorMut<'a> {
     }
 }
 
+pub(crate) fn counts(extents: &[i64]) -> Vec<usize> {
+    extents.iter().map(|&extent| extent as usize).collect()
+}
+
 /// # Safety
 /// The tensor's shape lives during the call.
-pub(crate) unsafe fn shape_of<'a>(tensor: &otr_tensor) -> &'a [i64] {
-    slice(tensor.shape, tensor.ndim as usize)
+pub(crate) unsafe fn shape_of(tensor: &otr_tensor) -> Vec<usize> {
+    counts(slice(tensor.shape, tensor.ndim as usize))
+}
+
+/// # Safety
+/// As of [`elements_of`], for 'a.
+pub(crate) unsafe fn values_of<'a, T: Element>(tensor: &otr_tensor) -> Result<&'a [T]> {
+    elements_of::<T>(tensor).map(|(data, count)| slice(data.cast_const(), count))
 }
 
 /// The elements of a tensor that the library handed out, and where they are.
 ///
 /// # Safety
-/// It is row-major, and lives and stays as it is for what the caller makes of it.
+/// It is row-major, at a multiple of its elements' size, and lives and stays as it is for what the caller makes of it.
 pub(crate) unsafe fn elements_of<T: Element>(tensor: &otr_tensor) -> Result<(*mut T, usize)> {
     let (have, want) = (tensor.dtype, T::DTYPE);
     if (have.code, have.bits) != (want.code, want.bits) {
@@ -242,7 +252,7 @@ pub(crate) unsafe fn elements_of<T: Element>(tensor: &otr_tensor) -> Result<(*mu
             tensor.device.device_id, tensor.device.device_type
         )));
     }
-    let count = shape_of(tensor).iter().product::<i64>() as usize;
+    let count = shape_of(tensor).iter().product();
     let data = tensor
         .data
         .cast::<u8>()

@@ -102,7 +102,7 @@ fn a_moment_comes_back() {
     let mut snapshot = Snapshot::new().unwrap();
     assert_eq!(snapshot.info().unwrap().rank, None);
     engine
-        .snapshot(&mut snapshot, 0, &[("place", b"row 7")])
+        .snapshot(&mut snapshot, 0, &[("place", b"row 7"), ("empty", b"")])
         .unwrap();
     let info = snapshot.info().unwrap();
     assert_eq!(
@@ -114,6 +114,7 @@ fn a_moment_comes_back() {
     engine.restore(&mut [&mut snapshot]).unwrap();
     assert_eq!(step(&mut engine, 3.0), first);
     assert_eq!(snapshot.part("place").unwrap(), b"row 7");
+    assert_eq!(snapshot.part("empty").unwrap(), b"");
     assert!(matches!(snapshot.part("plaice"), Err(Error::NotFound(_))));
     assert!(matches!(
         engine.restore(&mut [&mut Snapshot::new().unwrap()]),
