@@ -7,7 +7,7 @@
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make report [MINUTES=…] [SECTIONS=…] DeepSpeed's published experiments and their counterparts: docs/report.md; goes on if stopped
 #   make test-gpu | bench-gpu           on a machine with a GPU; TREE=…: a folder of scripts/gpu/pack.sh, made elsewhere
-#   make setup | build | lint | format | install PREFIX=… | clean
+#   make setup | build | lint | format | install PREFIX=… | package | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
 SHELL := /bin/bash
 comma := ,
@@ -21,8 +21,9 @@ TREE ?=
 VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
+INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool
 
-.PHONY: all setup frameworks frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install clean
+.PHONY: all setup frameworks frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package clean
 .NOTPARALLEL:
 all: build
 
@@ -92,8 +93,13 @@ format: setup
 # Its own set-up and targets, too: who uses the library needs neither tests nor other languages.
 install:
 	@scripts/setup.sh build
-	@scripts/build.sh $(BUILD) "$(SANITIZE)" outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool
+	@scripts/build.sh $(BUILD) "$(SANITIZE)" $(INSTALLED)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+package:
+	@scripts/setup.sh package
+	@scripts/build.sh $(BUILD) "" $(INSTALLED)
+	@scripts/package.sh $(BUILD) build/package
 
 clean:
 	rm -rf build

@@ -2,9 +2,9 @@
 # Compiler flags that every target of this project shares.
 add_library(otr_flags INTERFACE)
 target_compile_options(otr_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wconversion -Werror -ffp-contract=off -fno-math-errno -g1
+  -Wall -Wextra -Wpedantic -Wconversion -ffp-contract=off -fno-math-errno -g1
   # No machine's path in what is installed; and ccache takes what another build folder has compiled.
-  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}=.
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${PROJECT_BINARY_DIR}=.
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   # std::stable_sort of libstdc++ 12 uses what C++17 deprecates, and clang blames who calls it
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>)
@@ -41,9 +41,9 @@ endfunction()
 # the tests that read it, from which it also takes their options.
 function(otr_precompiled_headers owner)
   if(OTR_PCH)
-    add_executable(${owner} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/precompiled.cpp)
+    add_executable(${owner} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/precompiled.cpp)
     target_link_libraries(${owner} PRIVATE ${ARGN})
-    target_precompile_headers(${owner} PRIVATE ${CMAKE_SOURCE_DIR}/tests/precompiled.h)
+    target_precompile_headers(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
   endif()
 endfunction()
 

@@ -4,6 +4,7 @@
 # Never prompts; quick when nothing is missing.
 #   scripts/setup.sh              everything but frameworks
 #   scripts/setup.sh build        what the library and the tools need: no Python
+#   scripts/setup.sh package      those, and what makes Debian packages
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
 #   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX), and nvcc
 #   scripts/setup.sh system       system packages only (the part that needs root)
@@ -24,6 +25,7 @@ setup_system() {
 
 case ${1:-} in
   build) only build ;;
+  package) only build package ;;
   demo) only build demo ;;
 esac
 if [[ ${1:-} == system ]]; then
@@ -32,7 +34,7 @@ else
   mkdir -p build
   exec 9> build/.setup.lock # two set-ups of one tree take turns
   flock 9
-  if [[ ${1:-} == build || ${1:-} == demo ]]; then
+  if [[ ${1:-} =~ ^(build|package|demo)$ ]]; then
     setup_apt
   else
     setup_system
@@ -40,7 +42,7 @@ else
     setup_julia_unwind
     setup_aarch64
   fi
-  [[ ${1:-} == build ]] || setup_python
+  [[ ${1:-} =~ ^(build|package)$ ]] || setup_python
   if [[ ${1:-} == frameworks ]]; then
     for part in $FRAMEWORKS; do setup_pip "$part"; done
     setup_cuda

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the declarations that Rust, Julia and Python take from outrigger.h, or with --check compares them.
+"""Writes the declarations that other languages take from outrigger.h and its table, or with --check compares them.
 
     python3 bindings/gen/generate.py [--check]
 """
@@ -8,6 +8,7 @@ import difflib
 import pathlib
 import sys
 
+import api
 import docs
 import header
 import julia
@@ -17,6 +18,8 @@ import rust
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUTPUTS = {
+    "c_api/include/outrigger_api.h": api.generate_header,
+    "c_api/src/api_table.h": api.generate_table,
     "rust/outrigger-sys/src/bindings.rs": rust.generate,
     "rust/outrigger/src/generated.rs": rust.generate_safe,
     "julia/src/liboutrigger.jl": julia.generate,

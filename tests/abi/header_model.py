@@ -59,7 +59,8 @@ def parse(text):
 
 
 def field_name(declaration):
-    return re.search(r"(\w+)\s*(?:\[\w+\])?\s*$", declaration)[1]
+    pointer = re.search(r"\(\*(\w+)\)", declaration)  # to a function
+    return (pointer or re.search(r"(\w+)\s*(?:\[\w+\])?\s*$", declaration))[1]
 
 
 def read(path):

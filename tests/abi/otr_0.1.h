@@ -1157,8 +1157,7 @@ OTR_API int32_t otr_watch_options_init(otr_watch_options *options, size_t size) 
  * A rank's own matter: others may do without. A file that cannot be written any more is told to the
  * log, once, and the training goes on. options: NULL for records alone. Local. OTR_E_IO: a folder
  * or file cannot be made; OTR_E_STATE: a step is pending, or there were 16 calls. Since: 0.1 */
-OTR_API int32_t otr_engine_watch(otr_engine *engine,
-                                 const otr_watch_options *options) OTR_NOEXCEPT;
+OTR_API int32_t otr_engine_watch(otr_engine *engine, const otr_watch_options *options) OTR_NOEXCEPT;
 
 /* Gives the next record a number of the host's, such as "loss". name: 1 to 64 bytes of UTF-8; a
  * second value of the same name replaces the first; at most 32 names in a record. Without a watch

@@ -8,11 +8,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import freeze
 import header_model
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "c_api/include/outrigger.h"
 FROZEN = sorted(Path(__file__).parent.glob("otr_*.h"))
+SYMBOLS = ROOT / "c_api/symbols.txt"
 VERSION_CONSTANT = re.compile(r"OTR_(VERSION|ABI_VERSION)")
 
 
@@ -64,6 +66,16 @@ class Frozen(unittest.TestCase):
         for frozen in FROZEN:
             with self.subTest(header=frozen.name):
                 self.assertEqual(breaks(frozen.read_text(encoding="utf-8"), new), [])
+
+    def test_the_table_of_functions_only_grows(self):
+        new = SYMBOLS.read_text(encoding="utf-8").split()
+        for frozen in FROZEN:
+            with self.subTest(header=frozen.name):
+                old = frozen.with_suffix(".symbols").read_text(encoding="utf-8").split()
+                self.assertEqual(new[:len(old)], old)
+
+    def test_new_functions_come_last(self):
+        self.assertEqual(freeze.ordered(["otr_b", "otr_gone", "otr_a"], ["otr_a", "otr_new", "otr_b"]), ["otr_b", "otr_a", "otr_new"])
 
     def test_the_check_catches(self):
         old = HEADER.read_text(encoding="utf-8")

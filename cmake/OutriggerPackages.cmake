@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Debian packages of what is installed, by `cpack -G DEB`; scripts/package.sh makes them and the source archive.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # cpack takes what is built; the tests need not be
+
+set(CPACK_PACKAGE_NAME outrigger)
+set(CPACK_PACKAGE_VENDOR "The Outrigger authors")
+set(CPACK_PACKAGE_CONTACT "The Outrigger authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "ZeRO sharding and low-precision optimizer states for any training framework")
+set(CPACK_PACKAGE_DESCRIPTION "A library behind a C interface that keeps parameters, gradients, optimizer states and the step for frameworks that keep their tensors and their autograd.")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL library development)
+if(OTR_EXAMPLES)
+  list(APPEND CPACK_COMPONENTS_ALL tools)
+endif()
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_CURRENT_BINARY_DIR})
+get_target_property(soversion outrigger SOVERSION)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME liboutrigger${soversion})
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_BINARY_DIR}/triggers)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liboutrigger-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${CPACK_DEBIAN_LIBRARY_PACKAGE_NAME} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME outrigger-tools)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${CPACK_DEBIAN_LIBRARY_PACKAGE_NAME} (= ${PROJECT_VERSION})")
+include(CPack)
