@@ -73,6 +73,13 @@ class DynamicSection(unittest.TestCase):
         self.assertTrue(needed)
         self.assertEqual([n for n in needed if not MAY_NEED.fullmatch(n)], [])
 
+    def test_asks_for_no_newer_c_library(self):
+        """Of the systems that docs/python.md names the oldest has glibc 2.35."""
+        symbols = run("nm", "-D", "--undefined-only", "--with-symbol-versions", LIBRARY)
+        versions = {tuple(map(int, version.split("."))) for version in re.findall(r"@GLIBC_([\d.]+)", symbols)}
+        self.assertTrue(versions)
+        self.assertLessEqual(max(versions), (2, 35))
+
     def test_has_no_path_of_this_machine(self):
         self.assertNotRegex(self.rows, r"\((RPATH|RUNPATH)\)")
         path = re.escape(str(ROOT).encode()) + rb"/[^\0]*"

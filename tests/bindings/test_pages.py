@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md and docs/watching.md stands in an example, which the tests run."""
+"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md, docs/watching.md and docs/migration.md stands in an example, which the tests run."""
 import re
 import unittest
 from pathlib import Path
@@ -14,7 +14,7 @@ def flat(text):
 
 class Pages(unittest.TestCase):
     def test_code_is_from_the_examples(self):
-        for page_name, name, least in (("numpy", "numpy", 3), ("checkpoints", "numpy", 1), ("hosts", "numpy", 1), ("jax", "jax", 6), ("offload", "torch", 3), ("messages", "numpy", 3), ("watching", "numpy", 3)):
+        for page_name, name, least in (("numpy", "numpy", 3), ("checkpoints", "numpy", 1), ("hosts", "numpy", 1), ("jax", "jax", 6), ("offload", "torch", 3), ("messages", "numpy", 3), ("watching", "numpy", 3), ("migration", "torch", 3)):
             page = (ROOT / f"docs/{page_name}.md").read_text(encoding="utf-8")
             folder = ROOT / "bindings/python/examples" / name
             texts = {path.name: flat(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")}

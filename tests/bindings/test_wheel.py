@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pip install . in a clean environment with neither PyTorch nor JAX: builds the wheel, installs it, trains from it.
+"""The wheel in a clean environment with neither PyTorch nor JAX: built as pip does, made independent of this system, installed, trained from.
 
     python test_wheel.py FOLDER [unittest's arguments]      FOLDER: emptied, and left for a look
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "bindings/python/examples/numpy/regression.py"
 BUILD = ROOT / "build/wheel"
+TOOLS = pathlib.Path(sys.executable).parent  # of this Python's environment
 FOLDER = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else None
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(("PYTHON", "OTR_", "CMAKE_", "SKBUILD_")) and name not in ("LD_LIBRARY_PATH", "VIRTUAL_ENV")}
@@ -38,12 +40,12 @@ class Wheel(unittest.TestCase):
         run(sys.executable, "-m", "venv", FOLDER / "venv")
         cls.bin = FOLDER / "venv/bin"
         cls.pip = [cls.bin / "python", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
-        building = dict(CLEAN)
+        building = {**CLEAN, "OTR_PYTHON": sys.executable}
         if shutil.which("ccache"):  # the same objects as the tree's own build, seen from a folder as deep
             building.update(CMAKE_C_COMPILER_LAUNCHER="ccache", CMAKE_CXX_COMPILER_LAUNCHER="ccache", CCACHE_BASEDIR=str(ROOT), CCACHE_NOHASHDIR="1")
         shutil.rmtree(BUILD, ignore_errors=True)
         started = time.monotonic()
-        run(*cls.pip, "wheel", "--no-deps", "--wheel-dir", FOLDER, f"--config-settings=build-dir={BUILD}", ROOT, environment=building)
+        run(ROOT / "scripts/wheel.sh", FOLDER, f"--config-settings=build-dir={BUILD}", environment=building)
         (cls.wheel,) = FOLDER.glob("*.whl")
         print(f"{cls.wheel.name}: {cls.wheel.stat().st_size / 2**20:.1f} MiB, built in {time.monotonic() - started:.0f} s")
         run(*cls.pip, "install", cls.wheel)
@@ -55,12 +57,14 @@ class Wheel(unittest.TestCase):
         with zipfile.ZipFile(self.wheel) as archive:
             names, metadata = archive.namelist(), next(name for name in archive.namelist() if name.endswith("METADATA"))
             text = archive.read(metadata).decode()
-        inside = {name for name in names if ".dist-info/" not in name}
-        self.assertEqual({name for name in inside if not name.startswith("outrigger/")}, set())
-        self.assertIn("-cp311-abi3-", self.wheel.name)
+        inside = {name for name in names if ".dist-info/" not in name and not name.endswith("/")}
+        others = {re.sub(r"-[0-9a-f]+\.so.*", "", name) for name in inside if not name.startswith("outrigger/")}
+        self.assertEqual(others, {"outrigger_zero.libs/libhwloc", "outrigger_zero.libs/libhwy", "outrigger_zero.libs/libudev"})
+        self.assertIn("-cp311-abi3-manylinux_2_", self.wheel.name)
+        run(TOOLS / "abi3audit", "--strict", self.wheel)
         for name in ("_lowlevel.abi3.so", "liboutrigger.so.0", "bin/outrigger", "lowlevel.py", "lowlevel.pyi", "py.typed", "torch/engine.py"):
             self.assertIn(f"outrigger/{name}", inside)
-        self.assertEqual(len([name for name in inside if not name.endswith((".py", ".pyi", "py.typed"))]), 3)
+        self.assertEqual(len([name for name in inside if not name.endswith((".py", ".pyi", "py.typed"))]), 3 + len(others))
         self.assertTrue(any(name.endswith("LICENSE") for name in names))
         self.assertLess(self.wheel.stat().st_size, 10 * 2**20)
         for line in ("Name: outrigger-zero", "License-Expression: Apache-2.0", "Provides-Extra: torch", "Provides-Extra: jax"):
@@ -70,12 +74,12 @@ class Wheel(unittest.TestCase):
         """Module and library come from the environment, without a search path, and no framework is there."""
         found = json.loads(self.python("""
 import importlib.metadata, importlib.util, json, outrigger
-maps = sorted({line.split()[-1] for line in open("/proc/self/maps") if "outrigger" in line})
+maps = sorted({line.split()[-1] for line in open("/proc/self/maps") if any(name in line for name in ("outrigger", "hwloc", "hwy", "udev"))})
 print(json.dumps([outrigger.version(), importlib.metadata.version("outrigger-zero"), outrigger.__file__, maps,
                   [name for name in ("torch", "jax", "ml_dtypes") if importlib.util.find_spec(name)]]))
 """))
         self.assertEqual(found[0], found[1])
-        self.assertEqual(len(found[3]), 2, found[3])
+        self.assertEqual(len(found[3]), 5, found[3])  # the module, the library, and what that needs
         for path in [found[2], *found[3]]:
             self.assertTrue(path.startswith(str(FOLDER)), path)
         self.assertEqual(found[4], [])
