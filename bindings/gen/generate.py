@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the declarations that Rust, Julia and Python take from outrigger.h, or with --check compares them.
+"""Writes the declarations that Rust, Julia, Python, Java and other languages take from outrigger.h, or with --check compares them.
 
     python3 bindings/gen/generate.py [--check]
 """
@@ -8,8 +8,10 @@ import difflib
 import pathlib
 import sys
 
+import calls
 import docs
 import header
+import java
 import julia
 import layout
 import python
@@ -22,7 +24,9 @@ OUTPUTS = {
     "julia/src/liboutrigger.jl": julia.generate,
     "bindings/python/outrigger/lowlevel.pyi": python.generate,
     "bindings/swig/docs.i": docs.generate,
+    "bindings/swig/calls.i": calls.generate,
     "tests/bindings/layout/layout.c": layout.generate,
+    **java.generators(),
 }
 
 
