@@ -17,7 +17,9 @@ if(NOT java_missing)
   add_dependencies(bindings_java_built outrigger_java)
 endif()
 # Programs of a moment: the second compiler would take longer than it saves.
-set(java ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -Xmx64m -Doutrigger.library.path=${java_package}
+# All memory that is not given back is in sight: the heap is there from the start, and direct buffers do not pile up.
+set(java ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=8m
+    -Doutrigger.library.path=${java_package}
     -cp ${java_package}/outrigger.jar:${java_programs})
 # A name is of a class of tests/bindings/java.
 binding_test(bindings_java_wrong_use MISSING ${java_missing} COMMAND ${java} -Xcheck:jni WrongUse)

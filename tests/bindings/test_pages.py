@@ -43,6 +43,9 @@ class Languages(unittest.TestCase):
     def test_java(self):
         self.check("java", "bindings/java/examples/Regression.java", 3)
 
+    def test_lua(self):
+        self.check("lua", "bindings/lua/examples/regression.lua", 3)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -42,6 +42,10 @@ public final class Training {
             one.engine.read(one.w, Value.MASTER, out);
             Checks.same(out.floats(), 0, 2.5f);
             values.clear();
+            Checks.same(Tensor.zeros(DType.FLOAT32, 4).put(values).floats(), 9, 0, 2.5f, 9);
+            values.clear();
+            Checks.fails(IllegalArgumentException.class, () -> Tensor.over(halves, DType.BFLOAT16, 2).get(values), "FLOAT32");
+            Checks.fails(IllegalArgumentException.class, () -> Tensor.scalar(1).put(values), "4 values for 1");
             Checks.that(values.get(0) == 9 && values.get(3) == 9 && values.get(2) == 2.5f, "only the part between position and limit");
         }
     }
@@ -152,12 +156,13 @@ public final class Training {
         try (Checks.One one = new Checks.One(Checks.SGD, new float[4096])) {
             for (int step = 0; step < 30; step++) {
                 try (Acquired weights = one.engine.acquire(one.w)) {
-                    FloatBuffer shown = weights.get(0).buffer().asFloatBuffer();
+                    FloatBuffer copy = FloatBuffer.allocate(4096);
+                    weights.get(0).get(copy);
                     one.engine.backward(Tensor.zeros(DType.FLOAT32, 16).fill(1), pass -> {
                         System.gc();
                         FloatBuffer seed = pass.outputGrad(0).buffer().asFloatBuffer();
                         System.gc();
-                        pass.addGrad(one.w, pass.slot(one.w).fill(seed.get(15) + shown.get(9)));
+                        pass.addGrad(one.w, pass.slot(one.w).fill(seed.get(15) + copy.get(9)));
                     });
                 }
                 Checks.that(one.engine.step().isApplied(), "applied");
@@ -172,7 +177,20 @@ public final class Training {
                 one.engine.beginPass(Tensor.scalar(1)).outputGrad(0).buffer();
             }
             Checks.eventually(() -> one.engine.liveChildren() == 0, "the collector gives passes back");
+            Tensor weights = weightsOfForgottenEngine(one);
+            for (int i = 0; i < 10; i++) {
+                System.gc();
+                Thread.sleep(10);
+            }
+            Checks.that(weights.get((1 << 18) - 1) == 7, "weights keep their engine");
         }
+    }
+
+    private static Tensor weightsOfForgottenEngine(Checks.One one) {
+        Engine engine = new Engine(one.comm, Checks.SGD);
+        long id = engine.addParameter("w", Tensor.zeros(DType.FLOAT32, 1 << 18).fill(7));
+        engine.commit();
+        return engine.acquire(id).get(0);
     }
 
     /** What rounds beyond the first third add to the process's memory; the heap is bounded by the command line. */

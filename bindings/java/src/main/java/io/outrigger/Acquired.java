@@ -18,7 +18,7 @@ public final class Acquired implements AutoCloseable {
         tensors = new Tensor[ids.length];
         try {
             for (int i = 0; i < ids.length; i++) {
-                tensors[i] = Tensor.lent(made.view(i), isFloat32 ? null : engine); // float32 copies go with the release
+                tensors[i] = Tensor.lent(made.view(i), engine, false); // the end of the engine, or the release, takes it back
             }
         } finally {
             made.delete();

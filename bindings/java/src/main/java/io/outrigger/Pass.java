@@ -20,7 +20,7 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
 
     /** The scaled gradient of an output: its shape, float32, writable, until the pass is closed. */
     public Tensor outputGrad(long index) {
-        return outputGrads.computeIfAbsent(index, number -> Tensor.lent(ask(pass -> Lowlevel.pass_get_output_grad(pass, number)), this));
+        return outputGrads.computeIfAbsent(index, number -> Tensor.lent(ask(pass -> Lowlevel.pass_get_output_grad(pass, number)), this, true));
     }
 
     /** The factor that output gradients carry: loss scale / accumulation steps. */
@@ -54,7 +54,7 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
      * STATE: there is one of this parameter already, or the pass is over.
      */
     public Tensor slot(long id) {
-        Tensor slot = Tensor.lent(ask(pass -> Lowlevel.pass_get_slot(pass, id)), null);
+        Tensor slot = Tensor.lent(ask(pass -> Lowlevel.pass_get_slot(pass, id)), this, false);
         slots.put(id, slot);
         return slot;
     }

@@ -42,7 +42,7 @@ public final class Shard extends Handle<io.outrigger.lowlevel.Shard> {
 
     /** A 1-D view of Value.EXP_AVG or EXP_AVG_SQ, as stored, until the shard is closed. NOT_FOUND before the first step. */
     public Tensor state(Value value) {
-        Tensor state = Tensor.lent(askAlone(shard -> Lowlevel.shard_state(shard, value.number())), this);
+        Tensor state = Tensor.lent(askAlone(shard -> Lowlevel.shard_state(shard, value.number())), this, true);
         synchronized (states) {
             states.add(state);
         }

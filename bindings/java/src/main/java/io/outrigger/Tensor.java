@@ -24,15 +24,18 @@ public final class Tensor implements AutoCloseable {
     private final io.outrigger.lowlevel.Tensor made;
     /** What it lies over, or null: the library's memory. */
     private final ByteBuffer memory;
-    /** Whose memory it shows for as long as any buffer of it can be reached; null: memory that the library takes back earlier. */
-    private final Handle<?> owner;
+    /** Whose memory it shows, which stays with it; null: its own. */
+    private final Handle<?> lender;
+    /** Whether the lender's memory can stay for as long as any buffer of it can be reached. */
+    private final boolean canStay;
     private final DType dtype;
     private final long[] shape;
 
-    private Tensor(io.outrigger.lowlevel.Tensor made, ByteBuffer memory, Handle<?> owner) {
+    private Tensor(io.outrigger.lowlevel.Tensor made, ByteBuffer memory, Handle<?> lender, boolean canStay) {
         this.made = made;
         this.memory = memory;
-        this.owner = owner;
+        this.lender = lender;
+        this.canStay = canStay;
         dtype = DType.of(made.dtype_name());
         shape = extents(made);
         Handle.CLEANER.register(this, made::delete);
@@ -106,7 +109,7 @@ public final class Tensor implements AutoCloseable {
         long bytes = (long) part.remaining() * (buffer instanceof ByteBuffer ? 1 : dtype.bytes());
         io.outrigger.lowlevel.Tensor made =
                 Lowlevel.tensor_over(part, bytes, dtype.libraryName(), shape, buffer.isReadOnly() ? 0 : 1);
-        return new Tensor(made, shown(made, part), null);
+        return new Tensor(made, shown(made, part), null, false);
     }
 
     /** The memory as bytes; keeps `part`, and through it the caller's buffer. */
@@ -119,9 +122,9 @@ public final class Tensor implements AutoCloseable {
         return part.isReadOnly() ? shown.asReadOnlyBuffer() : shown;
     }
 
-    /** Of the library's memory; owner: what keeps it there, or null if the library may take it back. */
-    static Tensor lent(io.outrigger.lowlevel.Tensor made, Handle<?> owner) {
-        return new Tensor(made, null, owner);
+    /** Of the memory of a handle, which lives as long as the tensor; canStay: its destruction can be put off for a buffer. */
+    static Tensor lent(io.outrigger.lowlevel.Tensor made, Handle<?> lender, boolean canStay) {
+        return new Tensor(made, null, lender, canStay);
     }
 
     /** For a call; whether it is open the library says. */
@@ -165,8 +168,11 @@ public final class Tensor implements AutoCloseable {
         return made.is_open() != 0;
     }
 
-    /** Where it lies. */
-    long address() {
+    /**
+     * Where it lies, for native code of yours; 0 once it is closed. Since Java 22 {@code MemorySegment.ofAddress(address).reinterpret(bytes, arena,
+     * null)} is a view without a copy, which the arena's close() takes back: close it before the tensor is closed.
+     */
+    public synchronized long address() {
         return made.address();
     }
 
@@ -200,13 +206,38 @@ public final class Tensor implements AutoCloseable {
     public synchronized float[] floats() {
         float[] copy = new float[Math.toIntExact(elements())];
         if (dtype == DType.FLOAT32) {
-            raw().asFloatBuffer().get(copy);
+            float32().get(copy);
         } else {
             for (int i = 0; i < copy.length; i++) {
                 copy[i] = (float) get(i);
             }
         }
         return copy;
+    }
+
+    /** Copies all elements of a FLOAT32 tensor into the buffer, from its position on. IllegalArgumentException: another dtype. */
+    public synchronized void get(FloatBuffer out) {
+        out.put(float32());
+    }
+
+    /** Sets all elements of a FLOAT32 tensor from the buffer's remaining ones. IllegalArgumentException: another dtype or number of elements. */
+    public synchronized Tensor put(FloatBuffer values) {
+        if (values.remaining() != elements()) {
+            throw new IllegalArgumentException(values.remaining() + " values for " + elements() + " elements");
+        }
+        FloatBuffer memory = float32();
+        if (values.hasRemaining()) {
+            set(0, values.get(values.position())); // refuses what may not be written
+        }
+        memory.put(values);
+        return this;
+    }
+
+    private FloatBuffer float32() {
+        if (dtype != DType.FLOAT32) {
+            throw new IllegalArgumentException("a FloatBuffer holds FLOAT32, and the tensor is of " + dtype);
+        }
+        return raw().asFloatBuffer();
     }
 
     /** Sets all elements. IllegalArgumentException: another number of values; ARGUMENT: read-only. */
@@ -218,7 +249,7 @@ public final class Tensor implements AutoCloseable {
             set(0, values[0]); // refuses what may not be written
         }
         if (dtype == DType.FLOAT32) {
-            raw().asFloatBuffer().put(values);
+            float32().put(values);
         } else {
             for (int i = 0; i < values.length; i++) {
                 set(i, values[i]);
@@ -233,19 +264,19 @@ public final class Tensor implements AutoCloseable {
     }
 
     /**
-     * Its memory as a direct buffer in native order, without a copy, read-only where the tensor is. Of the library's memory, what it shows
-     * stays as long as the buffer can be reached, but means nothing once the tensor is closed: Java has no way to take a buffer back.
-     * UnsupportedOperationException: a slot or a float32 copy, which the library takes back at once: put() and floats() copy.
+     * Its memory as a direct buffer in native order, without a copy. Of a lent output gradient or state it stays as long as the buffer can be
+     * reached, but means nothing once the tensor is closed: Java has no way to take a buffer back. UnsupportedOperationException: a slot or
+     * weights, whose memory the library takes back: get, put and floats copy, and address() is for code that keeps to isOpen().
      */
     public synchronized ByteBuffer buffer() {
         if (memory != null) {
             return raw();
         }
-        if (owner == null) {
-            throw new UnsupportedOperationException("the library takes this memory back: put() and floats() copy");
+        if (!canStay) {
+            throw new UnsupportedOperationException("the library takes this memory back: get(), put() and floats() copy");
         }
         ByteBuffer shown = Lowlevel.memory_of(made);
-        owner.keepFor(shown);
+        lender.keepFor(shown);
         return (made.is_writable() != 0 ? shown : shown.asReadOnlyBuffer()).order(ByteOrder.nativeOrder());
     }
 
