@@ -38,14 +38,6 @@ OTR_LUA_INTEGERS(shape, ndim)
 }
 %include "plain.i"
 
-%rename(tensor_new) otr_lua_tensor_new;
-%newobject otr_lua_tensor_new;
-%inline %{
-/* Zeros in memory of the tensor's own. */
-static otr_tensor *otr_lua_tensor_new(const char *dtype, const int64_t *shape, int64_t ndim, int32_t *status) {
-  return otr_swig_tensor_over(NULL, 0, dtype, shape, ndim, OTR_SWIG_WRITABLE, status);
-}
-%}
 %wrapper %{
 #include "lua_tensor.h"
 %}

@@ -21,7 +21,7 @@
 
 // A status is the last argument, which no language sees.
 %typemap(in, numinputs=0) int32_t *status (int32_t status = OTR_OK) "$1 = &status;"
-%typemap(argout) int32_t *status {
+%typemap(argout, canthrow=1) int32_t *status {
   if (*$1 != OTR_OK) {
     OTR_RAISE(*$1);
   }
@@ -42,7 +42,6 @@
 %exception type "$action"
 %enddef
 OTR_NO_STATUS_OF(otr_tensor::~otr_tensor)
-%newobject otr_swig_tensor_of;
 %extend otr_tensor {
   ~otr_tensor() {
     otr_swig_close($self);
@@ -169,4 +168,12 @@ typedef struct otr_swig_range {
   int64_t count;
   %mutable;
 } otr_swig_range;
-%ignore otr_message;
+
+%rename(tensor_new) otr_plain_tensor_new;
+%newobject otr_plain_tensor_new;
+%inline %{
+/* Zeros in memory of the tensor's own. */
+static otr_tensor *otr_plain_tensor_new(const char *dtype, const int64_t *shape, int64_t ndim, int32_t *status) {
+  return otr_swig_tensor_over(NULL, 0, dtype, shape, ndim, OTR_SWIG_WRITABLE, status);
+}
+%}

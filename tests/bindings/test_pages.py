@@ -46,6 +46,9 @@ class Languages(unittest.TestCase):
     def test_lua(self):
         self.check("lua", "bindings/lua/examples/regression.lua", 3)
 
+    def test_csharp(self):
+        self.check("csharp", "bindings/csharp/examples/Regression.cs", 3)
+
 
 if __name__ == "__main__":
     unittest.main()
