@@ -18,7 +18,7 @@ if(NOT java_missing)
 endif()
 # Programs of a moment: the second compiler would take longer than it saves.
 # All memory that is not given back is in sight: the heap is there from the start, and direct buffers do not pile up.
-set(java ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=8m
+set(java ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -Xmx64m -XX:+AlwaysPreTouch -XX:MaxDirectMemorySize=8m
     -Doutrigger.library.path=${java_package}
     -cp ${java_package}/outrigger.jar:${java_programs})
 # A name is of a class of tests/bindings/java.
@@ -35,10 +35,17 @@ foreach(ranks 1 2)
 endforeach()
 binding_test(bindings_scenario_java MISSING ${java_missing} ${launcher_missing} NEEDS scenario_c
   COMMAND ${run_scenario} java ${work} ${launcher} ${java} Scenario)
-# Maven makes the same package of the same sources, from the plugins that scripts/setup has fetched.
+# Maven makes the same package of the same sources, from the plugins that scripts/setup/java.sh has fetched.
 find_program(OTR_MAVEN mvn)
 set(maven_missing "${java_missing}")
 if(NOT OTR_MAVEN)
   list(APPEND maven_missing "no mvn was found (Debian: maven)")
 endif()
+file(STRINGS ${CMAKE_SOURCE_DIR}/bindings/java/pom.xml maven_plugins REGEX "<artifactId>maven-.*-plugin<")
+foreach(plugin IN LISTS maven_plugins)
+  string(REGEX REPLACE ".*<artifactId>(.*)</.*" "\\1" plugin "${plugin}")
+  if(NOT EXISTS "$ENV{HOME}/.m2/repository/org/apache/maven/plugins/${plugin}")
+    list(APPEND maven_missing "Maven's cache has no ${plugin} (scripts/setup.sh fetches it)")
+  endif()
+endforeach()
 binding_test(bindings_java_maven TIER soak MISSING ${maven_missing} COMMAND ${OTR_MAVEN} --offline --batch-mode --quiet -f ${java_package}/pom.xml package)
