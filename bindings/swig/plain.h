@@ -57,11 +57,12 @@ static int64_t otr_swig_elements(const otr_tensor* tensor) {
 }
 
 static size_t otr_swig_bytes(const otr_tensor* tensor) {
-  return (size_t)otr_swig_elements(tensor) * (tensor->dtype.bits / 8u);
+  return tensor ? (size_t)otr_swig_elements(tensor) * (tensor->dtype.bits / 8u) : 0;
 }
 
-/* The first byte; somewhere for a tensor of none. */
+/* The first byte; somewhere for a tensor of none, NULL for no tensor. */
 static void* otr_swig_data(const otr_tensor* tensor) {
+  if (!tensor) return NULL;
   return tensor->data ? (char*)tensor->data + tensor->byte_offset : (void*)tensor;
 }
 
@@ -106,7 +107,7 @@ static int otr_swig_holds_all(const otr_comm* comm, const otr_tensor* mine, cons
   if (*status != OTR_OK) return 0;
   if (mine && otr_swig_bytes(all) == (size_t)ranks * otr_swig_bytes(mine)) return 1;
   return otr_swig_refuse(status, OTR_E_SHAPE, "all has %zu bytes; %d ranks give %zu each",
-                         otr_swig_bytes(all), (int)ranks, mine ? otr_swig_bytes(mine) : 0);
+                         otr_swig_bytes(all), (int)ranks, otr_swig_bytes(mine));
 }
 
 static otr_swig_tensor* otr_swig_new(const otr_tensor* tensor, int32_t flags, int32_t* status) {
@@ -233,8 +234,8 @@ static void otr_swig_store(char* at, uint32_t bits, uint64_t value) {
   }
 }
 
-/* The library converts 16-bit floats and rounds them to nearest even: an unscaling by nothing is
- * not to be had without a pass, so the two formats stand here. */
+/* The header has no function that converts numbers alone, so the two formats of 16 bits stand here.
+ */
 static float otr_swig_from_half(uint32_t half) {
   const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31u,
                  mantissa = half & 1023u;
@@ -251,7 +252,7 @@ static float otr_swig_from_half(uint32_t half) {
   return value;
 }
 
-/* Nearest even of `keep` upper bits of a positive float's bits. */
+/* A float's bits without the lowest `drop` ones, rounded to nearest even. */
 static uint32_t otr_swig_round(uint32_t bits, uint32_t drop) {
   return (bits + (1u << (drop - 1)) - 1 + (bits >> drop & 1u)) >> drop;
 }
@@ -290,7 +291,10 @@ static uint64_t otr_swig_bits_of(double number, otr_dtype dtype) {
   if (dtype.code == OTR_DTYPE_BFLOAT) return single != single ? 0x7fc0u : otr_swig_round(low, 16);
   if (dtype.code == OTR_DTYPE_FLOAT)
     return dtype.bits == 64 ? bits : dtype.bits == 32 ? low : otr_swig_to_half(low);
-  return (uint64_t)(int64_t)number;
+  /* Whole numbers: towards zero, and the nearest one that 64 bits hold. */
+  if (number != number) return 0;
+  if (number < 0) return number > -9223372036854775808.0 ? (uint64_t)(int64_t)number : 1ull << 63;
+  return number < 18446744073709551616.0 ? (uint64_t)number : UINT64_MAX;
 }
 
 /* Where element `index` lies, row-major; NULL after a refusal. */

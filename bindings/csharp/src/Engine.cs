@@ -94,12 +94,12 @@ namespace Outrigger
         /// <summary>The scaled gradient of an output: float32, writable, until the pass is disposed.</summary>
         public Tensor OutputGrad(long index = 0)
         {
-            var grad = new Tensor(Any(pass => Native.pass_get_output_grad(pass, index)), this);
-            lock (lent)
+            lock (slots) // a Dispose of another thread comes before or after
             {
+                var grad = new Tensor(Any(pass => Native.pass_get_output_grad(pass, index)), this);
                 lent.Add(grad);
+                return grad;
             }
-            return grad;
         }
 
         /// <summary>What its gradients carry, for BeginPass of the engine that made their inputs.</summary>
@@ -116,12 +116,12 @@ namespace Outrigger
         /// <summary>Memory for a parameter's gradient: its shape, the compute dtype, uninitialised; AddGrad hands it back. E_STATE.</summary>
         public Tensor Slot(long id)
         {
-            var slot = new Tensor(Any(pass => Native.pass_get_slot(pass, id)), this);
             lock (slots)
             {
+                var slot = new Tensor(Any(pass => Native.pass_get_slot(pass, id)), this);
                 slots[id] = slot;
+                return slot;
             }
-            return slot;
         }
 
         /// <summary>Adds a gradient: its slot, or any tensor of the parameter's shape and a float dtype, which is copied. Any thread.</summary>
@@ -141,31 +141,31 @@ namespace Outrigger
         /// <summary>Parameters without a gradient count as zero on this rank. Local.</summary>
         public void End()
         {
-            CloseSlots();
-            Alone(Native.pass_end);
+            lock (slots)
+            {
+                CloseSlots();
+                Alone(Native.pass_end);
+            }
         }
 
         void CloseSlots()
         {
-            lock (slots)
+            foreach (Tensor slot in slots.Values)
             {
-                foreach (Tensor slot in slots.Values)
-                {
-                    slot.Dispose();
-                }
-                slots.Clear();
+                slot.Dispose();
             }
+            slots.Clear();
         }
 
         public override void Dispose()
         {
-            CloseSlots();
-            lock (lent)
+            lock (slots)
             {
+                CloseSlots();
                 lent.ForEach(each => each.Dispose());
                 lent.Clear();
+                base.Dispose();
             }
-            base.Dispose();
         }
     }
 
@@ -268,12 +268,12 @@ namespace Outrigger
         public Acquired Acquire(bool isFloat32, params long[] ids)
         {
             CallInfo info = Info(isFloat32);
-            var shown = new Acquired(this, ids, info, Alone(engine => Native.engine_acquire(engine, ids, info)));
-            lock (acquired)
+            lock (acquired) // a Dispose of another thread comes before or after
             {
+                var shown = new Acquired(this, ids, info, Alone(engine => Native.engine_acquire(engine, ids, info)));
                 acquired.Add(shown);
+                return shown;
             }
-            return shown;
         }
 
         public void Prefetch(bool isFloat32, params long[] ids) => Alone(engine => Native.engine_prefetch(engine, ids, Info(isFloat32)));
@@ -410,8 +410,11 @@ namespace Outrigger
 
         public override void Dispose()
         {
-            TakeBack();
-            base.Dispose();
+            lock (acquired)
+            {
+                TakeBack();
+                base.Dispose();
+            }
         }
     }
 }

@@ -29,17 +29,23 @@ namespace Outrigger
         /// <summary>A 1-D view of Native.VALUE_EXP_AVG or VALUE_EXP_AVG_SQ, as stored, until Dispose. E_NOT_FOUND before the first step.</summary>
         public Tensor State(int value)
         {
-            var state = new Tensor(Alone(shard => Native.shard_state(shard, value)), this);
-            states.Add(state);
-            return state;
+            lock (states) // a Dispose of another thread comes before or after
+            {
+                var state = new Tensor(Alone(shard => Native.shard_state(shard, value)), this);
+                states.Add(state);
+                return state;
+            }
         }
 
         public long StateBytes => Alone(Native.shard_state_bytes);
 
         public override void Dispose()
         {
-            states.ForEach(each => each.Dispose());
-            base.Dispose();
+            lock (states)
+            {
+                states.ForEach(each => each.Dispose());
+                base.Dispose();
+            }
             GC.KeepAlive(kept);
         }
     }

@@ -96,8 +96,10 @@ public final class Engine extends Handle<io.outrigger.lowlevel.Engine> {
     /** Gives the handle back: acquired tensors are closed. It ends nothing on other ranks: finalizeRanks() or abort() does. Local. */
     @Override
     public void close() {
-        closeAcquired();
-        super.close();
+        synchronized (acquired) {
+            closeAcquired();
+            super.close();
+        }
     }
 
     // ---- Parameters ----
@@ -139,10 +141,12 @@ public final class Engine extends Handle<io.outrigger.lowlevel.Engine> {
 
     private Acquired acquire(boolean isFloat32, long[] ids) {
         long[] own = ids.clone();
-        Tensors made = Tag.with(null, flags(isFloat32), info -> askAlone(engine -> Lowlevel.engine_acquire(engine, own, info)));
-        Acquired shown = new Acquired(this, own, isFloat32, made);
-        acquired.add(shown);
-        return shown;
+        synchronized (acquired) { // a close() of another thread comes before or after
+            Tensors made = Tag.with(null, flags(isFloat32), info -> askAlone(engine -> Lowlevel.engine_acquire(engine, own, info)));
+            Acquired shown = new Acquired(this, own, isFloat32, made);
+            acquired.add(shown);
+            return shown;
+        }
     }
 
     private static long flags(boolean isFloat32) {

@@ -11,6 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * Tensors that it hands out are closed with it. Any thread may call getters and add gradients; one ends it.
  */
 public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
+    // What is handed out is closed with the pass, also where another thread closes it: the two are never at the same time.
     private final Map<Long, Tensor> slots = new ConcurrentHashMap<>();
     private final Map<Long, Tensor> outputGrads = new ConcurrentHashMap<>();
 
@@ -19,7 +20,7 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
     }
 
     /** The scaled gradient of an output: its shape, float32, writable, until the pass is closed. */
-    public Tensor outputGrad(long index) {
+    public synchronized Tensor outputGrad(long index) {
         return outputGrads.computeIfAbsent(index, number -> Tensor.lent(ask(pass -> Lowlevel.pass_get_output_grad(pass, number)), this, true));
     }
 
@@ -53,7 +54,7 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
      * Memory for a parameter's gradient: its shape, the compute dtype, uninitialised. Write into it and give it to addGrad, which closes it.
      * STATE: there is one of this parameter already, or the pass is over.
      */
-    public Tensor slot(long id) {
+    public synchronized Tensor slot(long id) {
         Tensor slot = Tensor.lent(ask(pass -> Lowlevel.pass_get_slot(pass, id)), this, false);
         slots.put(id, slot);
         return slot;
@@ -76,13 +77,13 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
     }
 
     /** Parameters without a gradient count as zero on this rank. Local. */
-    public void end() {
+    public synchronized void end() {
         closeSlots();
         tellAlone(Lowlevel::pass_end);
     }
 
     /** Gives the pass up: the next step discards the window, unless nothing was added. Local. */
-    public void abandon() {
+    public synchronized void abandon() {
         closeSlots();
         tellAlone(Lowlevel::pass_abandon);
     }
@@ -93,7 +94,7 @@ public final class Pass extends Handle<io.outrigger.lowlevel.Pass> {
     }
 
     @Override
-    public void close() {
+    public synchronized void close() {
         if (isClosed()) {
             return;
         }

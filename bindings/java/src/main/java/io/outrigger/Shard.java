@@ -42,11 +42,11 @@ public final class Shard extends Handle<io.outrigger.lowlevel.Shard> {
 
     /** A 1-D view of Value.EXP_AVG or EXP_AVG_SQ, as stored, until the shard is closed. NOT_FOUND before the first step. */
     public Tensor state(Value value) {
-        Tensor state = Tensor.lent(askAlone(shard -> Lowlevel.shard_state(shard, value.number())), this, true);
-        synchronized (states) {
+        synchronized (states) { // a close() of another thread comes before or after
+            Tensor state = Tensor.lent(askAlone(shard -> Lowlevel.shard_state(shard, value.number())), this, true);
             states.add(state);
+            return state;
         }
-        return state;
     }
 
     /** Bytes of states that it owns. */
@@ -60,7 +60,7 @@ public final class Shard extends Handle<io.outrigger.lowlevel.Shard> {
         synchronized (states) {
             states.forEach(Tensor::close);
             states.clear();
+            super.close();
         }
-        super.close();
     }
 }
