@@ -4,7 +4,7 @@
 //   OTR_RAISE(code)         throws its error with the status and otr_swig_error_text()
 //   OTR_CONTEXT(options)    what a wait asks, if anything
 //   typemaps for (const int64_t *ids, int64_t count) and (const int64_t *shape, int64_t ndim), its lists of whole numbers
-//   its memory as a Tensor: otr_swig_tensor_over
+//   where it has memory that the library can read, a Tensor over it: otr_swig_tensor_over
 // A function that calls the language back is left out (calls.i names all); what is made of a pass is a few lines there.
 %{
 #include "plain.h"
