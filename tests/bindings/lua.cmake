@@ -9,7 +9,7 @@ set(lua_environment "LUA_PATH=${CMAKE_BINARY_DIR}/lua/?.lua" "LUA_CPATH=${CMAKE_
 set(lua_examples ${CMAKE_SOURCE_DIR}/bindings/lua/examples)
 binding_test(bindings_lua TIER fast MISSING ${lua_missing} ENVIRONMENT ${lua_environment} ROUNDS=300
   COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/test.lua ${CMAKE_CURRENT_BINARY_DIR})
-binding_test(bindings_lua_leaks TIER soak MISSING ${lua_missing} ENVIRONMENT ${lua_environment} ROUNDS=20000
+binding_test(bindings_lua_leaks TIER soak MISSING ${lua_missing} ENVIRONMENT ${lua_environment} ROUNDS=5000
   COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/test.lua ${CMAKE_CURRENT_BINARY_DIR})
 binding_test(bindings_lua_overhead TIER soak MISSING ${lua_missing} ENVIRONMENT ${lua_environment}
   COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/overhead.lua)

@@ -7,6 +7,7 @@ import io.outrigger.lowlevel.LowlevelConstants;
 import io.outrigger.lowlevel.Range;
 import io.outrigger.lowlevel.StepReports;
 import io.outrigger.lowlevel.Tensors;
+import java.lang.ref.Reference;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -68,7 +69,7 @@ public final class Engine extends Handle<io.outrigger.lowlevel.Engine> {
             call.on(list);
         } finally {
             list.delete();
-            java.lang.ref.Reference.reachabilityFence(tensors);
+            Reference.reachabilityFence(tensors);
         }
     }
 

@@ -2,6 +2,7 @@
 package io.outrigger;
 
 import io.outrigger.lowlevel.Lowlevel;
+import java.lang.ref.Reference;
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -23,6 +24,8 @@ public final class Tensor implements AutoCloseable {
 
     private final io.outrigger.lowlevel.Tensor made;
     /** What it lies over, or null: the library's memory. */
+    private final Buffer source;
+    /** The same as bytes. */
     private final ByteBuffer memory;
     /** Whose memory it shows, which stays with it; null: its own. */
     private final Handle<?> lender;
@@ -31,9 +34,10 @@ public final class Tensor implements AutoCloseable {
     private final DType dtype;
     private final long[] shape;
 
-    private Tensor(io.outrigger.lowlevel.Tensor made, ByteBuffer memory, Handle<?> lender, boolean canStay) {
+    private Tensor(io.outrigger.lowlevel.Tensor made, Buffer source, Handle<?> lender, boolean canStay) {
         this.made = made;
-        this.memory = memory;
+        this.source = source;
+        memory = source == null ? null : bytesOf(made, source);
         this.lender = lender;
         this.canStay = canStay;
         dtype = DType.of(made.dtype_name());
@@ -47,7 +51,7 @@ public final class Tensor implements AutoCloseable {
         return extents;
     }
 
-    /** Zeros in memory of its own. OutriggerException: SHAPE, a negative extent. */
+    /** Zeros in memory of its own. ARGUMENT: a negative extent; ArithmeticException: more bytes than a buffer has. */
     public static Tensor zeros(DType dtype, long... shape) {
         long bytes = dtype.bytes();
         for (long extent : shape) {
@@ -109,17 +113,16 @@ public final class Tensor implements AutoCloseable {
         long bytes = (long) part.remaining() * (buffer instanceof ByteBuffer ? 1 : dtype.bytes());
         io.outrigger.lowlevel.Tensor made =
                 Lowlevel.tensor_over(part, bytes, dtype.libraryName(), shape, buffer.isReadOnly() ? 0 : 1);
-        return new Tensor(made, shown(made, part), null, false);
+        return new Tensor(made, part, null, false);
     }
 
-    /** The memory as bytes; keeps `part`, and through it the caller's buffer. */
-    private static ByteBuffer shown(io.outrigger.lowlevel.Tensor made, Buffer part) {
-        if (part instanceof ByteBuffer bytes) {
+    private static ByteBuffer bytesOf(io.outrigger.lowlevel.Tensor made, Buffer source) {
+        if (source instanceof ByteBuffer bytes) {
             return bytes;
         }
         ByteBuffer shown = Lowlevel.memory_of(made);
-        Handle.CLEANER.register(shown, () -> java.lang.ref.Reference.reachabilityFence(part));
-        return part.isReadOnly() ? shown.asReadOnlyBuffer() : shown;
+        Handle.CLEANER.register(shown, () -> Reference.reachabilityFence(source)); // whoever has the bytes keeps the source
+        return source.isReadOnly() ? shown.asReadOnlyBuffer() : shown;
     }
 
     /** Of the memory of a handle, which lives as long as the tensor; canStay: its destruction can be put off for a buffer. */
@@ -129,10 +132,24 @@ public final class Tensor implements AutoCloseable {
 
     /** For a call; whether it is open the library says. */
     io.outrigger.lowlevel.Tensor made() {
-        if (memory != null && memory.capacity() > 0) {
-            memory.get(0); // memory that was freed behind the buffer throws here
-        }
+        touch();
         return made;
+    }
+
+    /** Throws where the memory was freed behind the caller's buffer: that of a MemorySegment can be. */
+    private void touch() {
+        if (source == null || source.capacity() == 0) {
+            return;
+        }
+        if (source instanceof ByteBuffer bytes) {
+            bytes.get(0);
+        } else if (source instanceof FloatBuffer floats) {
+            floats.get(0);
+        } else if (source instanceof DoubleBuffer doubles) {
+            doubles.get(0);
+        } else if (source instanceof ShortBuffer shorts) {
+            shorts.get(0);
+        }
     }
 
     /** A list for one call, which gives the list back. */
@@ -259,6 +276,7 @@ public final class Tensor implements AutoCloseable {
     }
 
     private ByteBuffer raw() {
+        touch();
         ByteBuffer shown = memory != null && isOpen() ? memory.duplicate() : Lowlevel.memory_of(made);
         return shown.order(ByteOrder.nativeOrder());
     }
