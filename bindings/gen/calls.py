@@ -166,9 +166,6 @@ class Call:
 
 def generate(header):
     structs = {each.name for each in header.structs + header.handles}
-    known = {each.name for each in header.functions}
-    if set(SKIPPED) - known:
-        raise ValueError(f"the header has no {sorted(set(SKIPPED) - known)}")
     out = ["// SPDX-License-Identifier: Apache-2.0", "// Generated from outrigger.h by bindings/gen; not to be edited.", ""]
     for function in header.functions:
         if function.name in SKIPPED:
