@@ -224,6 +224,7 @@ static class Test
                     engine.Backward(new[] { weights[0] }, pass => pass.AddGrad(id, pass.Slot(id).Fill(pass.OutputGrad()[7])));
                 }
                 Refused("none", () => engine.ParameterId("none"));
+                engine.Read(id, Native.VALUE_MASTER).Dispose();
                 engine.Step();
                 engine.Memory();
                 That(engine.LiveChildren == 0, "live children");
