@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in common apt julia rust aarch64 python cuda; do
+for part in common apt julia rust java aarch64 python cuda; do
   # shellcheck source=/dev/null
   source "scripts/setup/$part.sh"
 done
@@ -39,6 +39,7 @@ else
   else
     setup_system
     setup_crates
+    setup_maven
     setup_julia_unwind
     setup_aarch64
   fi

@@ -9,8 +9,10 @@ import pathlib
 import sys
 
 import api
+import calls
 import docs
 import header
+import java
 import julia
 import layout
 import python
@@ -25,7 +27,9 @@ OUTPUTS = {
     "julia/src/liboutrigger.jl": julia.generate,
     "bindings/python/outrigger/lowlevel.pyi": python.generate,
     "bindings/swig/docs.i": docs.generate,
+    "bindings/swig/calls.i": calls.generate,
     "tests/bindings/layout/layout.c": layout.generate,
+    **java.generators(),
 }
 
 

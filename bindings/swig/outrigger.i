@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// SWIG interface of outrigger.h, and of nothing else. What depends on the target language (locks, exceptions,
-// tensors, outputs) stands in <language>.i, which defines:
-//   OTR_UNLOCK, OTR_LOCK   around a call, so that other threads of the interpreter run meanwhile
-//   OTR_RAISE(code)        throws OutriggerError(code, text), reading the text on the thread that failed
-//   OTR_SUCCEEDED          after a call that succeeded: log lines that it wrote are handed over
-//   OTR_CALLBACKS          declares what takes functions of the language
-//   OTR_CONTEXT(options)   sets the callbacks of new context options: interrupts (the interpreter's Ctrl-C), log lines
+// SWIG interface of outrigger.h, and of nothing else. What depends on the target language stands in <language>.i. A language
+// that has no arrays of its own includes plain.i, which says what is left to do; one whose arrays and results have typemaps
+// (Python) defines instead:
+//   OTR_UNLOCK, OTR_LOCK         around a call, so that other threads of the interpreter run meanwhile
+//   OTR_RAISE(code)              throws OutriggerError(code, text), reading the text on the thread that failed
+//   OTR_SUCCEEDED                after a call that succeeded: log lines that it wrote are handed over
+//   OTR_CALLBACKS                declares what takes functions of the language
+//   OTR_CONTEXT(options)         sets the callbacks of new context options: interrupts (the interpreter's Ctrl-C), log lines
+//   OTR_OUT_HANDLE(type, name)   makes the parameter `type **name` a result that owns its handle
+//   OTR_ASKED_IN_ONE_CALL(name)  shows otr_swig_<name>, which has text or bytes for a result, as <name>
 // and typemaps for tensors, arrays, texts and every out_ parameter.
 %module(package="outrigger") lowlevel
 
@@ -19,8 +22,14 @@
 
 #if defined(SWIGPYTHON)
 %include "python.i"
+#elif defined(SWIGJAVA)
+%include "java.i"
+#elif defined(SWIGLUA)
+%include "lua.i"
+#elif defined(SWIGCSHARP)
+%include "csharp.i"
 #else
-#error "outrigger.i: this language has no typemaps yet; python.i shows what is needed"
+#error "outrigger.i: this language has no file yet; plain.i says what is needed"
 #endif
 
 %include "docs.i"
@@ -324,19 +333,19 @@ OTR_CALLBACKS
 %ignore otr_engine_memory;
 %ignore otr_engine_host_memory;
 %ignore otr_engine_estimate;
-%rename(engine_estimate) otr_swig_engine_estimate;
-%rename(engine_declare_parameter) otr_swig_engine_declare_parameter;
-%rename(machine_info) otr_swig_machine_info;
-%rename(engine_config) otr_swig_engine_config;
-%rename(engine_host_memory) otr_swig_engine_host_memory;
-%rename(engine_get_progress) otr_swig_engine_get_progress;
-%rename(engine_get_record) otr_swig_engine_get_record;
-%rename(checkpoint_list) otr_swig_checkpoint_list;
-%rename(checkpoint_describe) otr_swig_checkpoint_describe;
-%rename(checkpoint_part) otr_swig_checkpoint_part;
-%rename(snapshot_part) otr_swig_snapshot_part;
-%rename(config_check) otr_swig_config_check;
-%rename(engine_memory) otr_swig_engine_memory;
+OTR_ASKED_IN_ONE_CALL(engine_estimate)
+OTR_ASKED_IN_ONE_CALL(engine_declare_parameter)
+OTR_ASKED_IN_ONE_CALL(machine_info)
+OTR_ASKED_IN_ONE_CALL(engine_config)
+OTR_ASKED_IN_ONE_CALL(engine_host_memory)
+OTR_ASKED_IN_ONE_CALL(engine_get_progress)
+OTR_ASKED_IN_ONE_CALL(engine_get_record)
+OTR_ASKED_IN_ONE_CALL(checkpoint_list)
+OTR_ASKED_IN_ONE_CALL(checkpoint_describe)
+OTR_ASKED_IN_ONE_CALL(checkpoint_part)
+OTR_ASKED_IN_ONE_CALL(snapshot_part)
+OTR_ASKED_IN_ONE_CALL(config_check)
+OTR_ASKED_IN_ONE_CALL(engine_memory)
 %inline %{
 static int32_t otr_swig_machine_info(char **out_text) {
   size_t size = 0;
@@ -452,8 +461,6 @@ static int32_t otr_swig_engine_memory(const otr_engine *engine, otr_memory_entry
 }
 %}
 
-// ---- Tensors have no class: the typemaps make them of the language's own arrays ----
-%ignore otr_tensor;
 %ignore otr_device;
 %ignore otr_dtype;
 %ignore otr_tensor_init;
@@ -461,4 +468,12 @@ static int32_t otr_swig_engine_memory(const otr_engine *engine, otr_memory_entry
 %ignore OTR_NOEXCEPT;
 %ignore OTR_STEP_REPORT_INIT;
 
+#if defined(OTR_PLAIN)
+%exception {
+  OTR_UNLOCK
+  $action
+  OTR_LOCK
+}
+%include "calls.i"
+#endif
 %include "outrigger.h"

@@ -28,6 +28,11 @@ options->interrupt_callback = otr_python_interrupted;
 options->log_callback = otr_python_log;
 %enddef
 
+%define OTR_ASKED_IN_ONE_CALL(name)
+%rename(name) otr_swig_##name;
+%enddef
+%ignore otr_tensor;  // the typemaps make it of arrays
+
 // What the module needs once; returns the class of the tensors that come out.
 %{
 static PyObject *otr_python_start(PyObject *self, PyObject *arguments) {

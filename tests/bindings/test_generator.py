@@ -7,8 +7,10 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bindings/gen"))
 
+import calls  # noqa: E402
 import docs  # noqa: E402
 import header  # noqa: E402
+import java  # noqa: E402
 import julia  # noqa: E402
 import layout  # noqa: E402
 import python  # noqa: E402
@@ -87,6 +89,25 @@ class Generator(unittest.TestCase):
         text = docs.generate(header.parse(SMALL.replace("Asks.", 'Asks "why".')))
         self.assertIn('%feature("docstring") otr_ask "Asks \\"why\\". May wait. Since: 0.1";\n', text)
         self.assertIn('%feature("docstring") otr_options::call "or NULL";\n', text)
+
+    def test_calls(self):
+        text = calls.generate(header.parse(SMALL))
+        for line in ("%ignore otr_thing_create;", "%rename(thing_create) otr_plain_thing_create;", "%newobject otr_plain_thing_create;",
+                     "static otr_thing *otr_plain_thing_create(const otr_options *options, int32_t *status) {",
+                     "  *status = otr_thing_create(options, &made);",
+                     "static void otr_plain_ask(otr_thing *thing, double seconds, int32_t *status) {"):
+            self.assertIn(line + "\n", text)
+        self.assertNotIn("otr_plain_all", text)  # it has no status
+        with self.assertRaisesRegex(ValueError, "otr_f: the parameter float . x has no form"):
+            calls.generate(header.parse(SMALL + "OTR_API int32_t otr_f(float *x) OTR_NOEXCEPT;"))
+        with self.assertRaisesRegex(ValueError, "otr_f has two results"):
+            calls.generate(header.parse(SMALL + "OTR_API int32_t otr_f(int32_t *out_a, int64_t *out_b) OTR_NOEXCEPT;"))
+
+    def test_java(self):
+        model = header.parse(SMALL.replace("OTR_BAD = -7,", "OTR_E_BAD = -7, /* not good */"))
+        text = java.enumeration(model, "Status")
+        self.assertIn("    /** Not good. */\n    BAD(-7),\n", text)
+        self.assertIn("    UNKNOWN(0);\n", text)
 
     def test_layout(self):
         text = layout.generate(header.parse(SMALL))

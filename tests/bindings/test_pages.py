@@ -26,5 +26,29 @@ class Pages(unittest.TestCase):
             self.assertLessEqual(set(re.findall(rf"examples/{name}/(\w+\.py)\)", page)), set(texts))
 
 
+class Languages(unittest.TestCase):
+    """Pages of other languages than Python: all their code is from one example, in its order."""
+
+    def check(self, language, example, least):
+        page = (ROOT / f"docs/{language}.md").read_text(encoding="utf-8")
+        text, at = flat((ROOT / example).read_text(encoding="utf-8")), 0
+        blocks = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+        self.assertGreaterEqual(len(blocks), least)
+        for block in blocks:
+            found = text.find(flat(block), at)
+            self.assertGreaterEqual(found, 0, f"is not in {example} from there on:\n{block}")
+            at = found + len(flat(block))
+        self.assertIn(f"(../{example})", page)
+
+    def test_java(self):
+        self.check("java", "bindings/java/examples/Regression.java", 3)
+
+    def test_lua(self):
+        self.check("lua", "bindings/lua/examples/regression.lua", 3)
+
+    def test_csharp(self):
+        self.check("csharp", "bindings/csharp/examples/Regression.cs", 3)
+
+
 if __name__ == "__main__":
     unittest.main()
