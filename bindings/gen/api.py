@@ -43,12 +43,12 @@ TAIL = """} otr_api;
 
 /* clang-format on */
 
-/* The table of the library that is loaded. abi_version: OTR_ABI_VERSION; size: sizeof(otr_api), both
- * as the program was built with; a smaller size asks for the first members alone. *out_api is static.
- * OTR_E_ABI: the library has another binary interface, or is older and lacks members. On an error
- * *out_api is NULL, and otr_last_error_message (by dlsym, too) says why. Any thread. Since: 0.1 */
-OTR_API int32_t otr_get_api(int32_t abi_version, size_t size,
-                            const otr_api **out_api) OTR_NOEXCEPT;
+/* The table of the library that is loaded. abi_version: OTR_ABI_VERSION; size: sizeof(otr_api),
+ * both as the program was built with; a smaller size asks for the first members alone. *out_api is
+ * static. OTR_E_ABI: the library has another binary interface, or is older and lacks members. On an
+ * error *out_api is NULL, and otr_last_error_message (by dlsym, too) says why. Any thread. Since:
+ * 0.1 */
+OTR_API int32_t otr_get_api(int32_t abi_version, size_t size, const otr_api **out_api) OTR_NOEXCEPT;
 
 /* What dlsym(library, "otr_get_api") gives. */
 typedef int32_t (*otr_get_api_function)(int32_t abi_version, size_t size, const otr_api **out_api);
