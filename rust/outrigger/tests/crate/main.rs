@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The safe crate, by value and in wrong use.
 mod checkpoints;
+mod config;
 mod engine;
 mod messages;
 mod panics;
