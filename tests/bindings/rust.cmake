@@ -23,6 +23,7 @@ foreach(ranks 1 2)
 endforeach()
 binding_test(bindings_scenario_rust MISSING ${rust_missing} ${launcher_missing} NEEDS scenario_c rust_built
   COMMAND ${run_scenario} rust ${work} ${launcher} ${rust_target}/debug/examples/scenario)
+binding_test(bindings_rust_page TIER fast COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_page.py)
 binding_test(bindings_rust_builds MISSING ${rust_missing}
   COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_builds.py ${OTR_CARGO} $<TARGET_FILE_DIR:outrigger> ${CMAKE_BINARY_DIR}/rust_builds Builds Loaded)
 binding_test(bindings_rust_bundled TIER soak TIMEOUT 1800 MISSING ${rust_missing}
@@ -56,6 +57,10 @@ foreach(crate candle)
     COMMAND ${OTR_CARGO} test --offline --locked --quiet --release --manifest-path ${rust}/outrigger-${crate}/Cargo.toml)
   binding_test(bindings_${crate}_form TIER soak TIMEOUT 1800 MISSING ${crate_missing} NEEDS ${crate}_built ENVIRONMENT ${crate_environment}
     COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_form.py ${OTR_CARGO} ${rust}/outrigger-${crate})
+endforeach()
+foreach(ranks 1 2)
+  binding_test(bindings_candle_blocks_${ranks} TIER soak MISSING ${crate_missing} ${launcher_missing} NEEDS candle_built ENVIRONMENT ${rust_environment}
+    COMMAND ${launcher} run -n ${ranks} -- ${CMAKE_BINARY_DIR}/rust_candle/release/examples/blocks)
 endforeach()
 binding_test(bindings_candle_plays TIER soak TIMEOUT 900 MISSING ${crate_missing} ${launcher_missing} NEEDS candle_built
   ENVIRONMENT ${rust_environment}

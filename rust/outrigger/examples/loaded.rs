@@ -2,6 +2,7 @@
 //! A program that starts without the library and loads it when it needs it: with the feature `dlopen` nothing is linked.
 //!
 //!     cargo run --example loaded --features dlopen -- build/release/liboutrigger.so
+use outrigger::config::{Config, UpdateRule};
 use outrigger::{Comm, Context, Plan, Result, Tensor, Value};
 use std::process::ExitCode;
 
@@ -13,7 +14,10 @@ fn train() -> Result<Vec<f32>> {
         outrigger::load(Some(file.as_ref()))?;
     } // else the first call finds it
     let comm = Comm::alone(&Context::new()?)?;
-    let mut plan = Plan::new(&comm, CONFIG)?;
+    let config = Config::default()
+        .gradient_clipping(0.0)
+        .optimizer(|rule| rule.r#type(UpdateRule::SGD).params(|params| params.lr(0.5)));
+    let mut plan = Plan::new(&comm, &config.to_string())?;
     let w = plan.parameter("w", &Tensor::new(&[1.0_f32, 2.0], &[2])?)?;
     let mut engine = plan.commit()?;
     engine.backward(&[], |pass| {
