@@ -5,7 +5,7 @@
 #   scripts/setup.sh              everything but frameworks
 #   scripts/setup.sh build        what the library and the tools need: no Python
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
-#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX; candle), and nvcc
+#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX; candle, burn), and nvcc
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail

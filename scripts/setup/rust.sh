@@ -21,9 +21,10 @@ setup_crates() {
   cargo fetch --quiet --locked --manifest-path "$folder/Cargo.toml" || skip rust "cargo could not fetch the crates that $folder/Cargo.lock names"
 }
 
-# What the long tests need besides: candle, and where there is a rustup the oldest compiler that the crates are for.
+# What the long tests need besides: candle and burn, and where there is a rustup the oldest compiler that the crates are for.
 setup_rust_frameworks() {
   setup_crates rust/outrigger-candle
+  setup_crates rust/outrigger-burn
   command -v rustup > /dev/null || return 0
   ! rustup run 1.77 cargo --version > /dev/null 2>&1 || return 0
   installing "rustup: 1.77"

@@ -41,27 +41,29 @@ binding_test(bindings_rust_oldest TIER soak TIMEOUT 600 MISSING ${msrv_missing} 
   "CARGO_TARGET_DIR=${CMAKE_BINARY_DIR}/rust_oldest"
   COMMAND rustup run 1.77 cargo test --locked --quiet --manifest-path ${rust}/Cargo.toml --workspace)
 
-# Adapters of frameworks: workspaces of their own, whose frameworks take minutes to compile.
-foreach(crate candle)
-  set(crate_missing ${rust_missing})
-  if(NOT crate_missing)
+# Adapters of frameworks: workspaces of their own, whose frameworks take minutes to compile. The example learns too slowly unoptimised.
+foreach(crate candle burn)
+  set(${crate}_missing ${rust_missing})
+  if(NOT rust_missing)
     execute_process(COMMAND ${OTR_CARGO} metadata --offline --locked --format-version 1 --manifest-path ${rust}/outrigger-${crate}/Cargo.toml
       RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
     if(failed)
-      set(crate_missing "the crates that rust/outrigger-${crate}/Cargo.lock names are not here (cargo fetch)")
+      set(${crate}_missing "the crates that rust/outrigger-${crate}/Cargo.lock names are not here (cargo fetch)")
     endif()
   endif()
-  set(crate_target ${CMAKE_BINARY_DIR}/rust_${crate})
-  set(crate_environment ${rust_environment} "CARGO_TARGET_DIR=${crate_target}")
-  binding_test(bindings_${crate} TIER soak TIMEOUT 1800 MISSING ${crate_missing} SETUP ${crate}_built ENVIRONMENT ${crate_environment}
-    COMMAND ${OTR_CARGO} test --offline --locked --quiet --release --manifest-path ${rust}/outrigger-${crate}/Cargo.toml)
-  binding_test(bindings_${crate}_form TIER soak TIMEOUT 1800 MISSING ${crate_missing} NEEDS ${crate}_built ENVIRONMENT ${crate_environment}
+  set(${crate}_target ${CMAKE_BINARY_DIR}/rust_${crate})
+  set(crate_environment ${rust_environment} "CARGO_TARGET_DIR=${${crate}_target}")
+  binding_test(bindings_${crate} TIER soak TIMEOUT 1800 MISSING ${${crate}_missing} SETUP ${crate}_built ENVIRONMENT ${crate_environment}
+    COMMAND ${OTR_CARGO} test --offline --locked --quiet --manifest-path ${rust}/outrigger-${crate}/Cargo.toml)
+  binding_test(bindings_${crate}_form TIER soak TIMEOUT 1800 MISSING ${${crate}_missing} NEEDS ${crate}_built ENVIRONMENT ${crate_environment}
     COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_form.py ${OTR_CARGO} ${rust}/outrigger-${crate})
 endforeach()
 foreach(ranks 1 2)
-  binding_test(bindings_candle_blocks_${ranks} TIER soak MISSING ${crate_missing} ${launcher_missing} NEEDS candle_built ENVIRONMENT ${rust_environment}
-    COMMAND ${launcher} run -n ${ranks} -- ${CMAKE_BINARY_DIR}/rust_candle/release/examples/blocks)
+  binding_test(bindings_candle_blocks_${ranks} TIER soak MISSING ${candle_missing} ${launcher_missing} NEEDS candle_built
+    ENVIRONMENT ${rust_environment} COMMAND ${launcher} run -n ${ranks} -- ${candle_target}/debug/examples/blocks)
+  binding_test(bindings_burn_curve_${ranks} TIER soak MISSING ${burn_missing} ${launcher_missing} NEEDS burn_built
+    ENVIRONMENT ${rust_environment} COMMAND ${launcher} run -n ${ranks} -- ${burn_target}/debug/examples/curve)
 endforeach()
-binding_test(bindings_candle_plays TIER soak TIMEOUT 900 MISSING ${crate_missing} ${launcher_missing} NEEDS candle_built
+binding_test(bindings_candle_plays TIER soak TIMEOUT 1800 MISSING ${candle_missing} ${launcher_missing} NEEDS candle_built
   ENVIRONMENT ${rust_environment}
-  COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_plays.py ${launcher} ${CMAKE_BINARY_DIR}/rust_candle/release/examples/plays ${CMAKE_BINARY_DIR}/plays)
+  COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_plays.py ${launcher} ${candle_target}/debug/examples/plays ${CMAKE_BINARY_DIR}/plays)

@@ -72,7 +72,9 @@ impl Declarer {
         };
         let (name, plan) = (self.path.join("."), &mut self.plan);
         let (shape, data) = (tensor.dims(), tensor.inner().into_data());
-        let id = viewed(&data, &shape, |view| plan.parameter_with(&name, Some(view), &asked))?;
+        let id = viewed(&data, &shape, |view| {
+            plan.parameter_with(&name, Some(view), &asked)
+        })?;
         self.known.entry(param.id).or_insert(Known { id, trained });
         Ok(())
     }
@@ -103,7 +105,11 @@ pub(crate) struct Adder<'a> {
 }
 
 impl<'a> Adder<'a> {
-    pub(crate) fn new(known: &'a HashMap<ParamId, Known>, pass: &'a Pass, grads: Gradients) -> Self {
+    pub(crate) fn new(
+        known: &'a HashMap<ParamId, Known>,
+        pass: &'a Pass,
+        grads: Gradients,
+    ) -> Self {
         Self {
             known,
             pass,
@@ -124,7 +130,9 @@ impl<'a> Adder<'a> {
         };
         let shape = grad.dims();
         let pass = self.pass;
-        viewed(&grad.into_data(), &shape, |view| pass.add_grad(known.id, view))?;
+        viewed(&grad.into_data(), &shape, |view| {
+            pass.add_grad(known.id, view)
+        })?;
         Ok(1)
     }
 }
