@@ -53,7 +53,6 @@ impl Mlp {
             bias: linear
                 .bias
                 .map(|b| b.map(|b| noise(seed + place + 1, b.dims()).require_grad())),
-            ..linear
         };
         Self {
             up: set(LinearConfig::new(3, 5).init(&device()), 10),

@@ -99,6 +99,7 @@
 #![warn(missing_docs)]
 
 mod acquired;
+mod channel;
 mod checkpoint;
 mod comm;
 pub mod config;
@@ -120,6 +121,7 @@ mod snapshot;
 mod tensor;
 
 pub use acquired::Acquired;
+pub use channel::Channel;
 pub use checkpoint::{Checkpoint, Load, Save, SaveStatus};
 pub use comm::{Comm, CommOptions};
 pub use context::{Context, ContextBuilder, Level};
