@@ -22,7 +22,7 @@ setup_crates() {
 }
 
 # What the long tests need besides: candle and burn, and where there is a rustup the oldest compiler that the crates are for.
-setup_rust_frameworks() {
+setup_rust_soak() {
   setup_crates rust/outrigger-candle
   setup_crates rust/outrigger-burn
   command -v rustup > /dev/null || return 0

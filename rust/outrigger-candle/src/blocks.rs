@@ -21,7 +21,8 @@ pub struct Block<'f> {
 }
 
 impl<'f> Block<'f> {
-    /// `forward` makes its layers from a builder that is at `prefix` already, as `linear(8, 8, builder.pp("up"))`.
+    /// `forward` makes its layers from a builder that is at `prefix` already, as `linear(8, 8, builder.pp("up"))`, and has the dtype of
+    /// the block's first weight by name.
     pub fn new(
         prefix: impl Into<String>,
         forward: impl Fn(VarBuilder, &Tensor) -> candle_core::Result<Tensor> + 'f,
@@ -56,7 +57,7 @@ pub struct Blocks<'f> {
 impl<'f> Blocks<'f> {
     /// Takes rank 0's values from the map, which ends here: a Var that is kept elsewhere keeps its memory. `config` is DeepSpeed-compatible
     /// JSON, with stage 3 where weights are to be split. Collective.
-    /// [`outrigger::Error::Argument`]: a float Var is in no block or in two.
+    /// [`outrigger::Error::Argument`]: a float Var is in no block or in two, or has two names.
     pub fn new(
         comm: &Comm,
         config: &str,
@@ -67,6 +68,13 @@ impl<'f> Blocks<'f> {
         check_blocks(&varmap, &blocks)?;
         let (engine, parameters) = commit(comm, config, &varmap, |_| Default::default())?;
         for each in parameters {
+            if !each.aliases.is_empty() {
+                return Err(Error::Argument(format!(
+                    "the Var {} has a second name; blocks share no weights",
+                    each.name
+                ))
+                .into());
+            }
             for (block, weights) in &mut blocks {
                 if block.has(&each.name) {
                     weights.push(Weight {
@@ -87,7 +95,7 @@ impl<'f> Blocks<'f> {
         let mut x = input.detach();
         for (block, weights) in &self.blocks {
             let vars = self.gather(weights)?;
-            let y = (block.forward)(builder(block, &vars, &x), &x)?.detach();
+            let y = (block.forward)(builder(block, weights, &vars, &x), &x)?.detach();
             inputs.push(core::mem::replace(&mut x, y));
         }
         Ok(Trace {
@@ -151,16 +159,13 @@ fn check_blocks(varmap: &VarMap, blocks: &[(Block, Vec<Weight>)]) -> Result<()> 
     Ok(())
 }
 
-/// At the block's prefix, with its weights; other tensors are made as the input is.
-fn builder(block: &Block, vars: &Vars, input: &Tensor) -> VarBuilder<'static> {
+/// At the block's prefix, with its weights, in the dtype of the first one by name.
+fn builder(block: &Block, weights: &[Weight], vars: &Vars, input: &Tensor) -> VarBuilder<'static> {
     let tensors = vars
         .iter()
         .map(|(name, var)| (name.clone(), var.as_tensor().clone()))
         .collect();
-    let dtype = vars
-        .values()
-        .next()
-        .map_or(input.dtype(), |var| var.dtype());
+    let dtype = weights.first().map_or(input.dtype(), |each| each.dtype);
     VarBuilder::from_tensors(tensors, dtype, &Device::Cpu).pp(&block.prefix)
 }
 
@@ -192,7 +197,7 @@ impl Trace<'_, '_> {
                 x if is_parameter(x.dtype()) => Var::from_tensor(x)?.into_inner(),
                 x => x.clone(),
             };
-            let y = (block.forward)(builder(block, &vars, &x), &x)?;
+            let y = (block.forward)(builder(block, weights, &vars, &x), &x)?;
             let mut given = gradients([(&y, grad)])?;
             let own = weights
                 .iter()

@@ -136,8 +136,8 @@ fn the_first_inputs_gradient() {
     assert_eq!(given.tag.accumulation, 2);
 }
 
-fn refused(blocks: Vec<Block>) -> String {
-    match Blocks::new(&alone(), &config(3, SGD, ""), start(), blocks) {
+fn refused(varmap: VarMap, blocks: Vec<Block>) -> String {
+    match Blocks::new(&alone(), &config(3, SGD, ""), varmap, blocks) {
         Err(outrigger_candle::Error::Outrigger(Error::Argument(text))) => text,
         other => panic!("{:?}", other.map(|_| ())),
     }
@@ -147,10 +147,18 @@ fn refused(blocks: Vec<Block>) -> String {
 fn parameters_are_in_one_block_each() {
     let mut blocks = parts();
     blocks.remove(2);
-    assert!(refused(blocks).contains("layer.1.up.bias is in 0 blocks"));
+    assert!(refused(start(), blocks).contains("layer.1.up.bias is in 0 blocks"));
     let mut blocks = parts();
     blocks.push(Block::new("layer", layer));
-    assert!(refused(blocks).contains("layer.0.up.bias is in 2 blocks"));
+    assert!(refused(start(), blocks).contains("layer.0.up.bias is in 2 blocks"));
+    let shared = start();
+    let var = named(&shared)[1].1.clone();
+    shared
+        .data()
+        .lock()
+        .unwrap()
+        .insert("layer.3.again".into(), var);
+    assert!(refused(shared, parts()).contains("has a second name"));
 }
 
 #[test]
