@@ -19,7 +19,7 @@ class Form(unittest.TestCase):
         if tool != "package" and subprocess.run([CARGO, tool, "--version"], capture_output=True, check=False).returncode:
             self.missing(f"no cargo {tool}")
         command = [CARGO, tool, "--manifest-path", WORKSPACE / "Cargo.toml", *arguments]
-        end = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        end = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
         self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
 
     def missing(self, what):

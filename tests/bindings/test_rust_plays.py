@@ -19,10 +19,10 @@ def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     text = FOLDER / "plays.txt"
     make_text(download(str(FOLDER)), str(text))
-    end = subprocess.run([LAUNCHER, "run", "-n", "2", "--", PROGRAM, text, "120"], capture_output=True, text=True, timeout=800, check=False)
+    end = subprocess.run([LAUNCHER, "run", "-n", "2", "--", PROGRAM, text, "80"], capture_output=True, text=True, timeout=1600, check=False)
     print(end.stdout, end.stderr)
     assert end.returncode == 0, end.returncode
-    loss = float(re.search(r"held-out loss (\S+) after 120 steps on 2 ranks", end.stdout)[1])
+    loss = float(re.search(r"held-out loss (\S+) after 80 steps on 2 ranks", end.stdout)[1])
     content = text.read_bytes()
     counts = collections.Counter(content).values()
     alone = -sum(count / len(content) * math.log(count / len(content)) for count in counts)
