@@ -23,7 +23,7 @@ BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool
 
-.PHONY: all setup frameworks frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel docs clean
+.PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel docs clean
 .NOTPARALLEL:
 all: build
 
@@ -43,6 +43,9 @@ demo:
 frameworks:
 	@scripts/setup.sh frameworks
 
+frameworks-and-more:
+	@scripts/setup.sh soak
+
 # A fetch leaves the processor idle: meanwhile the library is compiled.
 frameworks-beside-library: setup
 	@scripts/setup.sh frameworks & scripts/build.sh $(BUILD) "" outrigger outrigger_static; built=$$?; wait $$! && exit $$built
@@ -58,7 +61,7 @@ fast: setup
 	@scripts/test.sh $(BUILD) fast "$(SANITIZE)"
 
 # Everything that is too long for make test: 1 to 2 hours.
-soak: $(if $(SANITIZE),,frameworks) build
+soak: $(if $(SANITIZE),,frameworks-and-more) build
 	@scripts/test.sh $(BUILD) soak "$(SANITIZE)"
 	$(if $(SANITIZE),,@$(MAKE) --no-print-directory soak SANITIZE=address,undefined)
 	$(if $(SANITIZE),,@$(MAKE) --no-print-directory soak SANITIZE=thread)

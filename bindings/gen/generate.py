@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the declarations that other languages take from outrigger.h and its table, or with --check compares them.
+"""Writes the declarations that other languages take from outrigger.h and its table, and Rust's builder of configurations, which takes its keys
+from their schema; or with --check compares them.
 
     python3 bindings/gen/generate.py [--check]
 """
@@ -17,13 +18,16 @@ import julia
 import layout
 import python
 import rust
+import rust_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCHEMA = "docs/configuration.schema.json"
 OUTPUTS = {
     "c_api/include/outrigger_api.h": api.generate_header,
     "c_api/src/api_table.h": api.generate_table,
     "rust/outrigger-sys/src/bindings.rs": rust.generate,
     "rust/outrigger/src/generated.rs": rust.generate_safe,
+    "rust/outrigger/src/config/keys.rs": lambda _: rust_config.generate((ROOT / SCHEMA).read_text(encoding="utf-8")),
     "julia/src/liboutrigger.jl": julia.generate,
     "bindings/python/outrigger/lowlevel.pyi": python.generate,
     "bindings/swig/docs.i": docs.generate,
@@ -34,7 +38,7 @@ OUTPUTS = {
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     options.add_argument("--check", action="store_true", help="write nothing; fail and show what would change")
     check = options.parse_args().check
     model = header.parse((ROOT / "c_api/include/outrigger.h").read_text(encoding="utf-8"))
@@ -47,13 +51,13 @@ def main():
         stale += 1
         if check:
             sys.stderr.writelines(difflib.unified_diff(
-                old.splitlines(True), text.splitlines(True), name, "generated from outrigger.h"))
+                old.splitlines(True), text.splitlines(True), name, "generated"))
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print("wrote", name)
     if check and stale:
-        sys.exit(f"{stale} generated file(s) differ from outrigger.h; run python3 bindings/gen/generate.py")
+        sys.exit(f"{stale} generated file(s) differ from outrigger.h or {SCHEMA}; run python3 bindings/gen/generate.py")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """rust/outrigger-sys/src/bindings.rs, and the enumerations of the safe crate: rust/outrigger/src/generated.rs"""
+import re
 
 SCALARS = {
     "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "uint8_t": "u8", "uint16_t": "u16",
@@ -48,7 +49,7 @@ def generate(header):
             out += doc(variable.doc, "    ")
             out.append(f"    pub {variable.name}: {field_type(variable)},")
         out.append("}")
-    out += ["", 'extern "C" {']
+    out += ["", "functions! {"]
     for function in header.functions:
         out += doc(function.doc, "    ")
         out.append(f"    pub fn {function.name}{signature(function)};")
@@ -56,6 +57,8 @@ def generate(header):
 
 
 def doc(text, indent=""):
+    """A comment as documentation: no Markdown, so that brackets are no links and no HTML."""
+    text = re.sub(r"[][<>]", lambda bracket: "\\" + bracket[0], text or "")
     return [f"{indent}/// {line}".rstrip() for line in text.split("\n")] if text else []
 
 

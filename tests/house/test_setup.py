@@ -126,6 +126,14 @@ class Setup(unittest.TestCase):
         self.run_setup()
         self.assertNotIn("cargo fetch", self.calls.read_text())
 
+    def test_the_adapters_crates_come_with_the_soak(self):
+        self.fake("cargo", 'echo "cargo $*" >> "$CALLS"; [[ $1 != metadata || $* != *candle* ]]')
+        self.fake("rustup", 'echo "rustup $*" >> "$CALLS"; [[ $3 != cargo || $4 != --version ]]')
+        calls = self.run_setup("soak")[2]
+        self.assertIn("cargo fetch --quiet --locked --manifest-path rust/outrigger-candle/Cargo.toml", calls)
+        self.assertRegex(calls, r"rustup toolchain install 1\.77 .*\nrustup run 1\.77 cargo fetch --quiet --locked --manifest-path rust/Cargo\.toml")
+        self.assertNotIn("rust/outrigger-candle", self.run_setup("frameworks")[1])
+
     def test_highway_for_aarch64_is_unpacked_once(self):
         archives = "build/aarch64-root.new/cache/archives"
         self.fake("apt-get", 'echo "apt-get $*" >> "$CALLS"; [[ $* != *--download-only* ]] || '

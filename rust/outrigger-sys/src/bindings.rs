@@ -260,8 +260,8 @@ pub type otr_all_to_all_callback = unsafe extern "C" fn(user_data: *mut c_void, 
 /// Creates a channel over the same ranks for another thread: its calls are ordered independently.
 pub type otr_duplicate_callback = unsafe extern "C" fn(user_data: *mut c_void, out_user_data: *mut *mut c_void) -> i32;
 
-/// Divides the channel's ranks into groups: rank r comes into group groups[r] (0 and up; -1: into
-/// none), as its rank places[r]. Every rank calls it with the same world_size numbers, which hold
+/// Divides the channel's ranks into groups: rank r comes into group groups\[r\] (0 and up; -1: into
+/// none), as its rank places\[r\]. Every rank calls it with the same world_size numbers, which hold
 /// during the call, and gets a channel over the ranks of its own group, for the same functions. A
 /// rank in no group leaves *out_user_data alone.
 pub type otr_split_callback = unsafe extern "C" fn(user_data: *mut c_void, groups: *const i32, places: *const i32, out_user_data: *mut *mut c_void) -> i32;
@@ -820,7 +820,7 @@ pub struct otr_shard_options {
     pub reserved: [u64; 4],
 }
 
-extern "C" {
+functions! {
     /// The name of a status code, such as "OTR_E_TIMEOUT"; "unknown" for any other number.
     /// Never NULL, static. Any thread. Since: 0.1
     pub fn otr_status_name(status: i32) -> *const c_char;
@@ -840,7 +840,7 @@ extern "C" {
     /// JSON: what this machine and this process offer: cores, caches, NUMA nodes, memory and its limits,
     /// huge pages, locked memory, shared memory, instruction sets, communicators, plugins (docs/tools.md
     /// shows it). Each call reads anew. A value that cannot be read, or a limit that is not set, is
-    /// null, and "<name>_reason" beside it says why. *inout_size: in, the size of buffer in bytes; out,
+    /// null, and "\<name\>_reason" beside it says why. *inout_size: in, the size of buffer in bytes; out,
     /// the size needed with the final NUL. buffer may be NULL with size 0, to ask (OTR_OK): the answer
     /// then leaves room for numbers that grow before the second call. OTR_E_BUFFER_SIZE: too small. Any
     /// thread. Since: 0.1
@@ -952,8 +952,8 @@ extern "C" {
     /// all receives world_size × bytes, in rank order; `bytes` is equal on all ranks. Collective.
     /// Since: 0.1
     pub fn otr_comm_all_gather(comm: *mut otr_comm, mine: *const c_void, bytes: usize, all: *mut c_void) -> i32;
-    /// Sends a part to every rank and receives one from each, this one too. parts: part_bytes[r] bytes
-    /// for rank r, one part behind the other; received: received_bytes[r] bytes of rank r, in rank
+    /// Sends a part to every rank and receives one from each, this one too. parts: part_bytes\[r\] bytes
+    /// for rank r, one part behind the other; received: received_bytes\[r\] bytes of rank r, in rank
     /// order, as many as it sends here. Both arrays have world_size entries, which may differ and be 0.
     /// parts and received do not overlap. On each rank the first call reserves 8 MiB at most, or 8 KiB
     /// for each rank of the group if that is more. Collective. OTR_E_MISMATCH: a rank expects other
@@ -1403,7 +1403,7 @@ extern "C" {
     pub fn otr_snapshot_options_init(options: *mut otr_snapshot_options, size: usize) -> i32;
     /// Fills a snapshot, whose memory it uses again: masters and moments as they are stored, frozen
     /// parameters, the progress, and parts. Between two windows, for a way back to this moment
-    /// (otr_engine_restore) that needs no disk. replicas > 0: ranks that are far from each other keep
+    /// (otr_engine_restore) that needs no disk. replicas \> 0: ranks that are far from each other keep
     /// copies of each other's, so that a process that is lost comes back by way of another one's memory;
     /// each rank's memory grows by as many times its own part. What the snapshot had before is gone,
     /// even if this fails: who needs a whole one at every moment fills two in turn. options: NULL for
@@ -1442,7 +1442,7 @@ extern "C" {
     /// that there are. buffer may be NULL with size 0, to ask (OTR_OK). Local. OTR_E_NOT_FOUND: no such
     /// rank or name; OTR_E_CORRUPT; OTR_E_BUFFER_SIZE: too small. Since: 0.1
     pub fn otr_checkpoint_part(checkpoint: *mut otr_checkpoint, rank: i32, name: *const c_char, buffer: *mut c_void, inout_size: *mut usize) -> i32;
-    /// Elements [first, first + count) of a parameter, row-major, as float32, whatever they are stored
+    /// Elements \[first, first + count) of a parameter, row-major, as float32, whatever they are stored
     /// as. value: OTR_VALUE_MASTER (of a frozen parameter its one weight), OTR_VALUE_PUBLISHED,
     /// OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. An alias reads what it shares. out: count floats of
     /// the caller's. Checked with the checksums; the memory that it takes does not grow with the
@@ -1510,7 +1510,7 @@ extern "C" {
     /// Makes the checkpoint directory/tag, of weights only, from a safetensors file, a model's
     /// .index.json, or a folder with model.safetensors or model.safetensors.index.json. All tensors
     /// become trainable parameters, kept as bfloat16 or float16 if all are, else as float32; aliases
-    /// that the metadata notes come along. Takes < 100 MiB of memory besides the headers. options: NULL
+    /// that the metadata notes come along. Takes \< 100 MiB of memory besides the headers. options: NULL
     /// for defaults. Local. OTR_E_NOT_FOUND: no such file or folder; OTR_E_CORRUPT: a file is damaged,
     /// index and files differ, or the index names a file elsewhere; OTR_E_UNSUPPORTED: a dtype that is
     /// no float; the rest as for otr_checkpoint_writer_create. Since: 0.1

@@ -48,7 +48,7 @@ impl CommOptions {
 
 // SAFETY of the calls below: handles live, lengths are those of the slices.
 impl Comm {
-    fn new(raw: *mut otr_comm, context: &Context) -> Self {
+    pub(crate) fn new(raw: *mut otr_comm, context: &Context) -> Self {
         Self {
             raw,
             context: context.clone(),

@@ -99,8 +99,10 @@
 #![warn(missing_docs)]
 
 mod acquired;
+mod channel;
 mod checkpoint;
 mod comm;
+pub mod config;
 mod context;
 mod engine;
 mod error;
@@ -119,6 +121,7 @@ mod snapshot;
 mod tensor;
 
 pub use acquired::Acquired;
+pub use channel::Channel;
 pub use checkpoint::{Checkpoint, Load, Save, SaveStatus};
 pub use comm::{Comm, CommOptions};
 pub use context::{Context, ContextBuilder, Level};
@@ -136,6 +139,14 @@ pub use tensor::{Element, Tensor, TensorMut};
 
 /// What a call gives, or why it failed.
 pub type Result<T> = core::result::Result<T, Error>;
+
+/// Loads the library from this file; `None`: from the one that `OUTRIGGER_LIBRARY` names, else where the system's loader looks. Once one is
+/// loaded, this does nothing; without this call the first one of any function loads it so.
+/// [`Error::System`] says which file cannot be loaded, and why.
+#[cfg(feature = "dlopen")]
+pub fn load(file: Option<&std::path::Path>) -> Result<()> {
+    sys::load(file).map_err(Error::System)
+}
 
 /// The library's version, such as "0.1.0".
 pub fn version() -> String {

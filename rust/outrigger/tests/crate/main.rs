@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The safe crate, by value and in wrong use.
+mod channels;
 mod checkpoints;
+mod config;
 mod engine;
 mod messages;
 mod panics;
