@@ -12,7 +12,7 @@ end
     @test error.code == Outrigger.OTR_E_CONFIG
     @test occursin("optimizer", error.text)
     @test startswith(sprint(showerror, error), "OutriggerError: OTR_E_CONFIG: ")
-    @test_throws ArgumentError Context(worker = 1)
+    @test_throws MethodError Context(worker = 1)
     engine = small_engine()
     close(engine)
     close(engine)  # any number of times

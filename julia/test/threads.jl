@@ -3,11 +3,11 @@
 # A call marked @gcsafe must not hold up another thread's collection: the first thread waits in C while the second
 # collects and then releases it.
 const GCSAFE_SCRIPT = """
-using Outrigger: @gcsafe
+using Outrigger: @call
 pipe = zeros(Cint, 2)
 ccall(:pipe, Cint, (Ptr{Cint},), pipe) == 0 || error("no pipe")
 byte = UInt8[0]
-wait_in_c(fd) = @gcsafe ccall((:read, "libc.so.6"), Cssize_t, (Cint, Ptr{UInt8}, Csize_t), fd, byte, 1)
+wait_in_c(fd) = @call waits ccall((:read, "libc.so.6"), Cssize_t, (Cint, Ptr{UInt8}, Csize_t), fd, byte, 1)
 function other(fd)
     sleep_until = time() + 0.5
     while time() < sleep_until end
