@@ -80,7 +80,12 @@ function Options(::Type{T}, init; fields...) where {T}
 end
 
 # A struct that the library fills: its size and zeros.
-sized(::Type{T}) where {T} = Ref(T(sizeof(T), (zero_of(kind) for kind in Base.tail((T.types...,)))...))
-zero_of(::Type{T}) where {T} = zero(T)
-zero_of(::Type{Cstring}) = Cstring(C_NULL)
-zero_of(::Type{NTuple{N, UInt64}}) where {N} = ntuple(_ -> UInt64(0), N)
+function sized(::Type{T}) where {T}
+    blank = Ref{T}()
+    GC.@preserve blank begin
+        place = Ptr{UInt8}(Base.unsafe_convert(Ptr{T}, blank))
+        ccall(:memset, Ptr{Cvoid}, (Ptr{UInt8}, Cint, Csize_t), place, 0, sizeof(T))
+        unsafe_store!(Ptr{UInt32}(place), sizeof(T))
+    end
+    return blank
+end

@@ -99,6 +99,11 @@ Base.broadcastable(array::AnyLent) = usable(array)
 Base.Broadcast.materialize!(to::AnyLent, from) = (Base.Broadcast.materialize!(writable(to), from); to)
 Base.Broadcast.materialize!(to::AnyLent, from::Base.Broadcast.Broadcasted{S}) where {S} = (Base.Broadcast.materialize!(writable(to), from); to)
 
+for f in (:permutedims, :collect)
+    @eval Base.$f(array::AnyLent) = $f(usable(array))
+end
+Base.permutedims(array::AnyLent, order) = permutedims(usable(array), order)
+
 loan_of(array::Lent) = array.loan
 loan_of(array::Union{Transpose, PermutedDimsArray}) = loan_of(parent(array))
 loan_of(::AbstractArray) = nothing

@@ -17,6 +17,6 @@ binding_test(bindings_julia MISSING ${julia_missing} SETUP julia_ready ENVIRONME
   COMMAND ${OTR_JULIA} --startup-file=no --project=${julia} ${julia}/test/runtests.jl $<TARGET_FILE:outrigger_layout>)
 binding_test(bindings_scenario_julia MISSING ${julia_missing} ${launcher_missing} NEEDS scenario_c julia_ready
   ENVIRONMENT ${julia_environment}
-  COMMAND ${run_scenario} julia ${work} ${launcher}
+  COMMAND ${run_scenario} julia ${work} ${launcher} --together
           # a run of a moment: compiling it would take three times as long
           ${OTR_JULIA} --compile=min -O0 --startup-file=no --project=${julia} ${julia}/examples/scenario.jl)
