@@ -23,7 +23,7 @@ leave(handle::Handle, weight::Int) = (Threads.atomic_sub!(handle.calls, weight);
 
 @noinline is_closed(handle) = OutriggerError(OTR_E_STATE, "this $(nameof(typeof(handle))) is closed")
 @noinline in_use(handle) =
-    ConcurrencyViolationError("another thread is using this $(nameof(typeof(handle))); one thread at a time may, but for calls that say \"any thread\"")
+    OutriggerError(OTR_E_STATE, "another thread is using this $(nameof(typeof(handle))); one at a time may, but for functions that say \"any thread\"")
 
 """
     alone(f, handles)

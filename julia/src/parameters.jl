@@ -52,7 +52,7 @@ function add_parameters!(engine::Engine, values::Nested; trainable = name -> tru
 end
 
 # f(name, leaf) for each leaf, in the same nesting.
-named(f, values::Nested, prefix) = isempty(values) ? values : of_keys(values, map((key, value) -> named(f, value, "$prefix$key."), keys(values), Tuple(values)))
+named(f, values::Nested, prefix) = isempty(values) ? values : of_keys(values, map((key, value) -> named(f, value, "$prefix$key."), Tuple(keys(values)), Tuple(values)))
 named(f, leaf, prefix) = f(String(chop(prefix)), leaf)
 of_keys(::NamedTuple{names}, values) where {names} = NamedTuple{names}(values)
 of_keys(::Tuple, values) = values
@@ -147,14 +147,15 @@ function acquire(body, engine::Engine, ids; float32 = false)
     check(otr_engine_acquire(engine, numbers, length(numbers), info, tensors))
     loan = Loan(true, false, engine.loan, engine)
     try
-        return body([wrap(tensor, loan) for tensor in tensors])
+        return body(dynamic([wrap(tensor, loan) for tensor in tensors]))
     finally
+        acquired = is_valid(loan)  # a step, finalize! and close end it
         loan.valid = false
-        isopen(engine) && check(otr_engine_release(engine, numbers, length(numbers), info))
+        acquired && check(otr_engine_release(engine, numbers, length(numbers), info))
     end
 end
 acquire(body, engine::Engine, ids::Nested; float32 = false) =
-    acquire(weights -> body(nest(ids, weights)), engine, flat!(Int64[], ids); float32 = float32)
+    acquire(weights -> body(dynamic(nest(ids, weights))), engine, flat!(Int64[], ids); float32 = float32)
 
 """
     managed(f, engine, ids, x...)
@@ -163,6 +164,9 @@ acquire(body, engine::Engine, ids::Nested; float32 = false) =
 the parameters to a pass of the engine and returns those of `x`; then comes `step!`. Written for what lies in a larger differentiated function.
 """
 managed(f, engine::Engine, ids, x...) = acquire(weights -> f(weights, x...), engine, ids)
+
+# Dtypes and dimensions are known when the program runs: a block is compiled for those, and not for whatever might come.
+dynamic(value) = Ref{Any}(value)[]
 
 # What acquire gave is over: a step, or a move of the states.
 function return_lent!(engine::Engine)

@@ -28,7 +28,7 @@ One pass: the block gets the scaled gradients of the outputs, as arrays that are
 function backward(body, engine::Engine, output_grads...; tag = nothing)
     pass = Pass(engine, output_grads; tag = tag)
     try
-        result = body(pass, (output_grad(pass, i - 1) for i in eachindex(output_grads))...)
+        result = body(pass, dynamic(Any[output_grad(pass, i - 1) for i in eachindex(output_grads)])...)
         isopen(pass) && end!(pass)
         return result
     catch

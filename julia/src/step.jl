@@ -51,8 +51,9 @@ end
 Begins the step on a thread of the library and returns at once; `Outrigger.report` tells how it ended. Until then the engine takes few other calls.
 """
 function step_begin!(engine::Engine)
+    boundary = is_boundary(engine)
     check(otr_engine_step_begin(engine))
-    return_lent!(engine)
+    boundary && return_lent!(engine)
     return nothing
 end
 

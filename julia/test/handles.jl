@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-function small_engine(config = "{}")
-    context = Context(workers = 1)
-    comm = Comm(context; job = "julia")
-    Engine(comm, config)  # context and comm may be collected: the engine holds them
-end
-
 @testset "errors" begin
     error = try Engine(Comm(Context()), "{\"optimiser\": {}}") catch caught; caught end
     @test error isa OutriggerError
