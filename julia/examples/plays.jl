@@ -78,8 +78,11 @@ function main(steps = 500, path = plays())
     text = read(path)
     letters = sort(unique(text))
     tokens = map(byte -> searchsortedfirst(letters, byte), text)
-    loss = Comm(comm -> train(comm, tokens, length(letters), steps), Context())
-    println("loss $(round(loss; digits = 3)), of $(round(log(length(letters)); digits = 3)) for letters at random")
+    Comm(Context()) do comm
+        loss = train(comm, tokens, length(letters), steps)
+        at_random = log(length(letters))
+        rank(comm) == 0 && println("loss $(round(loss; digits = 3)), of $(round(at_random; digits = 3)) for letters at random")
+    end
 end
 
 function train(comm, tokens, letters, steps)

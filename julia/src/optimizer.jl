@@ -103,3 +103,11 @@ function step!(optimizer::Optimizer, shards::Shard...)
     check(alone(pointers -> otr_optimizer_step(optimizer, shard_pointers(pointers), length(pointers), report), shards))
     return report[]
 end
+
+"""
+    Outrigger.Rule(config; context = Context())
+
+An update rule of the library for `Optimisers.setup`, with Float32 masters and moments of any format; norm and clipping are each array's own. With the
+package Optimisers loaded.
+"""
+function Rule end

@@ -40,6 +40,10 @@ end
 
 Declares the arrays of nested named tuples and tuples, as Lux and Zygote have them, and gives ids in the same nesting: `(layer1 = (weight = w,),)` has the
 parameter "layer1.weight". In a tuple the names count from 1. An array that comes twice is one parameter with two names. `nothing` and empty tuples stay.
+
+    add_parameters!(engine, model, rng; …)
+
+The same of a model of Lux, with the package LuxCore loaded: gives the ids and the model's state.
 """
 function add_parameters!(engine::Engine, values::Nested; trainable = name -> true, group = name -> "default")
     seen = IdDict{Any, Int64}()

@@ -60,7 +60,8 @@ end
 The same of nested gradients, in the nesting that [`add_parameters!`](@ref) gave. `nothing` and missing names have none.
 """
 add_grad!(pass::Pass, ids::Nested, ::Nothing) = nothing
-add_grad!(pass::Pass, ::Nothing, gradient) = throw(ArgumentError("a gradient of what is no parameter"))
+add_grad!(pass::Pass, ::Nothing, gradient) =
+    gradient_of(gradient) === nothing ? nothing : throw(ArgumentError("a gradient of what is no parameter"))
 add_grad!(pass::Pass, ::Nothing, ::Nothing) = nothing
 add_grad!(pass::Pass, id::Integer, ::Nothing) = nothing
 function add_grad!(pass::Pass, ids::NamedTuple, gradients::NamedTuple)

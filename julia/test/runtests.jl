@@ -13,5 +13,8 @@ include("support.jl")
     include("messages.jl")
     include("wrong_use.jl")
     include("nested.jl")
+    include("extensions.jl")
+    include("pages.jl")
+    include("build.jl")
     include("threads.jl")
 end
