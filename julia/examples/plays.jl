@@ -8,9 +8,9 @@
 
 using Outrigger, Random
 
-const CONTEXT, WIDTH, HIDDEN, ROWS = 8, 16, 128, 32
+const CONTEXT, WIDTH, HIDDEN, ROWS = 8, 16, 128, 128
 const CONFIG = (
-    optimizer = (type = "AdamW", params = (lr = 0.01, weight_decay = 0)),
+    optimizer = (type = "AdamW", params = (lr = 0.003, weight_decay = 0)),
     gradient_clipping = 1.0,
     zero_optimization = (stage = 2,),
     outrigger = (states = (exp_avg = (format = "bfloat16",), exp_avg_sq = (format = "bfloat16",)),),
@@ -42,7 +42,7 @@ function forward(weights, context)
     return y, pullback
 end
 
-"The mean loss in nats, and its gradient by the scores."
+"The mean loss in nats, and its gradient by the scores, a column for each row."
 function cross_entropy(y, next)
     p = exp.(y .- maximum(y; dims = 1))
     p ./= sum(p; dims = 1)
@@ -54,7 +54,7 @@ end
 
 # ---- The text ----
 
-"Shakespeare's works, made once by the loader of the demo."
+"The path of Shakespeare's works, which the loader of the demo makes once."
 function plays(root = joinpath(@__DIR__, "..", ".."))
     path = joinpath(root, "build", "julia_plays", "plays.txt")
     if !isfile(path)
@@ -89,7 +89,8 @@ function train(comm, tokens, letters, steps)
     Engine(comm, CONFIG) do engine
         ids = add_parameters!(engine, initial_values(letters))
         commit!(engine)
-        mean_loss = 0.0
+        losses = Float64[]
+        recent() = sum(losses[max(1, end - 99):end]) / min(100, length(losses))
         for step in 1:steps
             context, next = batch(tokens, step, rank(comm), world_size(comm))
             loss = acquire(engine, ids) do weights
@@ -101,10 +102,10 @@ function train(comm, tokens, letters, steps)
                 loss
             end
             report = step!(engine)
-            mean_loss = all_reduce_sum!(comm, [Float64(loss)])[1] / world_size(comm)
-            rank(comm) == 0 && step % 100 == 0 && println("step $step: loss $(round(mean_loss; digits = 3)), ", report)
+            push!(losses, all_reduce_sum!(comm, [Float64(loss)])[1] / world_size(comm))
+            rank(comm) == 0 && step % 100 == 0 && println("step $step: loss $(round(recent(); digits = 3)), ", report)
         end
-        mean_loss
+        recent()
     end
 end
 

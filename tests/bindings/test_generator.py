@@ -55,7 +55,8 @@ class Generator(unittest.TestCase):
                           ("OTR_BAD", -7, False), ("OTR_FLAG", 1, True)])
         self.assertEqual([h.name for h in model.handles], ["otr_thing"])
         self.assertEqual([f.name for f in model.structs[0].fields], ["struct_size", "call", "name", "reserved"])
-        self.assertEqual([f.waits for f in model.functions], [True, False, False, True])
+        self.assertEqual([f.waits for f in model.functions], [True, False, False, True, True])
+        self.assertEqual([f.any_thread for f in model.functions], [False, False, False, False, True])
         self.assertEqual(model.functions[2].parameters[0].type.c, "otr_thing *const *")
 
     def test_rust(self):
@@ -72,7 +73,7 @@ class Generator(unittest.TestCase):
                      "    @call waits ccall((:otr_thing_create, liboutrigger), Int32,",
                      "        (Ptr{otr_options}, Ptr{Ptr{otr_thing}}),", "        (Ptr{Ptr{otr_thing}}, Csize_t, Ptr{Float64}),",
                      "    @call waits alone ccall((:otr_ask, liboutrigger), Int32,",
-                     "    @call beside ccall((:otr_tell, liboutrigger), Int32,",
+                     "    @call waits beside ccall((:otr_tell, liboutrigger), Int32,",
                      "otr_name() = ccall((:otr_name, liboutrigger), Cstring, ())"):
             self.assertIn(line + "\n", text)
 
