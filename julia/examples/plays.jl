@@ -81,6 +81,7 @@ function main(steps = 500, path = plays())
     Comm(Context()) do comm
         loss = train(comm, tokens, length(letters), steps)
         at_random = log(length(letters))
+        loss < 0.8 * at_random || error("it has learnt nothing: loss $loss")
         rank(comm) == 0 && println("loss $(round(loss; digits = 3)), of $(round(at_random; digits = 3)) for letters at random")
     end
 end

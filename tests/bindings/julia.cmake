@@ -22,10 +22,8 @@ binding_test(bindings_julia_compiled TIER soak TIMEOUT 900 MISSING ${julia_missi
 set(plays --startup-file=no --project=${julia} ${julia}/examples/plays.jl)
 binding_test(bindings_julia_plays MISSING ${julia_missing} ${launcher_missing} NEEDS julia_ready ENVIRONMENT ${julia_environment} "OPENBLAS_NUM_THREADS=1"
   COMMAND ${launcher} run -n 2 -- ${OTR_JULIA} -O0 ${plays} 60 ${CMAKE_SOURCE_DIR}/c_api/include/outrigger.h)
-set_tests_properties(bindings_julia_plays PROPERTIES PASS_REGULAR_EXPRESSION "loss [123]\\.[0-9]+, of 4")
 binding_test(bindings_julia_plays_learns TIER soak TIMEOUT 900 MISSING ${julia_missing} ENVIRONMENT ${julia_environment}
   COMMAND ${OTR_JULIA} ${plays})
-set_tests_properties(bindings_julia_plays_learns PROPERTIES PASS_REGULAR_EXPRESSION "loss [123]\\.[0-9]+, of 4")
 binding_test(bindings_julia_overhead TIER soak MISSING ${julia_missing} ENVIRONMENT ${julia_environment}
   COMMAND ${OTR_JULIA} --startup-file=no --project=${julia} ${julia}/bench/overhead.jl 200)
 binding_test(bindings_scenario_julia MISSING ${julia_missing} ${launcher_missing} NEEDS scenario_c julia_ready

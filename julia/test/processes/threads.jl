@@ -19,6 +19,21 @@ end
 spin_until(condition) = (deadline = time() + 30; while !condition() && time() < deadline; GC.safepoint(); end)
 with_code(code) = caught -> caught isa OutriggerError && caught.code == code
 
+# A call that never asks anything.
+read_byte(descriptor, byte) = Outrigger.@call waits ccall((:read, "libc.so.6"), Cssize_t, (Cint, Ptr{UInt8}, Csize_t), descriptor, byte, 1)
+
+@testset "a call marked waits holds up no collection" begin
+    pipe, byte = zeros(Cint, 2), UInt8[0]
+    @test ccall(:pipe, Cint, (Ptr{Cint},), pipe) == 0
+    on_threads(() -> read_byte(pipe[1], byte), () -> begin
+        begun = time()
+        spin_until(() -> time() > begun + 0.3)
+        GC.gc()
+        ccall(:write, Cssize_t, (Cint, Ptr{UInt8}, Csize_t), pipe[2], UInt8[7], 1)
+    end)
+    @test byte == [7]
+end
+
 @testset "a wait lets other threads collect, and is not taken by a second call, nor closed beside it" begin
     context = Context(workers = 1)
     one, other = thread_groups(context, 2; timeout = 60)
@@ -58,6 +73,20 @@ end
     # Nothing is lost: the same call goes on.
     @test on_threads(() -> barrier(one), () -> barrier(groups[2])) == [nothing, nothing]
 end
+@testset "an engine's block that throws ends the other rank's wait" begin
+    groups = thread_groups(Context(workers = 1), 2; timeout = 60)
+    step_of(rank, fails) = () -> Engine(groups[rank]) do engine
+        id = add_parameter!(engine, "w", ones(Float32, 4))
+        commit!(engine)
+        fails && throw(DomainError(rank, "mine"))
+        backward(pass -> pass[id] = ones(4), engine)
+        step!(engine)
+    end
+    waited, threw = on_threads(step_of(1, false), step_of(2, true))
+    @test with_code(Outrigger.OTR_E_ABORTED)(waited) && occursin("mine", waited.text)
+    @test threw isa DomainError
+end
+
 # One rank: arrays that nothing but the call holds, slots, exceptions in blocks, handles that are dropped.
 function train(comm)
     engine = Engine(comm, (optimizer = (type = "SGD", params = (lr = 0.5,)), gradient_clipping = 0, zero_optimization = (stage = 2,)))
