@@ -21,7 +21,8 @@ check(code::Int32) = code == OTR_OK ? nothing : failed(code)
 @noinline function failed(code)
     text = unsafe_string(otr_last_error_message())
     deliver_log()
-    code == OTR_E_INTERRUPTED && throw_cause()
+    cause = take_cause!()
+    code == OTR_E_INTERRUPTED && cause !== nothing && throw(cause)
     throw(OutriggerError(code, text))
 end
 

@@ -26,12 +26,12 @@ end
     end
 end
 
-# Why the call that has returned OTR_E_INTERRUPTED did so, if not by a function's answer.
-function throw_cause()
-    cause = get(task_local_storage(), :outrigger_cause, nothing)
-    cause === nothing && return
-    delete!(task_local_storage(), :outrigger_cause)
-    throw(cause)
+# Why the call that has failed was asked to end; nothing: it was not, or a function has answered so.
+function take_cause!()
+    storage = task_local_storage()
+    cause = get(storage, :outrigger_cause, nothing)
+    delete!(storage, :outrigger_cause)
+    return cause
 end
 
 function interrupt_options(asked)
