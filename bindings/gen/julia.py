@@ -5,8 +5,8 @@ Each call is marked with what it has to do besides (julia/src/calls.jl). waits: 
 threads' garbage collection meanwhile. alone, beside: whether other calls may run on its first handle at the same time.
 """
 
-# They write to the log, and may find it taken by a thread of the library.
-LOGS = {"otr_engine_create", "otr_optimizer_create", "otr_pass_begin"}
+# They write to the log and may find it taken by a thread of the library, or wait for the end of such a thread.
+LOGS = {"otr_engine_create", "otr_engine_destroy", "otr_optimizer_create", "otr_pass_begin"}
 
 SCALARS = {
     "int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64_t": "UInt64", "uint8_t": "UInt8",

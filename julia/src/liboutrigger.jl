@@ -632,7 +632,7 @@ otr_engine_check(engine) =
         engine)
 
 otr_engine_destroy(engine) =
-    ccall((:otr_engine_destroy, liboutrigger), Cvoid,
+    @call waits ccall((:otr_engine_destroy, liboutrigger), Cvoid,
         (Ptr{otr_engine},),
         engine)
 

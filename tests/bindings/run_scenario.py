@@ -29,7 +29,7 @@ def run(name, work, launcher, command):
                 pathlib.Path(f"{output}.{rank}").unlink(missing_ok=True)
         start = [launcher, "run", "-n", str(world), "--"] if world > 1 else []
         for group in [jobs] if together else [[job] for job in jobs]:
-            subprocess.run([*start, *command[together:], *(path for job in group for path in job)], env=environment, timeout=120, check=True)
+            subprocess.run([*start, *command[together:], *(path for job in group for path in job)], env=environment, timeout=120 * len(group), check=True)
 
 
 def lines_of(path, name):

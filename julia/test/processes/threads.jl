@@ -139,14 +139,14 @@ end
     id = add_parameter!(engine, "w", ones(Float32, 4))
     commit!(engine)
     over = Threads.Atomic{Bool}(false)
-    on_threads(() -> begin
-        for _ in 1:20
-            backward(pass -> pass[id] = ones(4), engine)
-            step_begin!(engine)
-            Outrigger.report(engine)
-        end
-        over[] = true
-    end, () -> while !over[]; GC.gc(false); end)
+    step_behind() = (backward(pass -> pass[id] = ones(4), engine); step_begin!(engine); Outrigger.report(engine))
+    step_behind()  # compiles it, which would take long under a collector that never rests
+    collecting() = while !over[]
+        GC.gc(false)
+        rests = time() + 0.001
+        spin_until(() -> over[] || time() > rests)
+    end
+    on_threads(() -> (foreach(_ -> step_behind(), 2:20); over[] = true), collecting)
     Outrigger.deliver_log()
     global_logger(before)
     updates = filter(line -> line.level == Logging.Debug && line.group === :outrigger, logger.logs)
