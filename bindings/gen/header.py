@@ -60,8 +60,13 @@ class Function:
 
     @property
     def waits(self):
-        """For other ranks."""
-        return bool(re.search(r"\b(Collective|May wait)\.", self.doc))
+        """For other ranks, at least in some cases."""
+        return bool(re.search(r"\bCollective\b|\bMay\s+wait\.|; waits for", self.doc))
+
+    @property
+    def any_thread(self):
+        """May run beside other calls on the same handle."""
+        return bool(re.search(r"\bAny\s+thread\b", self.doc))
 
 
 @dataclass

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """julia/src/liboutrigger.jl
 
-Functions that may wait for other processes are marked @gcsafe, so that a thread that
-waits does not hold up the other threads' garbage collection.
+Each call is marked with what it has to do besides (julia/src/calls.jl). waits: it may wait for other processes, and must not hold up other
+threads' garbage collection meanwhile. alone, beside: whether other calls may run on its first handle at the same time.
 """
+
+# They write to the log and may find it taken by a thread of the library, or wait for the end of such a thread.
+LOGS = {"otr_engine_create", "otr_engine_destroy", "otr_optimizer_create", "otr_pass_begin"}
 
 SCALARS = {
     "int32_t": "Int32", "uint32_t": "UInt32", "int64_t": "Int64", "uint64_t": "UInt64", "uint8_t": "UInt8",
@@ -39,11 +42,23 @@ def generate(header):
         out += ["", f"struct {struct.name}"]
         out += [f"    {variable.name}::{field_type(variable)}" for variable in struct.fields]
         out.append("end")
+    handles = {handle.name for handle in header.handles}
+
+    def marks(function, described):
+        first = function.parameters[0].type if function.parameters else None
+        found = ["waits"] if function.waits or function.name in LOGS else []
+        if first and first.base in handles and len(first.levels) == 1 and not function.name.endswith("_destroy"):
+            shared = first.base == "otr_context" or described.any_thread  # a context's functions keep to its own locks
+            found.append("beside" if shared else "alone")
+        return f"@call {' '.join(found)} " if found else ""
+
+    described = None
     for function in header.functions:
+        described = function if function.doc else described  # one comment for two functions
         names = ", ".join(p.name for p in function.parameters)
         kinds = ", ".join(julia(p.type) for p in function.parameters) + ("," if len(function.parameters) == 1 else "")
         call = f"ccall((:{function.name}, liboutrigger), {julia(function.result)},"
-        out += ["", f"{function.name}({names}) =", f"    {'@gcsafe ' if function.waits else ''}{call}",
+        out += ["", f"{function.name}({names}) =", f"    {marks(function, described)}{call}",
                 f"        ({kinds}),", f"        {names})"] if names else [
                 "", f"{function.name}() = {call} ())"]
     return "\n".join(out + [""])

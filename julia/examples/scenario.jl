@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The scenario (tests/bindings/scenario/README.md) in Julia.
 #
-#     julia --project=julia julia/examples/scenario.jl CONFIG.json OUTPUT      writes OUTPUT.<rank>
+#     julia --project=julia julia/examples/scenario.jl CONFIG.json OUTPUT …      writes OUTPUT.<rank>, for each configuration
 
 using Outrigger
 using Outrigger: OTR_ACQUIRE_FLOAT32, OTR_E_NOT_FOUND, OTR_SKIP_NONFINITE, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ
@@ -202,9 +202,7 @@ function shard_alone(context, out)
     line(out, "shard state_bytes", state_bytes(shard))
 end
 
-function main(config, path)
-    context = Context()
-    comm = Comm(context)
+function run_scenario(context, comm, config, path)
     me, world = rank(comm), world_size(comm)
     open("$path.$me", "w") do out
         line(out, "rank", me, "of", world)
@@ -233,4 +231,9 @@ function main(config, path)
     end
 end
 
-main(ARGS...)
+# All in one process, which compiles them once.
+context = Context()
+comm = Comm(context)
+for (config, path) in Iterators.partition(ARGS, 2)
+    run_scenario(context, comm, config, path)
+end

@@ -31,7 +31,7 @@ How the last asynchronous save is getting on, once it is over or `timeout` secon
 Its `state` is OTR_SAVE_NONE, OTR_SAVE_UNDER_WAY or OTR_SAVE_DONE; a save that failed throws, once. Local.
 """
 function wait_save(engine::Engine; timeout = -1.0)
-    status = Ref(otr_save_status(sizeof(otr_save_status), 0, 0, 0, 0.0, 0.0, ntuple(_ -> UInt64(0), 4)))
+    status = sized(otr_save_status)
     check(otr_engine_wait_save(engine, timeout, status))
     return status[]
 end
@@ -66,15 +66,14 @@ Goes back to the latest moment of which every rank's part is in some rank's snap
 its own part gives an empty one, which takes it. Between two windows. Collective.
 """
 function restore!(engine::Engine, snapshots::Snapshot...)
-    pointers = [snapshot.ptr for snapshot in snapshots]
-    GC.@preserve snapshots check(otr_engine_restore(engine, pointers, length(pointers)))
+    check(alone(pointers -> otr_engine_restore(engine, Ptr{otr_snapshot}[pointers...], length(pointers)), snapshots))
 end
 
 """
 rank (-1: it is empty), copies, world_size, micro_steps and bytes of a snapshot.
 """
 function info(snapshot::Snapshot)
-    filled = Ref(otr_snapshot_info(sizeof(otr_snapshot_info), 0, 0, 0, 0, 0, ntuple(_ -> UInt64(0), 4)))
+    filled = sized(otr_snapshot_info)
     check(otr_snapshot_get_info(snapshot, filled))
     return filled[]
 end
@@ -177,7 +176,7 @@ counts from 0. value: OTR_VALUE_MASTER, OTR_VALUE_PUBLISHED, OTR_VALUE_EXP_AVG o
 """
 function Base.read(checkpoint::Checkpoint, name::AbstractString, count::Integer; value = OTR_VALUE_MASTER, first = 0)
     values = Vector{Float32}(undef, count)
-    check(otr_checkpoint_read(checkpoint, name, value, first, count, values))
+    check(otr_checkpoint_read(checkpoint, name, value_of(value), first, count, values))
     values
 end
 function Base.read(checkpoint::Checkpoint, name::AbstractString; value = OTR_VALUE_MASTER)
@@ -267,7 +266,7 @@ Writes as many elements as the array has, from first (from 0) on in row-major or
 OTR_VALUE_MASTER (the weight), OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ. Any order, each element once.
 """
 write!(writer::CheckpointWriter, name::AbstractString, values::AbstractArray; value = OTR_VALUE_MASTER, first = 0) =
-    check(otr_checkpoint_writer_write(writer, name, value, first, values))
+    check(otr_checkpoint_writer_write(writer, name, value_of(value), first, values))
 
 """
 Makes the checkpoint durable and names it the latest.

@@ -1,29 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# A handle is a mutable struct with the C pointer. close gives it back, any number of times; so does the finalizer,
-# which only calls the local otr_<name>_destroy. `owner` is what must stay alive with it.
+# Whether arrays of the library's memory may be used; ended by whatever makes that memory invalid.
+mutable struct Loan
+    valid::Bool
+    writable::Bool
+    of::Union{Loan, Nothing}  # valid no longer than this one
+    owner::Any                # keeps the memory
+end
+is_valid(loan::Loan) = loan.valid && (loan.of === nothing || loan.of.valid)
+
 for (Name, raw) in ((:Context, :otr_context), (:Comm, :otr_comm), (:Engine, :otr_engine), (:Pass, :otr_pass),
                     (:Shard, :otr_shard), (:Optimizer, :otr_optimizer), (:Checkpoint, :otr_checkpoint),
                     (:CheckpointWriter, :otr_checkpoint_writer), (:Snapshot, :otr_snapshot),
                     (:Message, :otr_message))
-    destroy = Symbol(raw, :_destroy)
     @eval begin
-        mutable struct $Name
+        mutable struct $Name <: Handle
             ptr::Ptr{$raw}
             owner::Any
-            $Name(ptr::Ptr{$raw}, owner = nothing) = finalizer(close, new(ptr, owner))
+            loan::Loan
+            calls::Threads.Atomic{Int}
+            function $Name(ptr::Ptr{$raw}, owner = nothing)
+                handle = new(ptr, owner, Loan(true, false, nothing, nothing), Threads.Atomic{Int}(0))
+                handle.loan.owner = handle
+                return finalizer(close, handle)
+            end
         end
-        function Base.close(handle::$Name)
-            ptr, handle.ptr = handle.ptr, C_NULL
-            ptr == C_NULL || $destroy(ptr)
-            nothing
-        end
+        destroy(::Type{$Name}, ptr) = $(Symbol(raw, :_destroy))(ptr)
         Base.cconvert(::Type{Ptr{$raw}}, handle::$Name) = handle
-        Base.unsafe_convert(::Type{Ptr{$raw}}, handle::$Name) = handle.ptr
+        Base.unsafe_convert(::Type{Ptr{$raw}}, handle::$Name) = isopen(handle) ? handle.ptr : throw(is_closed(handle))
     end
 end
 
-"""An option struct with its defaults, some fields set, and the texts that it points to."""
+Base.isopen(handle::Handle) = handle.calls[] >= 0
+Base.show(io::IO, handle::Handle) = print(io, nameof(typeof(handle)), isopen(handle) ? "(open)" : "(closed)")
+
+function Base.close(handle::T) where {T <: Handle}
+    before = Threads.atomic_cas!(handle.calls, 0, CLOSED)
+    before < 0 && return nothing
+    before == 0 || throw(in_use(handle))
+    handle.loan.valid = false
+    ptr, handle.ptr = handle.ptr, C_NULL
+    destroy(T, ptr)
+    return nothing
+end
+
+# Handle(arguments...) do handle … end closes it at the end.
+for Name in (:Context, :Comm, :Shard, :Optimizer, :Checkpoint, :Snapshot, :Message)
+    @eval function $Name(body::Function, arguments...; options...)
+        handle = $Name(arguments...; options...)
+        try
+            return body(handle)
+        finally
+            close(handle)
+        end
+    end
+end
+
+"An option struct with its defaults, some fields set, and the texts that it points to."
 struct Options{T}
     value::Base.RefValue{T}
     texts::Vector{String}
@@ -37,8 +70,22 @@ function Options(::Type{T}, init; fields...) where {T}
         field in fieldnames(T) || throw(ArgumentError("$T has no field $field"))
     end
     texts = String[]
-    keep(text::AbstractString) = Cstring(pointer(push!(texts, String(text))[end]))
+    function keep(text::AbstractString)
+        '\0' in text && throw(ArgumentError("a text of the library ends at its first NUL: $(repr(text))"))
+        return Cstring(pointer(push!(texts, String(text))[end]))
+    end
     keep(value) = value
     values = (haskey(fields, f) ? keep(fields[f]) : getfield(defaults, f) for f in fieldnames(T))
-    Options{T}(Ref(T(values...)), texts)
+    return Options{T}(Ref(T(values...)), texts)
+end
+
+# A struct that the library fills: its size and zeros.
+function sized(::Type{T}) where {T}
+    blank = Ref{T}()
+    GC.@preserve blank begin
+        place = Ptr{UInt8}(Base.unsafe_convert(Ptr{T}, blank))
+        ccall(:memset, Ptr{Cvoid}, (Ptr{UInt8}, Cint, Csize_t), place, 0, sizeof(T))
+        unsafe_store!(Ptr{UInt32}(place), sizeof(T))
+    end
+    return blank
 end

@@ -1,5 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-# The JSON that the library writes, as dictionaries with text keys, vectors, texts, numbers, Bool and nothing.
+# The JSON that the library writes, as dictionaries with text keys, vectors, texts, numbers, Bool and nothing; and the JSON that it reads.
+
+json(value) = sprint(write_json, value)
+
+write_json(io, value::Union{NamedTuple, AbstractDict}) = write_items(io, '{', '}', pairs(value)) do (key, item)
+    write_json(io, string(key))
+    print(io, ": ")
+    write_json(io, item)
+end
+write_json(io, value::Union{AbstractVector, Tuple}) = write_items(item -> write_json(io, item), io, '[', ']', value)
+write_json(io, value::Union{Bool, Integer}) = print(io, value)
+write_json(io, value::Real) = isfinite(value) ? print(io, Float64(value)) : throw(ArgumentError("JSON has no $value"))
+write_json(io, ::Nothing) = print(io, "null")
+write_json(io, value::Symbol) = write_json(io, string(value))
+write_json(io, value) = throw(ArgumentError("a configuration has texts, numbers, Bool, vectors and named tuples; this is a $(typeof(value))"))
+function write_json(io, value::AbstractString)
+    print(io, '"')
+    for letter in value
+        letter in ('"', '\\') ? print(io, '\\', letter) : iscntrl(letter) ? print(io, "\\u", string(UInt16(letter); base = 16, pad = 4)) : print(io, letter)
+    end
+    print(io, '"')
+end
+
+function write_items(write_item, io, open, close, items)
+    print(io, open)
+    for (index, item) in enumerate(items)
+        index == 1 || print(io, ", ")
+        write_item(item)
+    end
+    print(io, close)
+end
 
 mutable struct JSONText
     text::String

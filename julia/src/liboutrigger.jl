@@ -447,22 +447,22 @@ otr_context_destroy(context) =
         context)
 
 otr_context_load_plugin(context, name) =
-    ccall((:otr_context_load_plugin, liboutrigger), Int32,
+    @call beside ccall((:otr_context_load_plugin, liboutrigger), Int32,
         (Ptr{otr_context}, Cstring),
         context, name)
 
 otr_device_count(context, device_type, out_count) =
-    ccall((:otr_device_count, liboutrigger), Int32,
+    @call beside ccall((:otr_device_count, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Ptr{Int32}),
         context, device_type, out_count)
 
 otr_device_set_value(context, device_type, device_id, name, value) =
-    ccall((:otr_device_set_value, liboutrigger), Int32,
+    @call beside ccall((:otr_device_set_value, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Cstring, Float64),
         context, device_type, device_id, name, value)
 
 otr_device_get_value(context, device_type, device_id, name, out_value) =
-    ccall((:otr_device_get_value, liboutrigger), Int32,
+    @call beside ccall((:otr_device_get_value, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Cstring, Ptr{Float64}),
         context, device_type, device_id, name, out_value)
 
@@ -472,22 +472,22 @@ otr_device_allocator_init(allocator, size) =
         allocator, size)
 
 otr_device_set_allocator(context, device_type, device_id, allocator) =
-    ccall((:otr_device_set_allocator, liboutrigger), Int32,
+    @call beside ccall((:otr_device_set_allocator, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Ptr{otr_device_allocator}),
         context, device_type, device_id, allocator)
 
 otr_device_allocate(context, device_type, device_id, bytes, out_data) =
-    ccall((:otr_device_allocate, liboutrigger), Int32,
+    @call beside ccall((:otr_device_allocate, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Csize_t, Ptr{Ptr{Cvoid}}),
         context, device_type, device_id, bytes, out_data)
 
 otr_device_free(context, device_type, device_id, data) =
-    ccall((:otr_device_free, liboutrigger), Int32,
+    @call beside ccall((:otr_device_free, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Int32, Ptr{Cvoid}),
         context, device_type, device_id, data)
 
 otr_tensor_copy(context, to, from) =
-    ccall((:otr_tensor_copy, liboutrigger), Int32,
+    @call beside ccall((:otr_tensor_copy, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_tensor}, Ptr{otr_tensor}),
         context, to, from)
 
@@ -497,22 +497,22 @@ otr_comm_options_init(options, size) =
         options, size)
 
 otr_comm_create_self(context, out_comm) =
-    ccall((:otr_comm_create_self, liboutrigger), Int32,
+    @call beside ccall((:otr_comm_create_self, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{Ptr{otr_comm}}),
         context, out_comm)
 
 otr_comm_create_threads(context, world_size, options, out_comms) =
-    ccall((:otr_comm_create_threads, liboutrigger), Int32,
+    @call beside ccall((:otr_comm_create_threads, liboutrigger), Int32,
         (Ptr{otr_context}, Int32, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
         context, world_size, options, out_comms)
 
 otr_comm_create_shm(context, options, out_comm) =
-    @gcsafe ccall((:otr_comm_create_shm, liboutrigger), Int32,
+    @call waits beside ccall((:otr_comm_create_shm, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
         context, options, out_comm)
 
 otr_comm_from_env(context, options, out_comm) =
-    @gcsafe ccall((:otr_comm_from_env, liboutrigger), Int32,
+    @call waits beside ccall((:otr_comm_from_env, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
         context, options, out_comm)
 
@@ -522,62 +522,62 @@ otr_comm_table_init(table, size) =
         table, size)
 
 otr_comm_create_custom(context, table, out_comm) =
-    @gcsafe ccall((:otr_comm_create_custom, liboutrigger), Int32,
+    @call waits beside ccall((:otr_comm_create_custom, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_comm_table}, Ptr{Ptr{otr_comm}}),
         context, table, out_comm)
 
 otr_comm_create_hierarchical(world, host, across, out_comm) =
-    ccall((:otr_comm_create_hierarchical, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_create_hierarchical, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{otr_comm}, Ptr{otr_comm}, Ptr{Ptr{otr_comm}}),
         world, host, across, out_comm)
 
 otr_comm_duplicate(comm, out_comm) =
-    @gcsafe ccall((:otr_comm_duplicate, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_duplicate, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Ptr{otr_comm}}),
         comm, out_comm)
 
 otr_comm_split(comm, color, key, out_comm) =
-    @gcsafe ccall((:otr_comm_split, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_split, liboutrigger), Int32,
         (Ptr{otr_comm}, Int32, Int32, Ptr{Ptr{otr_comm}}),
         comm, color, key, out_comm)
 
 otr_comm_rank(comm, out_rank) =
-    ccall((:otr_comm_rank, liboutrigger), Int32,
+    @call beside ccall((:otr_comm_rank, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Int32}),
         comm, out_rank)
 
 otr_comm_size(comm, out_world_size) =
-    ccall((:otr_comm_size, liboutrigger), Int32,
+    @call beside ccall((:otr_comm_size, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Int32}),
         comm, out_world_size)
 
 otr_comm_barrier(comm) =
-    @gcsafe ccall((:otr_comm_barrier, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_barrier, liboutrigger), Int32,
         (Ptr{otr_comm},),
         comm)
 
 otr_comm_broadcast(comm, data, bytes, root) =
-    @gcsafe ccall((:otr_comm_broadcast, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_broadcast, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Cvoid}, Csize_t, Int32),
         comm, data, bytes, root)
 
 otr_comm_all_gather(comm, mine, bytes, all) =
-    @gcsafe ccall((:otr_comm_all_gather, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_all_gather, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Cvoid}, Csize_t, Ptr{Cvoid}),
         comm, mine, bytes, all)
 
 otr_comm_all_to_all(comm, parts, part_bytes, received, received_bytes) =
-    @gcsafe ccall((:otr_comm_all_to_all, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_all_to_all, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Cvoid}, Ptr{Csize_t}, Ptr{Cvoid}, Ptr{Csize_t}),
         comm, parts, part_bytes, received, received_bytes)
 
 otr_comm_all_reduce_sum(comm, values, count) =
-    @gcsafe ccall((:otr_comm_all_reduce_sum, liboutrigger), Int32,
+    @call waits alone ccall((:otr_comm_all_reduce_sum, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Float64}, Csize_t),
         comm, values, count)
 
 otr_comm_abort(comm, reason) =
-    ccall((:otr_comm_abort, liboutrigger), Int32,
+    @call beside ccall((:otr_comm_abort, liboutrigger), Int32,
         (Ptr{otr_comm}, Cstring),
         comm, reason)
 
@@ -587,12 +587,12 @@ otr_comm_destroy(comm) =
         comm)
 
 otr_engine_create(comm, config_json, out_engine) =
-    ccall((:otr_engine_create, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_create, liboutrigger), Int32,
         (Ptr{otr_comm}, Cstring, Ptr{Ptr{otr_engine}}),
         comm, config_json, out_engine)
 
 otr_engine_set_device(engine, device_type, device_id) =
-    ccall((:otr_engine_set_device, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_set_device, liboutrigger), Int32,
         (Ptr{otr_engine}, Int32, Int32),
         engine, device_type, device_id)
 
@@ -602,122 +602,122 @@ otr_param_options_init(options, size) =
         options, size)
 
 otr_engine_add_parameter(engine, name, initial, options, out_id) =
-    ccall((:otr_engine_add_parameter, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_add_parameter, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Ptr{otr_tensor}, Ptr{otr_param_options}, Ptr{Int64}),
         engine, name, initial, options, out_id)
 
 otr_engine_commit(engine) =
-    @gcsafe ccall((:otr_engine_commit, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_commit, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
 otr_engine_set_initial(engine, ids, count, values) =
-    @gcsafe ccall((:otr_engine_set_initial, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_set_initial, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_tensor}),
         engine, ids, count, values)
 
 otr_engine_finalize(engine) =
-    @gcsafe ccall((:otr_engine_finalize, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_finalize, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
 otr_engine_abort(engine, reason) =
-    ccall((:otr_engine_abort, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_abort, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring),
         engine, reason)
 
 otr_engine_check(engine) =
-    ccall((:otr_engine_check, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_check, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
 otr_engine_destroy(engine) =
-    ccall((:otr_engine_destroy, liboutrigger), Cvoid,
+    @call waits ccall((:otr_engine_destroy, liboutrigger), Cvoid,
         (Ptr{otr_engine},),
         engine)
 
 otr_engine_live_children(engine, out_count) =
-    ccall((:otr_engine_live_children, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_live_children, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}),
         engine, out_count)
 
 otr_engine_parameter_count(engine, out_count) =
-    ccall((:otr_engine_parameter_count, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_parameter_count, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}),
         engine, out_count)
 
 otr_engine_parameter_id(engine, name, out_id) =
-    ccall((:otr_engine_parameter_id, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_parameter_id, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Ptr{Int64}),
         engine, name, out_id)
 
 otr_engine_parameter_name(engine, id, out_name) =
-    ccall((:otr_engine_parameter_name, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_parameter_name, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Ptr{Cstring}),
         engine, id, out_name)
 
 otr_engine_parameter_shape(engine, id, out_ndim, out_shape) =
-    ccall((:otr_engine_parameter_shape, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_parameter_shape, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Ptr{Int32}, Ptr{Ptr{Int64}}),
         engine, id, out_ndim, out_shape)
 
 otr_engine_acquire(engine, ids, count, info, out_tensors) =
-    ccall((:otr_engine_acquire, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_acquire, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}, Ptr{otr_tensor}),
         engine, ids, count, info, out_tensors)
 
 otr_engine_release(engine, ids, count, info) =
-    ccall((:otr_engine_release, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_release, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
         engine, ids, count, info)
 
 otr_engine_prefetch(engine, ids, count, info) =
-    ccall((:otr_engine_prefetch, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_prefetch, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
         engine, ids, count, info)
 
 otr_engine_parameter_read(engine, id, value, out) =
-    @gcsafe ccall((:otr_engine_parameter_read, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_parameter_read, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
         engine, id, value, out)
 
 otr_engine_parameter_write(engine, id, value, source) =
-    @gcsafe ccall((:otr_engine_parameter_write, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_parameter_write, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
         engine, id, value, source)
 
 otr_engine_local_range(engine, id, out_first, out_count) =
-    ccall((:otr_engine_local_range, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_local_range, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Ptr{Int64}, Ptr{Int64}),
         engine, id, out_first, out_count)
 
 otr_engine_local_read(engine, id, value, out) =
-    ccall((:otr_engine_local_read, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_local_read, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
         engine, id, value, out)
 
 otr_engine_local_write(engine, id, value, source) =
-    ccall((:otr_engine_local_write, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_local_write, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Int32, Ptr{otr_tensor}),
         engine, id, value, source)
 
 otr_engine_set_trainable(engine, id, trainable) =
-    ccall((:otr_engine_set_trainable, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_set_trainable, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Int32),
         engine, id, trainable)
 
 otr_engine_set_group_value(engine, group, name, value) =
-    ccall((:otr_engine_set_group_value, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_set_group_value, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Float64),
         engine, group, name, value)
 
 otr_engine_get_group_value(engine, group, name, out_value) =
-    ccall((:otr_engine_get_group_value, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_get_group_value, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Ptr{Float64}),
         engine, group, name, out_value)
 
 otr_engine_config(engine, buffer, inout_size) =
-    ccall((:otr_engine_config, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_config, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
         engine, buffer, inout_size)
 
@@ -727,12 +727,12 @@ otr_config_check(config_json, world_size, buffer, inout_size) =
         config_json, world_size, buffer, inout_size)
 
 otr_engine_memory(engine, entries, inout_count) =
-    ccall((:otr_engine_memory, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_memory, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
         engine, entries, inout_count)
 
 otr_engine_host_memory(engine, buffer, inout_size) =
-    ccall((:otr_engine_host_memory, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_host_memory, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
         engine, buffer, inout_size)
 
@@ -742,12 +742,12 @@ otr_offload_options_init(options, size) =
         options, size)
 
 otr_engine_offload_states(engine, options) =
-    @gcsafe ccall((:otr_engine_offload_states, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_offload_states, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_offload_options}),
         engine, options)
 
 otr_engine_reload_states(engine) =
-    @gcsafe ccall((:otr_engine_reload_states, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_reload_states, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
@@ -757,57 +757,57 @@ otr_estimate_options_init(options, size) =
         options, size)
 
 otr_engine_estimate(engine, options, entries, inout_count) =
-    ccall((:otr_engine_estimate, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_estimate, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_estimate_options}, Ptr{otr_memory_entry}, Ptr{Csize_t}),
         engine, options, entries, inout_count)
 
 otr_pass_begin(engine, output_grads, count, info, out_pass) =
-    ccall((:otr_pass_begin, liboutrigger), Int32,
+    @call waits alone ccall((:otr_pass_begin, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_tensor}, Int64, Ptr{otr_call_info}, Ptr{Ptr{otr_pass}}),
         engine, output_grads, count, info, out_pass)
 
 otr_pass_get_output_grad(pass, index, out_tensor) =
-    ccall((:otr_pass_get_output_grad, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_get_output_grad, liboutrigger), Int32,
         (Ptr{otr_pass}, Int64, Ptr{otr_tensor}),
         pass, index, out_tensor)
 
 otr_pass_get_scale(pass, out_scale) =
-    ccall((:otr_pass_get_scale, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_get_scale, liboutrigger), Int32,
         (Ptr{otr_pass}, Ptr{Float64}),
         pass, out_scale)
 
 otr_pass_get_tag(pass, info) =
-    ccall((:otr_pass_get_tag, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_get_tag, liboutrigger), Int32,
         (Ptr{otr_pass}, Ptr{otr_call_info}),
         pass, info)
 
 otr_pass_unscale(pass, grad, out) =
-    ccall((:otr_pass_unscale, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_unscale, liboutrigger), Int32,
         (Ptr{otr_pass}, Ptr{otr_tensor}, Ptr{otr_tensor}),
         pass, grad, out)
 
 otr_pass_get_seed_overflow(pass, out_index) =
-    ccall((:otr_pass_get_seed_overflow, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_get_seed_overflow, liboutrigger), Int32,
         (Ptr{otr_pass}, Ptr{Int64}),
         pass, out_index)
 
 otr_pass_get_slot(pass, id, out_slot) =
-    ccall((:otr_pass_get_slot, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_get_slot, liboutrigger), Int32,
         (Ptr{otr_pass}, Int64, Ptr{otr_tensor}),
         pass, id, out_slot)
 
 otr_pass_add_grad(pass, id, grad, info) =
-    ccall((:otr_pass_add_grad, liboutrigger), Int32,
+    @call beside ccall((:otr_pass_add_grad, liboutrigger), Int32,
         (Ptr{otr_pass}, Int64, Ptr{otr_tensor}, Ptr{otr_call_info}),
         pass, id, grad, info)
 
 otr_pass_end(pass) =
-    ccall((:otr_pass_end, liboutrigger), Int32,
+    @call alone ccall((:otr_pass_end, liboutrigger), Int32,
         (Ptr{otr_pass},),
         pass)
 
 otr_pass_abandon(pass) =
-    ccall((:otr_pass_abandon, liboutrigger), Int32,
+    @call alone ccall((:otr_pass_abandon, liboutrigger), Int32,
         (Ptr{otr_pass},),
         pass)
 
@@ -817,67 +817,67 @@ otr_pass_destroy(pass) =
         pass)
 
 otr_engine_backward(engine, output_grads, count, info, vjp, user_data) =
-    ccall((:otr_engine_backward, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_backward, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_tensor}, Int64, Ptr{otr_call_info}, Ptr{Cvoid}, Ptr{Cvoid}),
         engine, output_grads, count, info, vjp, user_data)
 
 otr_engine_step(engine, report) =
-    @gcsafe ccall((:otr_engine_step, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_step, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_step_report}),
         engine, report)
 
 otr_engine_step_begin(engine) =
-    ccall((:otr_engine_step_begin, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_step_begin, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
 otr_engine_report(engine, timeout_seconds, report) =
-    ccall((:otr_engine_report, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_report, liboutrigger), Int32,
         (Ptr{otr_engine}, Float64, Ptr{otr_step_report}),
         engine, timeout_seconds, report)
 
 otr_engine_reduce(engine, report) =
-    @gcsafe ccall((:otr_engine_reduce, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_reduce, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_step_report}),
         engine, report)
 
 otr_engine_has_grad(engine, id, out_has_grad) =
-    ccall((:otr_engine_has_grad, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_has_grad, liboutrigger), Int32,
         (Ptr{otr_engine}, Int64, Ptr{Int32}),
         engine, id, out_has_grad)
 
 otr_engine_discard(engine) =
-    @gcsafe ccall((:otr_engine_discard, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_discard, liboutrigger), Int32,
         (Ptr{otr_engine},),
         engine)
 
 otr_step_many(engines, count, joint, reports) =
-    ccall((:otr_step_many, liboutrigger), Int32,
+    @call waits ccall((:otr_step_many, liboutrigger), Int32,
         (Ptr{Ptr{otr_engine}}, Int64, Ptr{otr_comm}, Ptr{otr_step_report}),
         engines, count, joint, reports)
 
 otr_engine_set_boundary(engine, boundary) =
-    ccall((:otr_engine_set_boundary, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_set_boundary, liboutrigger), Int32,
         (Ptr{otr_engine}, Int32),
         engine, boundary)
 
 otr_engine_get_boundary(engine, out_is_boundary) =
-    ccall((:otr_engine_get_boundary, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_get_boundary, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int32}),
         engine, out_is_boundary)
 
 otr_engine_get_loss_scale(engine, out_scale) =
-    ccall((:otr_engine_get_loss_scale, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_get_loss_scale, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Float64}),
         engine, out_scale)
 
 otr_engine_get_progress(engine, buffer, inout_size) =
-    ccall((:otr_engine_get_progress, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_get_progress, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
         engine, buffer, inout_size)
 
 otr_engine_set_progress(engine, progress_json) =
-    ccall((:otr_engine_set_progress, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_set_progress, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring),
         engine, progress_json)
 
@@ -887,17 +887,17 @@ otr_watch_options_init(options, size) =
         options, size)
 
 otr_engine_watch(engine, options) =
-    ccall((:otr_engine_watch, liboutrigger), Int32,
+    @call alone ccall((:otr_engine_watch, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_watch_options}),
         engine, options)
 
 otr_engine_note(engine, name, value) =
-    ccall((:otr_engine_note, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_note, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Float64),
         engine, name, value)
 
 otr_engine_get_record(engine, buffer, inout_size) =
-    ccall((:otr_engine_get_record, liboutrigger), Int32,
+    @call beside ccall((:otr_engine_get_record, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{UInt8}, Ptr{Csize_t}),
         engine, buffer, inout_size)
 
@@ -907,12 +907,12 @@ otr_save_options_init(options, size) =
         options, size)
 
 otr_engine_save(engine, directory, tag, options) =
-    @gcsafe ccall((:otr_engine_save, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_save, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_save_options}),
         engine, directory, tag, options)
 
 otr_engine_wait_save(engine, timeout_seconds, out_status) =
-    @gcsafe ccall((:otr_engine_wait_save, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_wait_save, liboutrigger), Int32,
         (Ptr{otr_engine}, Float64, Ptr{otr_save_status}),
         engine, timeout_seconds, out_status)
 
@@ -922,7 +922,7 @@ otr_load_options_init(options, size) =
         options, size)
 
 otr_engine_load(engine, directory, tag, options) =
-    @gcsafe ccall((:otr_engine_load, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_load, liboutrigger), Int32,
         (Ptr{otr_engine}, Cstring, Cstring, Ptr{otr_load_options}),
         engine, directory, tag, options)
 
@@ -942,22 +942,22 @@ otr_snapshot_options_init(options, size) =
         options, size)
 
 otr_engine_snapshot(engine, snapshot, options) =
-    @gcsafe ccall((:otr_engine_snapshot, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_snapshot, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{otr_snapshot}, Ptr{otr_snapshot_options}),
         engine, snapshot, options)
 
 otr_engine_restore(engine, snapshots, count) =
-    @gcsafe ccall((:otr_engine_restore, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_restore, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Ptr{otr_snapshot}}, Int64),
         engine, snapshots, count)
 
 otr_snapshot_get_info(snapshot, out_info) =
-    ccall((:otr_snapshot_get_info, liboutrigger), Int32,
+    @call alone ccall((:otr_snapshot_get_info, liboutrigger), Int32,
         (Ptr{otr_snapshot}, Ptr{otr_snapshot_info}),
         snapshot, out_info)
 
 otr_snapshot_part(snapshot, name, buffer, inout_size) =
-    ccall((:otr_snapshot_part, liboutrigger), Int32,
+    @call alone ccall((:otr_snapshot_part, liboutrigger), Int32,
         (Ptr{otr_snapshot}, Cstring, Ptr{Cvoid}, Ptr{Csize_t}),
         snapshot, name, buffer, inout_size)
 
@@ -972,17 +972,17 @@ otr_checkpoint_destroy(checkpoint) =
         checkpoint)
 
 otr_checkpoint_describe(checkpoint, buffer, inout_size) =
-    ccall((:otr_checkpoint_describe, liboutrigger), Int32,
+    @call alone ccall((:otr_checkpoint_describe, liboutrigger), Int32,
         (Ptr{otr_checkpoint}, Ptr{UInt8}, Ptr{Csize_t}),
         checkpoint, buffer, inout_size)
 
 otr_checkpoint_part(checkpoint, rank, name, buffer, inout_size) =
-    ccall((:otr_checkpoint_part, liboutrigger), Int32,
+    @call alone ccall((:otr_checkpoint_part, liboutrigger), Int32,
         (Ptr{otr_checkpoint}, Int32, Cstring, Ptr{Cvoid}, Ptr{Csize_t}),
         checkpoint, rank, name, buffer, inout_size)
 
 otr_checkpoint_read(checkpoint, name, value, first, count, out) =
-    ccall((:otr_checkpoint_read, liboutrigger), Int32,
+    @call beside ccall((:otr_checkpoint_read, liboutrigger), Int32,
         (Ptr{otr_checkpoint}, Cstring, Int32, Int64, Int64, Ptr{Float32}),
         checkpoint, name, value, first, count, out)
 
@@ -992,12 +992,12 @@ otr_export_options_init(options, size) =
         options, size)
 
 otr_checkpoint_export(checkpoint, path, options) =
-    ccall((:otr_checkpoint_export, liboutrigger), Int32,
+    @call alone ccall((:otr_checkpoint_export, liboutrigger), Int32,
         (Ptr{otr_checkpoint}, Cstring, Ptr{otr_export_options}),
         checkpoint, path, options)
 
 otr_checkpoint_verify(checkpoint) =
-    ccall((:otr_checkpoint_verify, liboutrigger), Int32,
+    @call alone ccall((:otr_checkpoint_verify, liboutrigger), Int32,
         (Ptr{otr_checkpoint},),
         checkpoint)
 
@@ -1022,22 +1022,22 @@ otr_checkpoint_writer_create(directory, tag, options, out_writer) =
         directory, tag, options, out_writer)
 
 otr_checkpoint_writer_add_parameter(writer, name, shape, ndim, options) =
-    ccall((:otr_checkpoint_writer_add_parameter, liboutrigger), Int32,
+    @call beside ccall((:otr_checkpoint_writer_add_parameter, liboutrigger), Int32,
         (Ptr{otr_checkpoint_writer}, Cstring, Ptr{Int64}, Int64, Ptr{otr_writer_param_options}),
         writer, name, shape, ndim, options)
 
 otr_checkpoint_writer_add_part(writer, name, mine, bytes) =
-    ccall((:otr_checkpoint_writer_add_part, liboutrigger), Int32,
+    @call beside ccall((:otr_checkpoint_writer_add_part, liboutrigger), Int32,
         (Ptr{otr_checkpoint_writer}, Cstring, Ptr{Cvoid}, Csize_t),
         writer, name, mine, bytes)
 
 otr_checkpoint_writer_write(writer, name, value, first, source) =
-    ccall((:otr_checkpoint_writer_write, liboutrigger), Int32,
+    @call beside ccall((:otr_checkpoint_writer_write, liboutrigger), Int32,
         (Ptr{otr_checkpoint_writer}, Cstring, Int32, Int64, Ptr{otr_tensor}),
         writer, name, value, first, source)
 
 otr_checkpoint_writer_finish(writer) =
-    ccall((:otr_checkpoint_writer_finish, liboutrigger), Int32,
+    @call alone ccall((:otr_checkpoint_writer_finish, liboutrigger), Int32,
         (Ptr{otr_checkpoint_writer},),
         writer)
 
@@ -1082,32 +1082,32 @@ otr_message_destroy(message) =
         message)
 
 otr_message_get_info(message, out_info) =
-    ccall((:otr_message_get_info, liboutrigger), Int32,
+    @call beside ccall((:otr_message_get_info, liboutrigger), Int32,
         (Ptr{otr_message}, Ptr{otr_message_info}),
         message, out_info)
 
 otr_message_tensor_name(message, index, out_name) =
-    ccall((:otr_message_tensor_name, liboutrigger), Int32,
+    @call beside ccall((:otr_message_tensor_name, liboutrigger), Int32,
         (Ptr{otr_message}, Int64, Ptr{Cstring}),
         message, index, out_name)
 
 otr_message_get_tensor(message, name, out_part) =
-    ccall((:otr_message_get_tensor, liboutrigger), Int32,
+    @call beside ccall((:otr_message_get_tensor, liboutrigger), Int32,
         (Ptr{otr_message}, Cstring, Ptr{otr_tensor}),
         message, name, out_part)
 
 otr_message_get_tag(message, info) =
-    ccall((:otr_message_get_tag, liboutrigger), Int32,
+    @call beside ccall((:otr_message_get_tag, liboutrigger), Int32,
         (Ptr{otr_message}, Ptr{otr_call_info}),
         message, info)
 
 otr_message_attribute_name(message, index, out_name) =
-    ccall((:otr_message_attribute_name, liboutrigger), Int32,
+    @call beside ccall((:otr_message_attribute_name, liboutrigger), Int32,
         (Ptr{otr_message}, Int64, Ptr{Cstring}),
         message, index, out_name)
 
 otr_message_get_attribute(message, name, out_text) =
-    ccall((:otr_message_get_attribute, liboutrigger), Int32,
+    @call beside ccall((:otr_message_get_attribute, liboutrigger), Int32,
         (Ptr{otr_message}, Cstring, Ptr{Cstring}),
         message, name, out_text)
 
@@ -1122,42 +1122,42 @@ otr_shard_options_init(options, size) =
         options, size)
 
 otr_shard_wrap(context, weights, grads, options, out_shard) =
-    ccall((:otr_shard_wrap, liboutrigger), Int32,
+    @call beside ccall((:otr_shard_wrap, liboutrigger), Int32,
         (Ptr{otr_context}, Ptr{otr_tensor}, Ptr{otr_tensor}, Ptr{otr_shard_options}, Ptr{Ptr{otr_shard}}),
         context, weights, grads, options, out_shard)
 
 otr_shard_set_grads(shard, grads) =
-    ccall((:otr_shard_set_grads, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_set_grads, liboutrigger), Int32,
         (Ptr{otr_shard}, Ptr{otr_tensor}),
         shard, grads)
 
 otr_shard_state(shard, value, out_tensor) =
-    ccall((:otr_shard_state, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_state, liboutrigger), Int32,
         (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
         shard, value, out_tensor)
 
 otr_shard_read(shard, value, destination) =
-    ccall((:otr_shard_read, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_read, liboutrigger), Int32,
         (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
         shard, value, destination)
 
 otr_shard_write(shard, value, source) =
-    ccall((:otr_shard_write, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_write, liboutrigger), Int32,
         (Ptr{otr_shard}, Int32, Ptr{otr_tensor}),
         shard, value, source)
 
 otr_shard_get_step(shard, out_step) =
-    ccall((:otr_shard_get_step, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_get_step, liboutrigger), Int32,
         (Ptr{otr_shard}, Ptr{Int64}),
         shard, out_step)
 
 otr_shard_set_step(shard, step) =
-    ccall((:otr_shard_set_step, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_set_step, liboutrigger), Int32,
         (Ptr{otr_shard}, Int64),
         shard, step)
 
 otr_shard_state_bytes(shard, out_bytes) =
-    ccall((:otr_shard_state_bytes, liboutrigger), Int32,
+    @call alone ccall((:otr_shard_state_bytes, liboutrigger), Int32,
         (Ptr{otr_shard}, Ptr{Int64}),
         shard, out_bytes)
 
@@ -1167,27 +1167,27 @@ otr_shard_destroy(shard) =
         shard)
 
 otr_optimizer_create(context, optimizer_json, out_optimizer) =
-    ccall((:otr_optimizer_create, liboutrigger), Int32,
+    @call waits beside ccall((:otr_optimizer_create, liboutrigger), Int32,
         (Ptr{otr_context}, Cstring, Ptr{Ptr{otr_optimizer}}),
         context, optimizer_json, out_optimizer)
 
 otr_optimizer_set_value(optimizer, name, value) =
-    ccall((:otr_optimizer_set_value, liboutrigger), Int32,
+    @call alone ccall((:otr_optimizer_set_value, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Cstring, Float64),
         optimizer, name, value)
 
 otr_optimizer_step(optimizer, shards, count, report) =
-    ccall((:otr_optimizer_step, liboutrigger), Int32,
+    @call alone ccall((:otr_optimizer_step, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_step_report}),
         optimizer, shards, count, report)
 
 otr_optimizer_norm(optimizer, shards, count, out_norm) =
-    ccall((:otr_optimizer_norm, liboutrigger), Int32,
+    @call alone ccall((:otr_optimizer_norm, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{Float64}),
         optimizer, shards, count, out_norm)
 
 otr_optimizer_prepare(optimizer, shards, count) =
-    ccall((:otr_optimizer_prepare, liboutrigger), Int32,
+    @call alone ccall((:otr_optimizer_prepare, liboutrigger), Int32,
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64),
         optimizer, shards, count)
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Messages: tensors of one micro-batch in one buffer, for any transport.
 
-const MessageElement = Union{Element, Bool, Int8, Int16, Int32, Int64, UInt8, UInt32, UInt64}
-
 # What holds a vector's memory; 8 divides its place.
 const MessageBytes = Vector{UInt8}
 
@@ -12,13 +10,13 @@ const MessageBytes = Vector{UInt8}
 The bytes of a message, a `Vector{UInt8}`. tensors: pairs of a name and a strided array of Bool, integers, floats or BFloat16, which come out
 row-major with the same extents. tag: of gradients, as `tag(pass)` gives it. attributes: pairs of a name and a text. Any thread.
 """
-function pack(tensors::Pair{<:AbstractString, <:AbstractArray{<:MessageElement}}...; micro_batch = 0, tag = nothing, attributes = ())
+function pack(tensors::Pair{<:AbstractString, <:AbstractArray{<:Element}}...; micro_batch = 0, tag = nothing, attributes = ())
     names = String[name for (name, _) in tensors]
-    arguments = TensorArgument[TensorArgument(array) for (_, array) in tensors]
+    arguments = tensor_arguments(last.(tensors))
     texts = [String(name) => String(text) for (name, text) in attributes]
     carried = tag === nothing ? nothing : Ref(tag)
     GC.@preserve names arguments texts carried begin
-        raw_names, raw = raw_texts(names), otr_tensor[argument.tensor[] for argument in arguments]
+        raw_names, raw = raw_texts(names), otr_tensor[argument.tensor for argument in arguments]
         notes = [otr_message_attribute(Base.unsafe_convert(Cstring, text.first), Base.unsafe_convert(Cstring, text.second)) for text in texts]
         GC.@preserve notes begin
             options = Options(otr_message_options, otr_message_options_init; micro_batch = Int64(micro_batch),
@@ -48,7 +46,7 @@ end
 micro_batch, tensor_count, attribute_count and bytes of a message.
 """
 function info(message::Message)
-    filled = Ref(otr_message_info(sizeof(otr_message_info), 0, 0, 0, 0, 0, ntuple(_ -> UInt64(0), 4)))
+    filled = sized(otr_message_info)
     check(otr_message_get_info(message, filled))
     return filled[]
 end
@@ -58,7 +56,7 @@ text_at(call, count) = String[unsafe_string(out(name -> call(index - 1, name), C
 Base.keys(message::Message) = text_at((index, name) -> otr_message_tensor_name(message, index, name), info(message).tensor_count)
 Base.length(message::Message) = Int(info(message).tensor_count)
 Base.getindex(message::Message, name::AbstractString) =
-    GC.@preserve message copy(wrap(out(part -> otr_message_get_tensor(message, name, part), otr_tensor)))
+    GC.@preserve message copy(wrap(out(part -> otr_message_get_tensor(message, name, part), otr_tensor), message.loan))
 
 """
 Texts of the sender's, by name.
@@ -72,7 +70,7 @@ end
 What was applied to gradients, for `backward` of the engine that made what they are of; nothing: the message says nothing.
 """
 function tag(message::Message)
-    carried = Ref(otr_call_info(sizeof(otr_call_info), 0, 0, 0.0, 0, 0, ntuple(_ -> UInt64(0), 3)))
+    carried = sized(otr_call_info)
     check(otr_message_get_tag(message, carried))
     return carried[].loss_scale == 0 ? nothing : carried[]
 end

@@ -2,17 +2,6 @@
 
 const STATES = (Outrigger.OTR_VALUE_MASTER, Outrigger.OTR_VALUE_EXP_AVG, Outrigger.OTR_VALUE_EXP_AVG_SQ)
 
-"""What the library refuses: its status."""
-function refused(call)
-    try
-        call()
-    catch error
-        error isa OutriggerError || rethrow()
-        return error.code
-    end
-    nothing
-end
-
 """An engine of these arrays by name, each times a factor."""
 function engine_of(arrays, factor = 1; config = "{}")
     engine = small_engine(config)

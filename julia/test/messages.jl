@@ -38,7 +38,7 @@ end
     message = Message(bytes; checked = false)
     @test refused(() -> message["embeding"]) == Outrigger.OTR_E_NOT_FOUND
     close(message)
-    @test refused(() -> message["embedding"]) == Outrigger.OTR_E_ARGUMENT
+    @test refused(() -> message["embedding"]) == Outrigger.OTR_E_STATE
     @test refused(() -> pack("x" => [1.0], "x" => [2.0])) == Outrigger.OTR_E_ARGUMENT
     @test_throws MethodError pack("x" => [1.0im])
 end

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one language's scenario with each configuration on 1 and 2 ranks and compares its texts with those of C.
 
-    python3 run_scenario.py NAME WORK_FOLDER LAUNCHER COMMAND…
+    python3 run_scenario.py NAME WORK_FOLDER LAUNCHER [--together] COMMAND…
 
-COMMAND is followed by the configuration and the output. The texts are WORK_FOLDER/<config>.w<world>.NAME.<rank>.
+COMMAND is followed by the configuration and the output; with --together by those of all configurations. The texts are WORK_FOLDER/<config>.w<world>.NAME.<rank>.
 """
 import os
 import pathlib
@@ -21,13 +21,15 @@ def prefix(work, config, world, name):
 
 def run(name, work, launcher, command):
     environment = {k: v for k, v in os.environ.items() if k not in LAUNCHER_VARIABLES}
-    for config in CONFIGS:
-        for world in WORLDS:
-            output = prefix(work, config, world, name)
+    together = command[0] == "--together"
+    for world in WORLDS:
+        jobs = [(config, prefix(work, config, world, name)) for config in CONFIGS]
+        for _, output in jobs:
             for rank in range(world):
                 pathlib.Path(f"{output}.{rank}").unlink(missing_ok=True)
-            start = [launcher, "run", "-n", str(world), "--"] if world > 1 else []
-            subprocess.run([*start, *command, config, output], env=environment, timeout=120, check=True)
+        start = [launcher, "run", "-n", str(world), "--"] if world > 1 else []
+        for group in [jobs] if together else [[job] for job in jobs]:
+            subprocess.run([*start, *command[together:], *(path for job in group for path in job)], env=environment, timeout=120 * len(group), check=True)
 
 
 def lines_of(path, name):

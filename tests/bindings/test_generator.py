@@ -43,6 +43,9 @@ OTR_API const char *otr_name(void) OTR_NOEXCEPT;
 OTR_API void otr_all(otr_thing *const *things, size_t count, double *values) OTR_NOEXCEPT;
 /* Asks. May wait. Since: 0.1 */
 OTR_API int32_t otr_ask(otr_thing *thing, double seconds) OTR_NOEXCEPT;
+/* Tells. Any
+ * thread. Collective where that has to be. Since: 0.1 */
+OTR_API int32_t otr_tell(const otr_thing *thing, const char *text) OTR_NOEXCEPT;
 """
 
 
@@ -54,7 +57,8 @@ class Generator(unittest.TestCase):
                           ("OTR_BAD", -7, False), ("OTR_FLAG", 1, True)])
         self.assertEqual([h.name for h in model.handles], ["otr_thing"])
         self.assertEqual([f.name for f in model.structs[0].fields], ["struct_size", "call", "name", "reserved"])
-        self.assertEqual([f.waits for f in model.functions], [True, False, False, True])
+        self.assertEqual([f.waits for f in model.functions], [True, False, False, True, True])
+        self.assertEqual([f.any_thread for f in model.functions], [False, False, False, False, True])
         self.assertEqual(model.functions[2].parameters[0].type.c, "otr_thing *const *")
 
     def test_rust(self):
@@ -68,9 +72,10 @@ class Generator(unittest.TestCase):
     def test_julia(self):
         text = julia.generate(header.parse(SMALL))
         for line in ("const OTR_BAD = Int32(-7)", "    call::Ptr{Cvoid}", "    reserved::NTuple{6, UInt64}",
-                     "    @gcsafe ccall((:otr_thing_create, liboutrigger), Int32,",
+                     "    @call waits ccall((:otr_thing_create, liboutrigger), Int32,",
                      "        (Ptr{otr_options}, Ptr{Ptr{otr_thing}}),", "        (Ptr{Ptr{otr_thing}}, Csize_t, Ptr{Float64}),",
-                     "    @gcsafe ccall((:otr_ask, liboutrigger), Int32,",
+                     "    @call waits alone ccall((:otr_ask, liboutrigger), Int32,",
+                     "    @call waits beside ccall((:otr_tell, liboutrigger), Int32,",
                      "otr_name() = ccall((:otr_name, liboutrigger), Cstring, ())"):
             self.assertIn(line + "\n", text)
 

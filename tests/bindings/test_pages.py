@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md, docs/watching.md and docs/migration.md stands in an example, which the tests run."""
+"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md, docs/watching.md and docs/migration.md, and of Julia on docs/julia.md, stands in an example, which the tests run."""
 import re
 import unittest
 from pathlib import Path
@@ -24,6 +24,13 @@ class Pages(unittest.TestCase):
                 with self.subTest(page=page_name, block=block):
                     self.assertTrue([text for text in texts.values() if flat(block) in text], "is in no example")
             self.assertLessEqual(set(re.findall(rf"examples/{name}/(\w+\.py)\)", page)), set(texts))
+
+    def test_code_of_julia(self):
+        example = flat((ROOT / "julia/examples/plays.jl").read_text(encoding="utf-8"))
+        blocks = re.findall(r"```julia\n(.*?)```", (ROOT / "docs/julia.md").read_text(encoding="utf-8"), re.DOTALL)
+        self.assertGreaterEqual(len(blocks), 2)
+        for block in blocks:
+            self.assertIn(flat(block), example)
 
 
 class Languages(unittest.TestCase):
