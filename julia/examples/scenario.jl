@@ -179,12 +179,42 @@ function chain(comm, out)
         end
     end
     for (name, engine) in zip(names, engines)
-        for value in 0:3
-            tensor(out, read(engine, 0, value), "chain", name, "value", value)
-        end
-        finalize!(engine)
-        close(engine)
+        finish(engine, out, "chain", name)
     end
+end
+
+function finish(engine, out, words...)
+    for value in 0:3
+        tensor(out, read(engine, 0, value), words..., "value", value)
+    end
+    finalize!(engine)
+    close(engine)
+end
+
+# ---- A training that is saved, and goes on at another stage and without offload ----
+kept(zero) = """{"zero_optimization": $zero, "gradient_clipping": 0, "optimizer": {"type": "AdamW", "params": {"lr": 0.125}}}"""
+
+"""With a gradient that differs between windows and ranks."""
+function step_alone(engine, window, rank, out, name)
+    backward(engine) do alone
+        add_grad!(alone, 0, Float32[1 -0.5; 0.25 2] * (window + 1) * (2rank + 1))
+    end
+    report(out, step!(engine), name, "step", window)
+end
+
+function save_and_load(comm, directory, out)
+    me = rank(comm)
+    engine = make_engine(comm, kept("""{"stage": 2, "offload_optimizer": {"device": "cpu"}}"""), "w")
+    for window in 0:1
+        step_alone(engine, window, me, out, "saved")
+    end
+    save(engine, directory, "two")
+    step_alone(engine, 2, me, out, "saved")
+    finish(engine, out, "saved")
+    engine = make_engine(comm, kept("""{"stage": 3}"""), "w")
+    load!(engine, directory, "two")
+    step_alone(engine, 2, me, out, "loaded")
+    finish(engine, out, "loaded")
 end
 
 function shard_alone(context, out)
@@ -225,6 +255,7 @@ function run_scenario(context, comm, config, path)
         line(out, "live_children", live_children(engine))
         finalize!(engine)
         chain(comm, out)
+        save_and_load(comm, "$path.saved", out)
         shard_alone(context, out)
         close(engine)
         line(out, "done")

@@ -176,6 +176,25 @@ def check_chain(text, rank, world):
                        bound(model.float32, VALUES[value], expected))
 
 
+def check_saved(text, world):
+    """The third step of the training that went on, and of the one that was loaded."""
+    dy, values, third = np.array([[1, -0.5], [0.25, 2]]), [np.array([[0.5, -1], [1, 0.25]]), np.zeros((2, 2)), np.zeros((2, 2))], {}
+    adam = model.Adam(lr=0.125)
+    for name, windows in (("saved", range(3)), ("loaded", range(2, 3))):
+        for window in windows:
+            if name == "saved":
+                mean = dy * (window + 1) * sum(2 * r + 1 for r in range(world)) / world
+                values = adam.update(*values, mean, window + 1)
+            words = text.take(name, "step", window)
+            norm = float(np.sqrt((mean * mean).sum()))
+            check_report(text, fields(words), {"outcome": 2, "reason": 0, "applied_steps": window + 1, "lr": 0.125, "grad_norm": norm, "clip_coefficient": 1.0})
+        third[name] = [words]
+        for value, expected in enumerate((values[0], *values)):
+            third[name].append(text.lines[text.at].removeprefix(name))
+            text.close("saved", text.tensor(name, "value", value), expected, bound(model.float32, VALUES[value], expected))
+    text.equal(third["loaded"], third["saved"])
+
+
 def main(work):
     for config in CONFIGS:
         for world in WORLDS:
@@ -188,6 +207,7 @@ def main(work):
                 check_memory(text)
                 text.equal(text.take("live_children"), ["0"])
                 check_chain(text, rank, world)
+                check_saved(text, world)
                 check_shard(text)
                 text.take("done")
                 worst = ", ".join(f"{kind} {share:.2f}" for kind, share in text.worst.items())

@@ -7,6 +7,7 @@ COMMAND is followed by the configuration and the output; with --together by thos
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -27,6 +28,8 @@ def run(name, work, launcher, command):
         for _, output in jobs:
             for rank in range(world):
                 pathlib.Path(f"{output}.{rank}").unlink(missing_ok=True)
+            shutil.rmtree(f"{output}.saved", ignore_errors=True)
+            pathlib.Path(f"{output}.saved").mkdir()  # for a checkpoint
         start = [launcher, "run", "-n", str(world), "--"] if world > 1 else []
         for group in [jobs] if together else [[job] for job in jobs]:
             subprocess.run([*start, *command[together:], *(path for job in group for path in job)], env=environment, timeout=120 * len(group), check=True)

@@ -231,11 +231,16 @@ static class Scenario
 
     // ---- Two engines in a chain: h = front(x), y = back(h) ----
 
-    static Engine MakeEngine(Comm comm, string name, int lossScale, string lr, int stage)
+    static string Chained(int lossScale, string lr, int stage)
     {
-        var engine = new Engine(comm, "{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"fp16\"}, \"fp16\": {\"loss_scale\": " + lossScale
+        return "{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"fp16\"}, \"fp16\": {\"loss_scale\": " + lossScale
             + "}, \"gradient_clipping\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": " + lr + "}}, \"zero_optimization\": {\"stage\": "
-            + stage + "}}");
+            + stage + "}}";
+    }
+
+    static Engine MakeEngine(Comm comm, string name, string config)
+    {
+        var engine = new Engine(comm, config);
         long id = engine.DeclareParameter(name, 2, 2);
         engine.Commit();
         engine.SetInitial(new[] { id }, Tensor.Of(new[] { 0.5f, -1, 1, 0.25f }, 2, 2));
@@ -244,7 +249,7 @@ static class Scenario
 
     static void Chain(Comm comm)
     {
-        using (Engine front = MakeEngine(comm, "front", 4, "0.25", 0), back = MakeEngine(comm, "back", 64, "0.5", 2))
+        using (Engine front = MakeEngine(comm, "front", Chained(4, "0.25", 0)), back = MakeEngine(comm, "back", Chained(64, "0.5", 2)))
         {
             for (int window = 0; window < 2; window++)
             {
@@ -275,12 +280,50 @@ static class Scenario
             }
             foreach (Engine engine in new[] { front, back })
             {
-                for (int value = Native.VALUE_MASTER; value <= Native.VALUE_EXP_AVG_SQ; value++)
-                {
-                    Show("chain " + engine.ParameterName(0) + " value " + value, engine.Read(0, value));
-                }
-                engine.FinalizeRanks();
+                Finish(engine, "chain " + engine.ParameterName(0));
             }
+        }
+    }
+
+    static void Finish(Engine engine, string name)
+    {
+        for (int value = Native.VALUE_MASTER; value <= Native.VALUE_EXP_AVG_SQ; value++)
+        {
+            Show(name + " value " + value, engine.Read(0, value));
+        }
+        engine.FinalizeRanks();
+    }
+
+    // ---- A training that is saved, and goes on at another stage and without offload ----
+
+    static string Kept(string zero)
+    {
+        return "{\"zero_optimization\": " + zero + ", \"gradient_clipping\": 0, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.125}}}";
+    }
+
+    // With a gradient that differs between windows and ranks.
+    static void StepAlone(Engine engine, int window, string name)
+    {
+        float factor = (window + 1) * (2 * rank + 1);
+        engine.Backward(new Tensor[0], pass => pass.AddGrad(0, Tensor.Of(new[] { factor, -0.5f * factor, 0.25f * factor, 2 * factor }, 2, 2)));
+        Show(name + " step " + window, engine.Step());
+    }
+
+    static void SaveAndLoad(Comm comm, string directory)
+    {
+        using (Engine saved = MakeEngine(comm, "w", Kept("{\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}")))
+        {
+            StepAlone(saved, 0, "saved");
+            StepAlone(saved, 1, "saved");
+            saved.Save(directory, "two");
+            StepAlone(saved, 2, "saved");
+            Finish(saved, "saved");
+        }
+        using (Engine loaded = MakeEngine(comm, "w", Kept("{\"stage\": 3}")))
+        {
+            loaded.Load(directory, "two");
+            StepAlone(loaded, 2, "loaded");
+            Finish(loaded, "loaded");
         }
     }
 
@@ -336,6 +379,7 @@ static class Scenario
                 engine.FinalizeRanks();
             }
             Chain(comm);
+            SaveAndLoad(comm, arguments[1] + ".saved");
             ShardAlone(context);
             Line("done");
         }

@@ -46,11 +46,13 @@ public final class Scenario {
     private final int rank;
     private final int world;
     private final PrintStream out;
+    private final Path directory; // of checkpoints
 
-    private Scenario(Context context, Comm comm, PrintStream out) {
+    private Scenario(Context context, Comm comm, PrintStream out, Path directory) {
         this.context = context;
         this.comm = comm;
         this.out = out;
+        this.directory = directory;
         rank = comm.rank();
         world = comm.size();
     }
@@ -59,7 +61,7 @@ public final class Scenario {
         try (Context context = new Context();
                 Comm comm = Comm.fromEnv(context);
                 PrintStream out = new PrintStream(arguments[1] + "." + comm.rank(), StandardCharsets.UTF_8)) {
-            new Scenario(context, comm, out).run(Files.readString(Path.of(arguments[0])));
+            new Scenario(context, comm, out, Path.of(arguments[1] + ".saved")).run(Files.readString(Path.of(arguments[0])));
         }
     }
 
@@ -122,6 +124,7 @@ public final class Scenario {
             engine.finalizeRanks();
         }
         chain();
+        saveAndLoad();
         shardAlone();
         line("done");
     }
@@ -287,11 +290,15 @@ public final class Scenario {
 
     // ---- Two engines in a chain: h = front(x), y = back(h) ----
 
-    private Engine makeEngine(String name, int lossScale, double lr, int stage) {
-        Engine engine = new Engine(comm, """
+    private static String chained(int lossScale, double lr, int stage) {
+        return """
                 {"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"loss_scale": %d}, "gradient_clipping": 1,
                  "optimizer": {"type": "AdamW", "params": {"lr": %s}}, "zero_optimization": {"stage": %d}}
-                """.formatted(lossScale, lr, stage));
+                """.formatted(lossScale, lr, stage);
+    }
+
+    private Engine makeEngine(String name, String config) {
+        Engine engine = new Engine(comm, config);
         long id = engine.declareParameter(name, new ParameterOptions(), 2, 2);
         engine.commit();
         engine.setInitial(new long[] {id}, Tensor.of(new float[] {0.5f, -1, 1, 0.25f}, 2, 2));
@@ -299,8 +306,8 @@ public final class Scenario {
     }
 
     private void chain() {
-        try (Engine front = makeEngine("front", 4, 0.25, 0);
-                Engine back = makeEngine("back", 64, 0.5, 2)) {
+        try (Engine front = makeEngine("front", chained(4, 0.25, 0));
+                Engine back = makeEngine("back", chained(64, 0.5, 2))) {
             for (int window = 0; window < 2; window++) {
                 float[] dy = {1, -0.5f, 0.25f, 2};
                 if (window == 1 && rank == world - 1) {
@@ -327,11 +334,48 @@ public final class Scenario {
                 report("chain back step", reports.get(1));
             }
             for (Engine engine : List.of(front, back)) {
-                for (Value value : VALUES) {
-                    tensor("chain " + engine.parameterName(0) + " value " + value.number(), engine.read(0, value));
-                }
-                engine.finalizeRanks();
+                finish(engine, "chain " + engine.parameterName(0));
             }
+        }
+    }
+
+    private void finish(Engine engine, String name) {
+        for (Value value : VALUES) {
+            tensor(name + " value " + value.number(), engine.read(0, value));
+        }
+        engine.finalizeRanks();
+    }
+
+    // ---- A training that is saved, and goes on at another stage and without offload ----
+
+    private static String kept(String zero) {
+        return """
+                {"zero_optimization": %s, "gradient_clipping": 0, "optimizer": {"type": "AdamW", "params": {"lr": 0.125}}}
+                """.formatted(zero);
+    }
+
+    /** With a gradient that differs between windows and ranks. */
+    private void stepAlone(Engine engine, int window, String name) {
+        float factor = (window + 1) * (2 * rank + 1);
+        try (Pass pass = engine.beginPass()) {
+            pass.addGrad(0, Tensor.of(new float[] {factor, -0.5f * factor, 0.25f * factor, 2 * factor}, 2, 2));
+            pass.end();
+        }
+        report(name + " step " + window, engine.step());
+    }
+
+    private void saveAndLoad() {
+        try (Engine saved = makeEngine("w", kept("{\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"))) {
+            stepAlone(saved, 0, "saved");
+            stepAlone(saved, 1, "saved");
+            saved.save(directory, "two");
+            stepAlone(saved, 2, "saved");
+            finish(saved, "saved");
+        }
+        try (Engine loaded = makeEngine("w", kept("{\"stage\": 3}"))) {
+            loaded.load(directory, "two");
+            stepAlone(loaded, 2, "loaded");
+            finish(loaded, "loaded");
         }
     }
 

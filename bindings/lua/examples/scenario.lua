@@ -192,17 +192,24 @@ end
 local CHAIN = [[{"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"loss_scale": %d}, "gradient_clipping": 1,
   "optimizer": {"type": "AdamW", "params": {"lr": %f}}, "zero_optimization": {"stage": %d}}]]
 
-local function make_engine(comm, name, ...)
-  local engine = outrigger.engine(comm, CHAIN:format(...))
+local function make_engine(comm, name, config)
+  local engine = outrigger.engine(comm, config)
   local id = engine:add_parameter(name, { 2, 2 })
   engine:commit()
   engine:set_initial({ id }, { outrigger.tensor("float32", { 2, 2 }, { 0.5, -1, 1, 0.25 }) })
   return engine
 end
 
+local function finish(engine, name)
+  for number = value.MASTER, value.EXP_AVG_SQ do
+    show(("%s value %d"):format(name, number), engine:read(0, number))
+  end
+  engine:finalize()
+end
+
 local function chain(comm, rank, world)
-  local front <close> = make_engine(comm, "front", 4, 0.25, 0)
-  local back <close> = make_engine(comm, "back", 64, 0.5, 2)
+  local front <close> = make_engine(comm, "front", CHAIN:format(4, 0.25, 0))
+  local back <close> = make_engine(comm, "back", CHAIN:format(64, 0.5, 2))
   for window = 0, 1 do
     local dy = outrigger.tensor("float32", { 2, 2 }, { 1, -0.5, 0.25, 2 })
     if window == 1 and rank == world - 1 then
@@ -228,11 +235,34 @@ local function chain(comm, rank, world)
     show_report("chain back step", reports[2])
   end
   for _, engine in ipairs { front, back } do
-    for number = value.MASTER, value.EXP_AVG_SQ do
-      show(("chain %s value %d"):format(engine:parameter_name(0), number), engine:read(0, number))
-    end
-    engine:finalize()
+    finish(engine, "chain " .. engine:parameter_name(0))
   end
+end
+
+-- ---- A training that is saved, and goes on at another stage and without offload ----
+local KEPT = [[{"zero_optimization": %s, "gradient_clipping": 0, "optimizer": {"type": "AdamW", "params": {"lr": 0.125}}}]]
+
+-- With a gradient that differs between windows and ranks.
+local function step_alone(engine, window, rank, name)
+  engine:backward({}, function(pass)
+    local factor = (window + 1) * (2 * rank + 1)
+    pass:add_grad(0, outrigger.tensor("float32", { 2, 2 }, { factor, -0.5 * factor, 0.25 * factor, 2 * factor }))
+  end)
+  show_report(("%s step %d"):format(name, window), engine:step())
+end
+
+local function save_and_load(comm, rank, directory)
+  local saved <close> = make_engine(comm, "w", KEPT:format '{"stage": 2, "offload_optimizer": {"device": "cpu"}}')
+  for window = 0, 1 do
+    step_alone(saved, window, rank, "saved")
+  end
+  saved:save(directory, "two")
+  step_alone(saved, 2, rank, "saved")
+  finish(saved, "saved")
+  local loaded <close> = make_engine(comm, "w", KEPT:format '{"stage": 3}')
+  loaded:load(directory, "two")
+  step_alone(loaded, 2, rank, "loaded")
+  finish(loaded, "loaded")
 end
 
 local function shard_alone(context)
@@ -281,6 +311,7 @@ do
   engine:finalize()
 end
 chain(comm, rank, world)
+save_and_load(comm, rank, arg[2] .. ".saved")
 shard_alone(context)
 line "done"
 out:close()

@@ -154,14 +154,26 @@ CHAIN = {"front": {**AUTOCAST, "fp16": {"loss_scale": 4}, "optimizer": {"type": 
                   "zero_optimization": {"stage": 2}}}
 
 
+def make_engine(comm, config, name):
+    engine = outrigger.Engine(comm, config)
+    engine.add_parameter(name, shape=(2, 2))
+    engine.commit()
+    engine.set_initial([0], [np.array([[0.5, -1], [1, 0.25]], np.float32)])
+    return engine
+
+
+def end(engine, out, *words):
+    for value in range(4):
+        out.tensor(*words, "value", value, array=engine.read(0, value))
+    engine.finalize()
+    engine.close()
+
+
 def chain(comm, out):
     """Two engines: h = front(x), y = back(h)."""
     engines = {}
     for name, config in CHAIN.items():
-        engines[name] = outrigger.Engine(comm, config)
-        engines[name].add_parameter(name, shape=(2, 2))
-        engines[name].commit()
-        engines[name].set_initial([0], [np.array([[0.5, -1], [1, 0.25]], np.float32)])
+        engines[name] = make_engine(comm, config, name)
     for window in range(2):
         dy = np.array([[1, -0.5], [0.25, 2]], np.float32)
         if window == 1 and comm.rank == comm.size - 1:
@@ -181,10 +193,29 @@ def chain(comm, out):
         for name, report in zip(engines, outrigger.step_many(engines.values())):
             out.report("chain", name, "step", report=report)
     for name, engine in engines.items():
-        for value in range(4):
-            out.tensor("chain", name, "value", value, array=engine.read(0, value))
-        engine.finalize()
-        engine.close()
+        end(engine, out, "chain", name)
+
+
+def step_alone(engine, window, rank, out, name):
+    """With a gradient that differs between windows and ranks."""
+    with engine.begin_pass() as alone:
+        alone.add_grad(0, np.array([[1, -0.5], [0.25, 2]], np.float32) * (window + 1) * (2 * rank + 1))
+    out.report(name, "step", window, report=engine.step())
+
+
+def save_and_load(comm, directory, out):
+    """A training that is saved, and goes on at another stage and without offload."""
+    kept = {"gradient_clipping": 0, "optimizer": {"type": "AdamW", "params": {"lr": 0.125}}}
+    engine = make_engine(comm, {**kept, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}, "w")
+    for window in range(2):
+        step_alone(engine, window, comm.rank, out, "saved")
+    engine.save(directory, "two")
+    step_alone(engine, 2, comm.rank, out, "saved")
+    end(engine, out, "saved")
+    engine = make_engine(comm, {**kept, "zero_optimization": {"stage": 3}}, "w")
+    engine.load(directory, "two")
+    step_alone(engine, 2, comm.rank, out, "loaded")
+    end(engine, out, "loaded")
 
 
 def shard_alone(context, out):
@@ -224,6 +255,7 @@ def main(config, path):
             out.line("memory", resident, purpose)
         out.line("live_children", engine.live_children)
     chain(comm, out)
+    save_and_load(comm, f"{path}.saved", out)
     shard_alone(context, out)
     out.line("done")
 

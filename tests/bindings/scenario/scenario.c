@@ -389,6 +389,19 @@ static void end_chained(otr_pass* pass, const otr_tensor* grad) {
   otr_pass_destroy(pass);
 }
 
+static void finish(otr_engine* engine, const char* name) {
+  int64_t shape[2] = {2, 2};
+  float values[4];
+  otr_tensor tensor = tensor_of(values, "float32", 2, shape);
+  for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; value++) {
+    TRY(otr_engine_parameter_read(engine, 0, value, &tensor));
+    fprintf(out, "%s value %" PRId32, name, value);
+    print_tensor(out, &tensor);
+  }
+  TRY(otr_engine_finalize(engine));
+  otr_engine_destroy(engine);
+}
+
 static void chain(otr_comm* comm) {
   otr_engine* engines[2] = {make_engine(comm, front_config, "front"),
                             make_engine(comm, back_config, "back")};
@@ -426,18 +439,45 @@ static void chain(otr_comm* comm) {
       print_report(out, &reports[i]);
     }
   }
-  for (int i = 0; i < 2; i++) {
-    int64_t shape[2] = {2, 2};
-    float values[4];
-    otr_tensor tensor = tensor_of(values, "float32", 2, shape);
-    for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; value++) {
-      TRY(otr_engine_parameter_read(engines[i], 0, value, &tensor));
-      fprintf(out, "chain %s value %" PRId32, i == 0 ? "front" : "back", value);
-      print_tensor(out, &tensor);
-    }
-    TRY(otr_engine_finalize(engines[i]));
-    otr_engine_destroy(engines[i]);
-  }
+  finish(engines[0], "chain front");
+  finish(engines[1], "chain back");
+}
+
+/* ---- A training that is saved, and goes on at another stage and without offload ---- */
+static const char* const saved_config =
+    "{\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}},"
+    " \"gradient_clipping\": 0, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.125}}}";
+static const char* const loaded_config =
+    "{\"zero_optimization\": {\"stage\": 3}, \"gradient_clipping\": 0,"
+    " \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.125}}}";
+
+/* A step with a gradient that differs between windows and ranks. */
+static void step_alone(otr_engine* engine, int window, const char* name) {
+  float grad[4] = {1, -0.5f, 0.25f, 2};
+  for (int i = 0; i < 4; i++) grad[i] *= (float)(window + 1) * (float)(2 * rank + 1);
+  int64_t shape[2] = {2, 2};
+  otr_tensor gradient = tensor_of(grad, "float32", 2, shape);
+  gradient = there(&gradient);
+  otr_pass* pass;
+  TRY(otr_pass_begin(engine, NULL, 0, NULL, &pass));
+  end_chained(pass, &gradient);
+  give_back();
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  TRY(otr_engine_step(engine, &report));
+  fprintf(out, "%s step %d", name, window);
+  print_report(out, &report);
+}
+
+static void save_and_load(otr_comm* comm, const char* directory) {
+  otr_engine* engine = make_engine(comm, saved_config, "w");
+  for (int window = 0; window < 2; window++) step_alone(engine, window, "saved");
+  TRY(otr_engine_save(engine, directory, "two", NULL));
+  step_alone(engine, 2, "saved");
+  finish(engine, "saved");
+  engine = make_engine(comm, loaded_config, "w");
+  TRY(otr_engine_load(engine, directory, "two", NULL));
+  step_alone(engine, 2, "loaded");
+  finish(engine, "loaded");
 }
 
 int main(int argc, char** argv) {
@@ -487,6 +527,8 @@ int main(int argc, char** argv) {
   fprintf(out, "live_children %" PRId64 "\n", live);
   TRY(otr_engine_finalize(engine));
   chain(comm);
+  snprintf(path, sizeof path, "%s.saved", argv[2]);
+  save_and_load(comm, path);
   shard_alone();
   otr_context_destroy(context); /* any order: children hold their parents */
   otr_comm_destroy(comm);

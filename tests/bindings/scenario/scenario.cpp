@@ -94,7 +94,8 @@ class Scenario {
   Scenario(std::string config, const std::string& path)
       : context_(made<Context>(otr_context_create, nullptr)),
         comm_(made<Comm>(otr_comm_from_env, context_.get(), nullptr)),
-        config_(std::move(config)) {
+        config_(std::move(config)),
+        path_(path) {
     check(otr_comm_rank(comm_.get(), &rank_));
     check(otr_comm_size(comm_.get(), &world_));
     out_.reset(std::fopen((path + "." + std::to_string(rank_)).c_str(), "wb"));
@@ -106,6 +107,7 @@ class Scenario {
     collectives();
     train();
     chain();
+    save_and_load();
     shard_alone();
     print("done\n");
   }
@@ -348,12 +350,15 @@ class Scenario {
   }
 
   // ---- Two engines in a chain: h = front(x), y = back(h) ----
-  Engine make_engine(const char* name, const char* scale, const char* lr, const char* stage) {
-    const std::string config =
-        std::string(
-            R"({"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"loss_scale": )") +
-        scale + R"(}, "gradient_clipping": 1, "optimizer": {"type": "AdamW", "params": {"lr": )" +
-        lr + R"(}}, "zero_optimization": {"stage": )" + stage + "}}";
+  static std::string chained(const char* scale, const char* lr, const char* stage) {
+    return std::string(
+               R"({"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"loss_scale": )") +
+           scale +
+           R"(}, "gradient_clipping": 1, "optimizer": {"type": "AdamW", "params": {"lr": )" + lr +
+           R"(}}, "zero_optimization": {"stage": )" + stage + "}}";
+  }
+
+  Engine make_engine(const char* name, const std::string& config) {
     auto engine = made<Engine>(otr_engine_create, comm_.get(), config.c_str());
     Floats initial({2, 2});
     otr_tensor nothing = initial.view;
@@ -376,8 +381,8 @@ class Scenario {
   }
 
   void chain() {
-    const std::array engines{make_engine("front", "4", "0.25", "0"),
-                             make_engine("back", "64", "0.5", "2")};
+    const std::array engines{make_engine("front", chained("4", "0.25", "0")),
+                             make_engine("back", chained("64", "0.5", "2"))};
     const std::array names{"chain front", "chain back"};
     for (int window = 0; window < 2; ++window) {
       Floats dy({2, 2});
@@ -406,14 +411,49 @@ class Scenario {
       check(otr_step_many(both.data(), 2, nullptr, reports.data()));
       for (size_t i = 0; i < 2; ++i) show(std::string(names[i]) + " step", reports[i]);
     }
-    for (size_t i = 0; i < 2; ++i) {
-      for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; ++value) {
-        Floats read({2, 2});
-        check(otr_engine_parameter_read(engines[i].get(), 0, value, &read.view));
-        show(std::string(names[i]) + " value " + std::to_string(value), read.view);
-      }
-      check(otr_engine_finalize(engines[i].get()));
+    for (size_t i = 0; i < 2; ++i) end(engines[i].get(), names[i]);
+  }
+
+  void end(otr_engine* engine, const std::string& name) {
+    for (int32_t value = OTR_VALUE_MASTER; value <= OTR_VALUE_EXP_AVG_SQ; ++value) {
+      Floats read({2, 2});
+      check(otr_engine_parameter_read(engine, 0, value, &read.view));
+      show(name + " value " + std::to_string(value), read.view);
     }
+    check(otr_engine_finalize(engine));
+  }
+
+  // A training that is saved, and goes on at another stage and without offload.
+  void save_and_load() {
+    const std::string directory = path_ + ".saved";
+    const auto saved =
+        make_engine("w", kept(R"({"stage": 2, "offload_optimizer": {"device": "cpu"}})"));
+    for (int window = 0; window < 2; ++window) step_alone(saved.get(), window, "saved");
+    check(otr_engine_save(saved.get(), directory.c_str(), "two", nullptr));
+    step_alone(saved.get(), 2, "saved");
+    end(saved.get(), "saved");
+    const auto loaded = make_engine("w", kept(R"({"stage": 3})"));
+    check(otr_engine_load(loaded.get(), directory.c_str(), "two", nullptr));
+    step_alone(loaded.get(), 2, "loaded");
+    end(loaded.get(), "loaded");
+  }
+
+  static std::string kept(const char* zero) {
+    return std::string(R"({"zero_optimization": )") + zero +
+           R"(, "gradient_clipping": 0, "optimizer": {"type": "AdamW", "params": {"lr": 0.125}}})";
+  }
+
+  // A step with a gradient that differs between windows and ranks.
+  void step_alone(otr_engine* engine, int window, const std::string& name) {
+    Floats gradient({2, 2});
+    gradient.values.assign({1, -0.5f, 0.25f, 2});
+    for (float& each : gradient.values) each *= static_cast<float>((window + 1) * (2 * rank_ + 1));
+    const auto pass = made<Pass>(otr_pass_begin, engine, nullptr, 0, nullptr);
+    check(otr_pass_add_grad(pass.get(), 0, &gradient.view, nullptr));
+    check(otr_pass_end(pass.get()));
+    otr_step_report report = OTR_STEP_REPORT_INIT;
+    check(otr_engine_step(engine, &report));
+    show(name + " step " + std::to_string(window), report);
   }
 
   void shard_alone() {
@@ -446,7 +486,7 @@ class Scenario {
 
   Context context_;
   Comm comm_;
-  std::string config_;
+  std::string config_, path_;
   int32_t rank_ = 0, world_ = 0;
   std::unique_ptr<FILE, Close> out_;
 };

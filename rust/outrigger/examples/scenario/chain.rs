@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two engines in a chain: h = front(x), y = back(h).
+//! Two engines in a chain: h = front(x), y = back(h). And a training that is saved, and goes on at another stage and without offload.
 use super::{double, Rank};
 use outrigger::{
-    step_many, Comm, Engine, ParameterId, PassOptions, Plan, Result, Tensor, TensorMut, Value,
+    step_many, Comm, Engine, Load, ParameterId, PassOptions, Plan, Result, Save, Tensor, TensorMut,
+    Value,
 };
 
 const FRONT: &str = r#"{"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"loss_scale": 4},
@@ -68,24 +69,66 @@ impl Rank {
                 self.out.report(&format!("chain {name} step"), &report);
             }
         }
-        for (name, engine, id) in [("front", &mut front, w), ("back", &mut back, v)] {
-            for (number, value) in [
-                Value::Master,
-                Value::Published,
-                Value::ExpAvg,
-                Value::ExpAvgSq,
-            ]
-            .into_iter()
-            .enumerate()
-            {
-                self.out.values(
-                    &format!("chain {name} value {number}"),
-                    SHAPE,
-                    &engine.read::<f32>(id, value)?,
-                );
-            }
-            engine.finalize()?;
+        self.finish(front, w, "chain front")?;
+        self.finish(back, v, "chain back")
+    }
+
+    fn finish(&mut self, mut engine: Engine, id: ParameterId, name: &str) -> Result<()> {
+        for (number, value) in [
+            Value::Master,
+            Value::Published,
+            Value::ExpAvg,
+            Value::ExpAvgSq,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            self.out.values(
+                &format!("{name} value {number}"),
+                SHAPE,
+                &engine.read::<f32>(id, value)?,
+            );
         }
+        engine.finalize()
+    }
+
+    /// With a gradient that differs between windows and ranks.
+    fn step_alone(
+        &mut self,
+        engine: &mut Engine,
+        w: ParameterId,
+        window: i64,
+        name: &str,
+    ) -> Result<()> {
+        let factor = ((window + 1) * (2 * self.rank + 1)) as f32;
+        let gradient = [1_f32, -0.5, 0.25, 2.0].map(|each| each * factor);
+        let pass = engine.pass(&[])?;
+        pass.add_grad(w, &Tensor::new(&gradient, SHAPE)?)?;
+        pass.end()?;
+        let report = engine.step()?;
+        self.out.report(&format!("{name} step {window}"), &report);
         Ok(())
     }
+
+    pub fn save_and_load(&mut self, comm: &Comm, directory: &str) -> Result<()> {
+        let offloaded = r#"{"stage": 2, "offload_optimizer": {"device": "cpu"}}"#;
+        let (mut saved, w) = make_engine(comm, &kept(offloaded), "w")?;
+        for window in 0..2 {
+            self.step_alone(&mut saved, w, window, "saved")?;
+        }
+        saved.save(directory, "two", &Save::default())?;
+        self.step_alone(&mut saved, w, 2, "saved")?;
+        self.finish(saved, w, "saved")?;
+        let (mut loaded, w) = make_engine(comm, &kept(r#"{"stage": 3}"#), "w")?;
+        loaded.load(directory, Some("two"), &Load::default())?;
+        self.step_alone(&mut loaded, w, 2, "loaded")?;
+        self.finish(loaded, w, "loaded")
+    }
+}
+
+fn kept(zero: &str) -> String {
+    format!(
+        r#"{{"zero_optimization": {zero}, "gradient_clipping": 0,
+    "optimizer": {{"type": "AdamW", "params": {{"lr": 0.125}}}}}}"#
+    )
 }

@@ -344,6 +344,7 @@ fn run(config: &str, output: &str) -> Result<()> {
     state.collectives(&comm)?;
     state.run(Plan::new(&comm, config)?)?;
     state.chain(&comm)?;
+    state.save_and_load(&comm, &format!("{output}.saved"))?;
     state.shard_alone(&context)?;
     state.out.line("done");
     Ok(())
