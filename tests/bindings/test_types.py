@@ -41,11 +41,6 @@ class Types(Checked):
         self.clean(mypy("-m", "outrigger", "-m", "outrigger.__main__", "-m", "outrigger.numpy", "-m", "program"))
         self.clean(run("program.py"))
 
-    def test_jax(self):
-        if not installed("jax"):
-            self.skipTest("no jax")
-        self.clean(mypy("-m", "outrigger.jax", "-m", "program_jax"))
-
     def test_types_are_delivered(self):
         for name in ("py.typed", "lowlevel.pyi"):
             self.assertTrue((PACKAGE / name).exists(), f"{name} is missing in {PACKAGE}")
@@ -55,13 +50,18 @@ class Types(Checked):
         self.assertNotEqual(mypy("-c", "import outrigger; outrigger.version() + 1")[0], 0)
 
 
-class Torch(Checked):
-    """Apart: mypy reads all of PyTorch for it."""
+class Frameworks(Checked):
+    """Apart: mypy reads all of PyTorch and JAX for them."""
 
     def test_torch(self):
         if not installed("torch"):
             self.skipTest("no torch")
         self.clean(mypy("-p", "outrigger.torch", "-m", "program_torch"))
+
+    def test_jax(self):
+        if not installed("jax"):
+            self.skipTest("no jax")
+        self.clean(mypy("-m", "outrigger.jax", "-m", "program_jax"))
 
 
 if __name__ == "__main__":
