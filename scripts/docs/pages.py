@@ -8,6 +8,7 @@ import posixpath
 import re
 
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+OF_DOCUMENTER = re.compile(r"\[([^\]]*)\]\(@\w+[^)]*\)")  # Julia's links to docstrings, which are not here
 FENCE = re.compile(r"^\s*(```+)")
 LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".py": "python", ".rs": "rust", ".jl": "julia", ".java": "java", ".lua": "lua", ".cs": "csharp",
              ".sh": "bash", ".json": "json", ".toml": "toml", ".cmake": "cmake", ".yml": "yaml"}
@@ -84,7 +85,7 @@ class Pages:
             if mark and (fence is None or mark[1].startswith(fence)):
                 fence = mark[1] if fence is None else None
             elif fence is None:
-                line = LINK.sub(lambda link: link[1] + self.link(uri, link[2]) + link[3], line)
+                line = LINK.sub(lambda link: link[1] + self.link(uri, link[2]) + link[3], OF_DOCUMENTER.sub(r"\1", line))
                 before = lines[-1] if lines else ""
                 if re.match(r"([-*]|\d+\.) |\|", line) and before.strip() and not re.match(r"([-*]|\d+\.) |  |\|", before):
                     lines.append("")

@@ -89,6 +89,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(pages.rewritten("a.md", "[x](../core/x.cpp#L1) [r](../rust) [h](https://a.b/c) [me](../README.md)"),
                          "[x](source/core/x.cpp.md#L1) [r](source/rust/README.md) [h](https://a.b/c) [me](index.md)")
         self.assertEqual(pages.rewritten("source/rust/README.md", "[a](../docs/a.md)"), "[a](../../a.md)")
+        self.assertEqual(pages.rewritten("a.md", "[`f`](@ref), [g](@ref Main.g)"), "`f`, g")
         self.assertEqual(pages.rewritten("a.md", "text:\n- one\n  more\n- two\n```\ntext\n- code\n```"), "text:\n\n- one\n  more\n- two\n```\ntext\n- code\n```")
 
 
