@@ -1,4 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
+# otr_swig_language(LANGUAGE NEEDS variable… MISSING text): the option OTR_<LANGUAGE>, and OTR_<LANGUAGE>_MISSING, the reason why its
+# package cannot be built: text where one of the variables is not true; empty where it can.
+function(otr_swig_language language)
+  cmake_parse_arguments(L "" "MISSING" "NEEDS" ${ARGN})
+  option(OTR_${language} "Build the package of this language where its tools and SWIG are found" ON)
+  find_package(SWIG 4.1 QUIET)
+  set(reason "")
+  if(NOT OTR_${language})
+    set(reason "OTR_${language} is off")
+  elseif(NOT SWIG_FOUND)
+    set(reason "no SWIG 4.1 or newer was found (Debian: swig)")
+  endif()
+  foreach(tool IN LISTS L_NEEDS)
+    if(NOT reason AND NOT ${tool})
+      set(reason "${L_MISSING}")
+    endif()
+  endforeach()
+  string(TOLOWER ${language} name)
+  set(OTR_${language}_MISSING "${reason}" CACHE INTERNAL "why there is no outrigger_${name}")
+  if(reason)
+    message(STATUS "outrigger_${name} is left out: ${reason}")
+  endif()
+endfunction()
+
 # otr_swig_module(language FOLDER folder [CLASSES folder] [OPTIONS …] [INCLUDES …]): the target outrigger_<language>_native, a library in
 # FOLDER that SWIG makes of bindings/swig/outrigger.i and <language>.i, for a language of plain.i. CLASSES: where SWIG writes in that language;
 # it is emptied first. Sets OTR_SWIG_WRAPPER to the C file, which is newer than these.
