@@ -71,22 +71,12 @@ def functions(header):
     return [known[name] for name in order]
 
 
-def declared(variable):
-    text = variable.type.c
-    return f"{text}{variable.name}" if text.endswith("*") else f"{text} {variable.name}"
-
-
 def member(name):
     return name.removeprefix("otr_")
 
 
 def generate_header(header):
-    out = []
-    for function in functions(header):
-        parameters = ", ".join(map(declared, function.parameters)) or "void"
-        result = function.result.c
-        out.append(f"  {result}{'' if result.endswith('*') else ' '}(*{member(function.name)})({parameters});\n")
-    return HEAD + "".join(out) + TAIL
+    return HEAD + "".join(f"  {function.c_pointer(member(function.name))};\n" for function in functions(header)) + TAIL
 
 
 def generate_table(header):

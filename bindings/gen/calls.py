@@ -48,7 +48,7 @@ class Call:
 
     def takes_itself(self, *parameters):
         for each in parameters:
-            self.takes.append(f"{each.type.c} {each.name}".replace("* ", "*"))
+            self.takes.append(each.c)
             self.gives.append(each.name)
 
     def returns(self, result, declared, given, shown="made"):

@@ -28,12 +28,21 @@ class Type:
         return text
 
 
+def declaration(kind, name):
+    """`const char *name`, `int32_t name`"""
+    return f"{kind.c}{'' if kind.levels else ' '}{name}"
+
+
 @dataclass
 class Variable:
     name: str
     type: Type
     length: int = 0  # of an array; 0: not an array
     doc: str = ""
+
+    @property
+    def c(self):
+        return declaration(self.type, self.name) + (f"[{self.length}]" if self.length else "")
 
 
 @dataclass
@@ -57,6 +66,18 @@ class Function:
     result: Type
     parameters: list
     doc: str = ""
+
+    @property
+    def c(self):
+        return declaration(self.result, self.name) + self.c_parameters
+
+    @property
+    def c_parameters(self):
+        return f"({', '.join(each.c for each in self.parameters) or 'void'})"
+
+    def c_pointer(self, name):
+        """A pointer of this name to such a function."""
+        return declaration(self.result, f"(*{name})") + self.c_parameters
 
     @property
     def waits(self):

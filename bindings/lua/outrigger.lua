@@ -40,7 +40,7 @@ local function class(name)
   function methods:is_closed()
     return rawget(self, "handle") == nil
   end
-  -- Gives the handle back. Local. Again: nothing.
+  -- Gives the handle back. Local. Doing it again is a no-op.
   function methods:close()
     local handle = rawget(self, "handle")
     if handle then
@@ -253,7 +253,7 @@ function Engine:acquire(ids, float32)
 end
 
 local close_acquired = Acquired.close
--- Releases the weights. Local. Again: nothing.
+-- Releases the weights. Local. Doing it again is a no-op.
 function Acquired:close()
   if self:is_closed() then
     return

@@ -43,7 +43,7 @@
     otr_swig_close($self);
     free($self);
   }
-  // Gives its memory back, or lets go of the library's. Again: nothing.
+  // Gives its memory back, or lets go of the library's. Doing it again is a no-op.
   void close() { otr_swig_close($self); }
   int32_t is_open() { return otr_swig_flags($self) & OTR_SWIG_OPEN; }
   int32_t is_writable() { return (otr_swig_flags($self) & OTR_SWIG_WRITABLE) != 0; }

@@ -21,7 +21,7 @@ class Pages:
         self.paths = {}  # page → path in the repository
 
     def collect(self, own):
-        """Page → Markdown of the files outside of docs/ that these pages need, directly or not. own: page → Markdown of docs/."""
+        """Page → Markdown of the files outside of docs/ that these pages need, directly or not. own: page → Markdown of docs/ and of what is generated beside it."""
         made = {}
         self.paths = {uri: f"docs/{uri}" for uri in own} | {uri: path for path, uri in FIXED.items()}
         waiting = [*own, *FIXED.values()]
@@ -57,11 +57,13 @@ class Pages:
         """The page of a file or folder; None: there is none (pictures of docs/, what does not exist)."""
         if path in FIXED:
             return FIXED[path]
-        if path.startswith("docs/") and path in self.files:
-            return path.removeprefix("docs/") if path.endswith(".md") else f"source/{path}.md" if path.endswith(".json") else None
-        if path in self.files:
-            return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"
-        return f"source/{path}/index.md" if self.below(path) else None
+        if path not in self.files:
+            return f"source/{path}/index.md" if self.below(path) else None
+        if path.startswith("docs/") and path.endswith(".md"):
+            return path.removeprefix("docs/")
+        if path.startswith("docs/") and not path.endswith(".json"):
+            return None
+        return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"
 
     def below(self, folder):
         return sorted(path for path in self.files if path.startswith(f"{folder}/"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of all functions, structs and constants, from the header."""
+"""The page of all functions, callbacks, handles and structs, from the header."""
 import re
 
 SECTION = re.compile(r"/\* ---- (.*?) -+\s*\*/")
@@ -13,12 +13,6 @@ def prose(text, known):
         plain = match[0].replace("\\", "")
         return f"[`{plain}`](#{plain})" if plain in known else f"`{plain}`"
     return re.sub(r"\b(?:otr|OTR)(?:\\_\w+?)+\b(?:\\_)?", name, text)
-
-
-def prototype(function):
-    parameters = ", ".join(f"{each.type.c}{'' if each.type.c.endswith('*') else ' '}{each.name}" for each in function.parameters) or "void"
-    result = function.result.c
-    return f"{result}{'' if result.endswith('*') else ' '}{function.name}({parameters})"
 
 
 def sections(text):
@@ -35,10 +29,8 @@ def struct_code(struct):
         return f"typedef struct {struct.name} {struct.name};"
     lines = []
     for each in struct.fields:
-        space = "" if each.type.c.endswith("*") else " "
-        length = f"[{each.length}]" if each.length else ""
         comment = f"  /* {' '.join(each.doc.split())} */" if each.doc else ""
-        lines.append(f"  {each.type.c}{space}{each.name}{length};{comment}")
+        lines.append(f"  {each.c};{comment}")
     return f"typedef struct {struct.name} {{\n" + "\n".join(lines) + f"\n}} {struct.name};"
 
 
@@ -46,11 +38,11 @@ def page(text, model):
     known = {each.name for each in model.functions + model.structs + model.handles + model.callbacks}
     places = []
     for each in model.functions:
-        places.append((re.search(rf"^OTR_API [^;]*?\b{each.name}\(", text, re.M).start(), each.name, prototype(each) + ";", each.doc))
+        places.append((re.search(rf"^OTR_API [^;]*?\b{each.name}\(", text, re.M).start(), each.name, f"{each.c};", each.doc))
     for each in model.handles + model.structs:
         places.append((text.index(f"typedef struct {each.name}"), each.name, struct_code(each), each.doc))
     for each in model.callbacks:
-        places.append((text.index(f"(*{each.name})"), each.name, f"typedef {each.result.c} (*{each.name})({prototype(each).split('(', 1)[1]};", each.doc))
+        places.append((text.index(f"(*{each.name})"), each.name, f"typedef {each.c_pointer(each.name)};", each.doc))
     out = ["# Reference", "", "Every function of [outrigger.h](../c_api/include/outrigger.h), in its order. The head of the header says what holds for all of them: "
            "results, ownership, threads, forks, collective calls, interruption.", ""]
     parts = sections(text)

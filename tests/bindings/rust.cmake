@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Rust crates: their own tests, an example on one rank and on two, the scenario, how they are built and loaded, their form.
 find_program(OTR_CARGO cargo)
-set(rust_missing "")
-if(NOT OTR_CARGO)
-  set(rust_missing "no cargo was found")
-else()
-  execute_process(COMMAND ${OTR_CARGO} metadata --offline --locked --format-version 1 --manifest-path ${CMAKE_SOURCE_DIR}/rust/Cargo.toml
-    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-  if(failed)
-    set(rust_missing "the crates that rust/Cargo.lock names are not here (cargo fetch)")
+
+# otr_crates_missing(out folder): why the workspace of this folder cannot be built; empty: it can.
+function(otr_crates_missing out folder)
+  set(reason "")
+  if(NOT OTR_CARGO)
+    set(reason "no cargo was found")
+  else()
+    execute_process(COMMAND ${OTR_CARGO} metadata --offline --locked --format-version 1 --manifest-path ${CMAKE_SOURCE_DIR}/${folder}/Cargo.toml
+      RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(failed)
+      set(reason "the crates that ${folder}/Cargo.lock names are not here (cargo fetch)")
+    endif()
   endif()
-endif()
+  set(${out} "${reason}" PARENT_SCOPE)
+endfunction()
+
+otr_crates_missing(rust_missing rust)
 set(rust ${CMAKE_SOURCE_DIR}/rust)
 set(rust_target ${CMAKE_BINARY_DIR}/rust)
 set(rust_environment "OUTRIGGER_LIB_DIR=$<TARGET_FILE_DIR:outrigger>;CARGO_TARGET_DIR=${rust_target}"
@@ -23,7 +30,6 @@ foreach(ranks 1 2)
 endforeach()
 binding_test(bindings_scenario_rust MISSING ${rust_missing} ${launcher_missing} NEEDS scenario_c rust_built
   COMMAND ${run_scenario} rust ${work} ${launcher} ${rust_target}/debug/examples/scenario)
-binding_test(bindings_rust_page TIER fast COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_page.py)
 binding_test(bindings_rust_builds MISSING ${rust_missing}
   COMMAND ${Python3_EXECUTABLE} ${here}/test_rust_builds.py ${OTR_CARGO} $<TARGET_FILE_DIR:outrigger> ${CMAKE_BINARY_DIR}/rust_builds Builds Loaded)
 binding_test(bindings_rust_bundled TIER soak TIMEOUT 1800 MISSING ${rust_missing}
@@ -43,14 +49,7 @@ binding_test(bindings_rust_oldest TIER soak TIMEOUT 600 MISSING ${msrv_missing} 
 
 # Adapters of frameworks: workspaces of their own, whose frameworks take minutes to compile. The example learns too slowly unoptimised.
 foreach(crate candle burn)
-  set(${crate}_missing ${rust_missing})
-  if(NOT rust_missing)
-    execute_process(COMMAND ${OTR_CARGO} metadata --offline --locked --format-version 1 --manifest-path ${rust}/outrigger-${crate}/Cargo.toml
-      RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-    if(failed)
-      set(${crate}_missing "the crates that rust/outrigger-${crate}/Cargo.lock names are not here (cargo fetch)")
-    endif()
-  endif()
+  otr_crates_missing(${crate}_missing rust/outrigger-${crate})
   set(${crate}_target ${CMAKE_BINARY_DIR}/rust_${crate})
   set(crate_environment ${rust_environment} "CARGO_TARGET_DIR=${${crate}_target}")
   binding_test(bindings_${crate} TIER soak TIMEOUT 1800 MISSING ${${crate}_missing} SETUP ${crate}_built ENVIRONMENT ${crate_environment}

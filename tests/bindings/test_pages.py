@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md, docs/watching.md and docs/migration.md, and of Julia on docs/julia.md, stands in an example, which the tests run."""
+"""Each piece of Python on docs/numpy.md, docs/hosts.md, docs/checkpoints.md, docs/jax.md, docs/offload.md, docs/messages.md, docs/watching.md and docs/migration.md stands in an example, which the tests run; so does the code of other languages' pages."""
 import re
 import unittest
 from pathlib import Path
@@ -25,13 +25,6 @@ class Pages(unittest.TestCase):
                     self.assertTrue([text for text in texts.values() if flat(block) in text], "is in no example")
             self.assertLessEqual(set(re.findall(rf"examples/{name}/(\w+\.py)\)", page)), set(texts))
 
-    def test_code_of_julia(self):
-        example = flat((ROOT / "julia/examples/plays.jl").read_text(encoding="utf-8"))
-        blocks = re.findall(r"```julia\n(.*?)```", (ROOT / "docs/julia.md").read_text(encoding="utf-8"), re.DOTALL)
-        self.assertGreaterEqual(len(blocks), 2)
-        for block in blocks:
-            self.assertIn(flat(block), example)
-
 
 class Languages(unittest.TestCase):
     """Pages of other languages than Python: all their code is from one example, in its order."""
@@ -53,8 +46,29 @@ class Languages(unittest.TestCase):
     def test_lua(self):
         self.check("lua", "bindings/lua/examples/regression.lua", 3)
 
+    def test_julia(self):
+        self.check("julia", "julia/examples/plays.jl", 2)
+
     def test_csharp(self):
         self.check("csharp", "bindings/csharp/examples/Regression.cs", 3)
+
+
+class Rust(unittest.TestCase):
+    """Its page has code of several examples."""
+    PAGE = (ROOT / "docs/rust.md").read_text(encoding="utf-8")
+    EXAMPLES = list((ROOT / "rust").glob("*/examples/*.rs"))
+
+    def test_code_is_from_the_examples(self):
+        blocks = re.findall(r"```rust\n(.*?)```", self.PAGE, re.DOTALL)
+        self.assertGreater(len(blocks), 8)
+        texts = [flat(path.read_text(encoding="utf-8")) for path in self.EXAMPLES]
+        for block in blocks:
+            with self.subTest(block=block):
+                self.assertTrue([text for text in texts if flat(block) in text], "is in no example")
+
+    def test_examples_are_named(self):
+        for path in self.EXAMPLES:
+            self.assertIn(f"(../rust/{path.relative_to(ROOT / 'rust')})", self.PAGE)
 
 
 if __name__ == "__main__":

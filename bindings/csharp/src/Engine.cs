@@ -198,7 +198,7 @@ namespace Outrigger
             }
         }
 
-        /// <summary>Releases the weights. Local. Again: nothing.</summary>
+        /// <summary>Releases the weights. Local. Doing it again is a no-op.</summary>
         public void Dispose()
         {
             CloseTensors();

@@ -134,7 +134,7 @@ namespace Outrigger
             }
         }
 
-        /// <summary>Gives the handle back. Local, any thread. Again: nothing.</summary>
+        /// <summary>Gives the handle back. Local, any thread. Doing it again is a no-op.</summary>
         public virtual void Dispose()
         {
             lock (gate)

@@ -120,7 +120,7 @@ namespace Outrigger
             }
         }
 
-        /// <summary>Gives its memory back, or lets go of the library's. Again: nothing.</summary>
+        /// <summary>Gives its memory back, or lets go of the library's. Doing it again is a no-op.</summary>
         public void Dispose()
         {
             lock (gate)

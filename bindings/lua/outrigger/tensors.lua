@@ -101,7 +101,7 @@ function Tensor:is_open()
   return self.handle:is_open() ~= 0
 end
 
--- Gives its memory back, or lets go of the library's. Again: nothing.
+-- Gives its memory back, or lets go of the library's. Doing it again is a no-op.
 function Tensor:close()
   self.handle:close()
 end

@@ -41,7 +41,7 @@ public final class Acquired implements AutoCloseable {
         }
     }
 
-    /** Releases the weights. Local. Again: nothing. */
+    /** Releases the weights. Local. Doing it again is a no-op. */
     @Override
     public void close() {
         if (isReleased) {

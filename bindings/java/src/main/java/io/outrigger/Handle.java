@@ -83,14 +83,20 @@ abstract class Handle<N> implements AutoCloseable {
         }
     }
 
-    /** A call without a result. */
-    interface Action<N> {
-        void on(N made);
-    }
-
-    /** A call with one. */
+    /** A call with a result. */
     interface Question<N, R> {
         R on(N made);
+    }
+
+    /** A call without one. */
+    interface Action<N> extends Question<N, Void> {
+        void make(N made);
+
+        @Override
+        default Void on(N made) {
+            make(made);
+            return null;
+        }
     }
 
     private final State<N> state;
@@ -105,50 +111,34 @@ abstract class Handle<N> implements AutoCloseable {
         return getClass().getSimpleName();
     }
 
-    // What a call refers to, tensors above all, is reachable until it is over.
-
-    /** A call that the header marks "any thread". */
-    final <R> R ask(Question<N, R> call) {
-        state.begin(name(), false);
+    private <R> R call(Question<N, R> call, boolean isAlone) {
+        state.begin(name(), isAlone);
         try {
             return call.on(state.made);
         } finally {
-            Reference.reachabilityFence(call);
-            state.end(false);
+            Reference.reachabilityFence(call); // what it refers to, tensors above all, is reachable until it is over
+            state.end(isAlone);
         }
+    }
+
+    /** A call that the header marks "any thread". */
+    final <R> R ask(Question<N, R> call) {
+        return call(call, false);
     }
 
     /** The same without a result. */
     final void tell(Action<N> call) {
-        state.begin(name(), false);
-        try {
-            call.on(state.made);
-        } finally {
-            Reference.reachabilityFence(call);
-            state.end(false);
-        }
+        call(call, false);
     }
 
     /** A call of one thread at a time. */
     final <R> R askAlone(Question<N, R> call) {
-        state.begin(name(), true);
-        try {
-            return call.on(state.made);
-        } finally {
-            Reference.reachabilityFence(call);
-            state.end(true);
-        }
+        return call(call, true);
     }
 
     /** The same without a result. */
     final void tellAlone(Action<N> call) {
-        state.begin(name(), true);
-        try {
-            call.on(state.made);
-        } finally {
-            Reference.reachabilityFence(call);
-            state.end(true);
-        }
+        call(call, true);
     }
 
     /** As long as `buffer` can be reached, what it shows stays. */
@@ -165,7 +155,7 @@ abstract class Handle<N> implements AutoCloseable {
         }
     }
 
-    /** Gives the handle back. Local, any thread. Again: nothing. */
+    /** Gives the handle back. Local, any thread. Doing it again is a no-op. */
     @Override
     public void close() {
         net.clean();

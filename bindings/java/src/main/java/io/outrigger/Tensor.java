@@ -298,7 +298,7 @@ public final class Tensor implements AutoCloseable {
         return (made.is_writable() != 0 ? shown : shown.asReadOnlyBuffer()).order(ByteOrder.nativeOrder());
     }
 
-    /** Lets go of its memory. Any thread. Again: nothing. */
+    /** Lets go of its memory. Any thread. Doing it again is a no-op. */
     @Override
     public synchronized void close() {
         made.close();
