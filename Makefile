@@ -21,7 +21,7 @@ TREE ?=
 VARIANT := $(subst thread,tsan,$(subst undefined,ubsan,$(subst address,asan,$(subst $(comma),-,$(SANITIZE)))))
 BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
-INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool
+INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_mpi outrigger_nccl outrigger_tool
 
 .PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel docs clean
 .NOTPARALLEL:

@@ -8,7 +8,7 @@ set(OTR_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/outrigger)
 
 install(TARGETS outrigger EXPORT outrigger-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
-install(TARGETS outrigger_simulated outrigger_cuda outrigger_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+install(TARGETS outrigger_simulated outrigger_cuda outrigger_mpi outrigger_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 install(DIRECTORY c_api/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 

@@ -6,14 +6,14 @@
 #   scripts/setup.sh build        what the library and the tools need: no Python
 #   scripts/setup.sh package      those, and what makes Debian packages
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
-#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX), and nvcc
+#   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX), nvcc, and two MPI libraries
 #   scripts/setup.sh soak         those and what the long tests need: candle, burn, an older Rust
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in common apt julia rust java aarch64 python cuda; do
+for part in common apt julia rust java aarch64 python cuda mpi; do
   # shellcheck source=/dev/null
   source "scripts/setup/$part.sh"
 done
@@ -49,6 +49,7 @@ else
   if [[ ${1:-} == frameworks || ${1:-} == soak ]]; then
     for part in $FRAMEWORKS; do setup_pip "$part"; done
     setup_cuda
+    setup_mpi
   fi
 fi
 finish

@@ -88,6 +88,9 @@ class Call:
             rest.pop(0)
             self.takes_tensor(name, [f"otr_swig_data({name})", f"otr_swig_bytes({name})"],
                               "otr_swig_writable" if name == "data" else "otr_swig_readable")
+        elif base == "void" and name == "mpi_comm":
+            self.takes.append("int64_t mpi_comm")
+            self.gives.append("(const void *)(intptr_t)mpi_comm")
         elif base == "void" and name == "all":
             self.takes_tensor("all", ["otr_swig_data(all)"], "otr_swig_writable")
             self.before.append("otr_swig_holds_all(comm, mine, all, status)")

@@ -121,6 +121,17 @@ static otr_comm *otr_plain_comm_from_env(otr_context *context, const otr_comm_op
 
 %ignore otr_comm_create_custom;  // functions of the language
 
+%ignore otr_comm_create_mpi;
+%rename(comm_create_mpi) otr_plain_comm_create_mpi;
+%newobject otr_plain_comm_create_mpi;
+%inline %{
+static otr_comm *otr_plain_comm_create_mpi(otr_context *context, int64_t mpi_comm, const otr_comm_options *options, int32_t *status) {
+  otr_comm *made = NULL;
+  *status = otr_comm_create_mpi(context, (const void *)(intptr_t)mpi_comm, options, &made);
+  return made;
+}
+%}
+
 %ignore otr_comm_create_hierarchical;
 %rename(comm_create_hierarchical) otr_plain_comm_create_hierarchical;
 %newobject otr_plain_comm_create_hierarchical;
@@ -170,6 +181,16 @@ static int32_t otr_plain_comm_rank(const otr_comm *comm, int32_t *status) {
 static int32_t otr_plain_comm_size(const otr_comm *comm, int32_t *status) {
   int32_t made = 0;
   *status = otr_comm_size(comm, &made);
+  return made;
+}
+%}
+
+%ignore otr_comm_shares_memory;
+%rename(comm_shares_memory) otr_plain_comm_shares_memory;
+%inline %{
+static int32_t otr_plain_comm_shares_memory(const otr_comm *comm, int32_t *status) {
+  int32_t made = 0;
+  *status = otr_comm_shares_memory(comm, &made);
   return made;
 }
 %}

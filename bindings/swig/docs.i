@@ -69,7 +69,9 @@ rank, world_size and job are required. If a rank dies, all others report it with
 Collective. OTR_E_TIMEOUT names the ranks that did not come. Since: 0.1";
 %feature("docstring") otr_comm_from_env "The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT (torchrun, \"outrigger run\"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
-such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+such variable: a group of one. All ranks on one host: shared memory. On several hosts, started by
+mpirun or srun: MPI, with shared memory on each host where all have as many consecutive ranks
+(otr_comm_create_mpi, otr_comm_create_hierarchical). options: NULL, or a timeout
 and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
 the environment. Since: 0.1";
 %feature("docstring") otr_comm_table_init "Any thread. OTR_E_ABI: size smaller than the first release's. Since: 0.1";
@@ -78,6 +80,14 @@ copy of the published parameters, at stage 3 only its slices, and otr_engine_acq
 collective. The table is copied. The library calls destroy with user_data once the communicator
 and all engines made from it are gone; if this call fails, user_data stays the caller's.
 Collective. Since: 0.1";
+%feature("docstring") otr_comm_create_mpi "The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
+MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
+process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done that,
+and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with MPI_THREAD_SERIALIZED
+the host makes no MPI call during one of ours or during a pass. Destroy all that is made from it
+before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom. options: NULL, or a
+timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every path tried;
+OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1";
 %feature("docstring") otr_comm_create_hierarchical "A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
 those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
 each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
@@ -93,6 +103,9 @@ independently. Collective. Since: 0.1";
 color -1 a rank joins no group and *out_comm is NULL. Collective. OTR_E_UNSUPPORTED: a custom
 communicator whose table has no split. Since: 0.1";
 %feature("docstring") otr_comm_rank "Local. Any thread. Since: 0.1";
+%feature("docstring") otr_comm_shares_memory "1: the ranks see each other's memory, so parameters are one copy for all of them where the
+configuration allows that, and acquiring one is local. 0: they do not. Local. Any thread.
+Since: 0.1";
 %feature("docstring") otr_comm_barrier "Returns when every rank has called it. Collective. Since: 0.1";
 %feature("docstring") otr_comm_broadcast "Copies `bytes` bytes of rank `root`'s data to all others. Collective. Since: 0.1";
 %feature("docstring") otr_comm_all_gather "all receives world_size × bytes, in rank order; `bytes` is equal on all ranks. Collective.

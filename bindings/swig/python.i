@@ -125,7 +125,7 @@ OTR_OUT_NUMBER(double, out_value, PyFloat_FromDouble)
 OTR_OUT_NUMBER(double, out_scale, PyFloat_FromDouble)
 OTR_OUT_NUMBER(double, out_norm, PyFloat_FromDouble)
 OTR_OUT_NUMBER(void *, out_data, PyLong_FromVoidPtr)  // of a device: its address as a number
-%typemap(in) void *data {
+%typemap(in) void *data, const void *mpi_comm {
   $1 = $input == Py_None ? NULL : PyLong_AsVoidPtr($input);
   if (PyErr_Occurred()) SWIG_fail;
 }

@@ -396,7 +396,9 @@ OTR_API int32_t otr_comm_create_shm(otr_context *context, const otr_comm_options
 
 /* The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
  * MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
- * such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+ * such variable: a group of one. All ranks on one host: shared memory. On several hosts, started by
+ * mpirun or srun: MPI, with shared memory on each host where all have as many consecutive ranks
+ * (otr_comm_create_mpi, otr_comm_create_hierarchical). options: NULL, or a timeout
  * and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
  * the environment. Since: 0.1 */
 OTR_API int32_t otr_comm_from_env(otr_context *context, const otr_comm_options *options,
@@ -460,6 +462,18 @@ OTR_API int32_t otr_comm_table_init(otr_comm_table *table, size_t size) OTR_NOEX
 OTR_API int32_t otr_comm_create_custom(otr_context *context, const otr_comm_table *table,
                                        otr_comm **out_comm) OTR_NOEXCEPT;
 
+/* The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
+ * MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
+ * process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done
+ * that, and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with
+ * MPI_THREAD_SERIALIZED the host makes no MPI call during one of ours or during a pass. Destroy all
+ * that is made from it before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom.
+ * options: NULL, or a timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every
+ * path tried; OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1 */
+OTR_API int32_t otr_comm_create_mpi(otr_context *context, const void *mpi_comm,
+                                    const otr_comm_options *options,
+                                    otr_comm **out_comm) OTR_NOEXCEPT;
+
 /* A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
  * those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
  * each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
@@ -485,6 +499,11 @@ OTR_API int32_t otr_comm_split(otr_comm *comm, int32_t color, int32_t key,
 /* Local. Any thread. Since: 0.1 */
 OTR_API int32_t otr_comm_rank(const otr_comm *comm, int32_t *out_rank) OTR_NOEXCEPT;
 OTR_API int32_t otr_comm_size(const otr_comm *comm, int32_t *out_world_size) OTR_NOEXCEPT;
+
+/* 1: the ranks see each other's memory, so parameters are one copy for all of them where the
+ * configuration allows that, and acquiring one is local. 0: they do not. Local. Any thread.
+ * Since: 0.1 */
+OTR_API int32_t otr_comm_shares_memory(const otr_comm *comm, int32_t *out_shares) OTR_NOEXCEPT;
 
 /* Returns when every rank has called it. Collective. Since: 0.1 */
 OTR_API int32_t otr_comm_barrier(otr_comm *comm) OTR_NOEXCEPT;

@@ -186,6 +186,8 @@ typedef struct otr_api {
   int32_t (*optimizer_norm)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count, double *out_norm);
   int32_t (*optimizer_prepare)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count);
   void (*optimizer_destroy)(otr_optimizer *optimizer);
+  int32_t (*comm_create_mpi)(otr_context *context, const void *mpi_comm, const otr_comm_options *options, otr_comm **out_comm);
+  int32_t (*comm_shares_memory)(const otr_comm *comm, int32_t *out_shares);
 } otr_api;
 
 /* clang-format on */

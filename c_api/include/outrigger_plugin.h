@@ -273,7 +273,7 @@ typedef struct otr_plugin_ranks {
 typedef struct otr_plugin_transfer {
   uint32_t struct_size;
   int32_t peer;
-  void *data; /* device memory */
+  void *data; /* device memory; of a transport, host memory */
   size_t bytes;
 } otr_plugin_transfer;
 
@@ -330,6 +330,86 @@ typedef struct otr_collective_plugin {
 #define OTR_COLLECTIVE_PLUGIN_LEAST_SIZE offsetof(otr_collective_plugin, register_memory)
 
 typedef const otr_collective_plugin *(*otr_collective_plugin_function)(void);
+
+/* ---- Transports --------------------------------------------------------------------------------
+ * What moves bytes between processes, of many hosts too, in host memory: MPI. It exports
+ * otr_transport_plugin_table. Every function returns at once but where it says otherwise; what
+ * takes time is a request, which the library asks after. Functions of one channel are called by one
+ * thread at a time but for messages, and of several channels at a time. */
+
+#define OTR_TRANSPORT_PLUGIN_VERSION 1
+#define OTR_TRANSPORT_PLUGIN_SYMBOL "otr_transport_plugin_table"
+#define OTR_PLUGIN_MESSAGE_BYTES 1024
+
+/* This rank's place in a group of ranks. */
+typedef struct otr_plugin_channel otr_plugin_channel;
+/* What was begun, until test says that it is over. */
+typedef struct otr_plugin_request otr_plugin_request;
+
+typedef struct otr_transport_plugin {
+  uint32_t struct_size;
+  uint32_t version;  /* OTR_TRANSPORT_PLUGIN_VERSION */
+  const char *name;  /* "mpi" */
+  size_t most_bytes; /* of one rank's part of an operation */
+
+  /* As a device plugin's. */
+  const char *(*last_error)(void);
+  /* The library behind the plugin: name, version, path, shortened to `size` bytes with the zero
+   * byte. */
+  int32_t (*describe)(char *text, size_t size);
+
+  /* A channel over the ranks of `group`, which is the address of the library's handle (of an
+   * MPI_Comm), or NULL: all processes that a launcher started together. Initialises the library if
+   * nobody has, which may block. The channel is used when the request is over. Collective, as the
+   * next two. */
+  int32_t (*attach)(const void *group, otr_plugin_channel **out_channel,
+                    otr_plugin_request **out_request);
+  int32_t (*duplicate)(otr_plugin_channel *channel, otr_plugin_channel **out_channel,
+                       otr_plugin_request **out_request);
+  /* Of the ranks that give the same color, ordered by key; -1: NULL, in no group. May block where
+   * the library cannot have threads. */
+  int32_t (*split)(otr_plugin_channel *channel, int32_t color, int32_t key,
+                   otr_plugin_channel **out_channel, otr_plugin_request **out_request);
+  int32_t (*place)(otr_plugin_channel *channel, int32_t *out_rank, int32_t *out_world);
+  /* Local. What is not over keeps its memory until the process ends. */
+  void (*close)(otr_plugin_channel *channel);
+
+  /* These begin an operation; sizes are alike on all ranks. The memory is the request's until it is
+   * over. */
+
+  /* `bytes` of each rank, in rank order; mine may be its own place in all. */
+  int32_t (*all_gather)(otr_plugin_channel *channel, const void *mine, void *all, size_t bytes,
+                        otr_plugin_request **out_request);
+  int32_t (*broadcast)(otr_plugin_channel *channel, void *data, size_t bytes, int32_t root,
+                       otr_plugin_request **out_request);
+  /* parts: `bytes` for each rank; received: what each has for this one. */
+  int32_t (*all_to_all)(otr_plugin_channel *channel, const void *parts, void *received,
+                        size_t bytes, otr_plugin_request **out_request);
+  /* Each number becomes the smallest of all ranks'. */
+  int32_t (*smallest)(otr_plugin_channel *channel, uint64_t *numbers, int64_t count,
+                      otr_plugin_request **out_request);
+  /* Between pairs, in host memory; the others need not call. What one rank sends to another comes
+   * in the order of its lists. */
+  int32_t (*exchange)(otr_plugin_channel *channel, const otr_plugin_transfer *sends,
+                      int64_t send_count, const otr_plugin_transfer *receives,
+                      int64_t receive_count, otr_plugin_request **out_request);
+
+  /* 1: it is over, and freed. A failure frees it, too: OTR_E_PEER_DEAD where the library says that
+   * a process has ended. Its memory may then still be written. */
+  int32_t (*test)(otr_plugin_request *request, int32_t *out_done);
+
+  /* Messages of OTR_PLUGIN_MESSAGE_BYTES, beside operations. Any thread, at any time. */
+  int32_t (*send_message)(otr_plugin_channel *channel, int32_t to, const void *message);
+  int32_t (*receive_message)(otr_plugin_channel *channel, void *message, int32_t *out_has);
+  /* The ranks that the library knows to have ended, as far as there is room; none where it cannot
+   * know. */
+  int32_t (*failed)(otr_plugin_channel *channel, int32_t *ranks, int64_t room, int64_t *out_count);
+} otr_transport_plugin;
+
+/* A table may end here. */
+#define OTR_TRANSPORT_PLUGIN_LEAST_SIZE sizeof(otr_transport_plugin)
+
+typedef const otr_transport_plugin *(*otr_transport_plugin_function)(void);
 
 #ifdef __cplusplus
 }

@@ -171,6 +171,8 @@ inline constexpr otr_api kApi = {
     .optimizer_norm = otr_optimizer_norm,
     .optimizer_prepare = otr_optimizer_prepare,
     .optimizer_destroy = otr_optimizer_destroy,
+    .comm_create_mpi = otr_comm_create_mpi,
+    .comm_shares_memory = otr_comm_shares_memory,
 };
 
 }  // namespace outrigger::c_api

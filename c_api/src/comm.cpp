@@ -9,6 +9,8 @@
 #include "c_api/src/handles.h"
 #include "core/comm/custom.h"
 #include "core/comm/hierarchical.h"
+#include "core/comm/launched.h"
+#include "core/comm/transport.h"
 #include "outrigger.h"
 
 using namespace outrigger;  // NOLINT(google-build-using-namespace): the boundary names both worlds
@@ -133,6 +135,18 @@ int32_t otr_comm_create_custom(otr_context* context, const otr_comm_table* table
   });
 }
 
+int32_t otr_comm_create_mpi(otr_context* context, const void* mpi_comm,
+                            const otr_comm_options* options, otr_comm** out_comm) noexcept {
+  return guard([&] {
+    required(out_comm, "out_comm") = nullptr;
+    const auto& kept = get(context, "context");
+    const comm::Settings settings = settings_of(read_struct(options, comm_defaults(), "options"));
+    const Interruptible scope(*kept);
+    *out_comm =
+        wrap(kept, comm::make_transport(device::load_transport_plugin("mpi"), mpi_comm, settings));
+  });
+}
+
 int32_t otr_comm_create_hierarchical(otr_comm* world, otr_comm* host, otr_comm* across,
                                      otr_comm** out_comm) noexcept {
   return guard([&] {
@@ -175,20 +189,9 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
     const otr_comm_options o = read_struct(options, comm_defaults(), "options");
     const comm::Settings settings = settings_of(o);
     const comm::Launch launch = comm::read_launch_environment();
-    if (launch.world == 1) {
-      *out_comm = wrap(kept, comm::make_self());
-      return;
-    }
-    if (launch.local_world != launch.world) {
-      fail(OTR_E_UNSUPPORTED,
-           "{} started {} ranks, {} of them on this host; ranks on several hosts need an MPI or "
-           "NCCL "
-           "communicator, which this version does not have: run all ranks on one host",
-           launch.launcher, launch.world, launch.local_world);
-    }
     const std::string job = o.job != nullptr && o.job[0] != '\0' ? o.job : launch.job;
     const Interruptible scope(*kept);
-    *out_comm = wrap(kept, comm::make_shm(launch.rank, launch.world, job, settings));
+    *out_comm = wrap(kept, comm::make_launched(launch, job, settings));
   });
 }
 
@@ -203,6 +206,13 @@ int32_t otr_comm_size(const otr_comm* comm, int32_t* out_world_size) noexcept {
   return guard([&] {
     required(out_world_size, "out_world_size") = 0;
     *out_world_size = get(comm, "comm")->communicator->size();
+  });
+}
+
+int32_t otr_comm_shares_memory(const otr_comm* comm, int32_t* out_shares) noexcept {
+  return guard([&] {
+    required(out_shares, "out_shares") = 0;
+    *out_shares = get(comm, "comm")->communicator->shares_memory() ? 1 : 0;
   });
 }
 

@@ -34,18 +34,13 @@ void CustomTable::call(const char* name, const Function& function) {
                   name, answer, current_.text(), current_.number, name_, rank())));
 }
 
-void CustomTable::begin(OperationKind kind, uint64_t bytes, std::string_view label, int32_t root,
-                        uint64_t offset) {
+void CustomTable::meet(Operation operation) {
   check();
-  ++current_.number;
-  current_.kind = kind;
-  current_.root = root;
-  current_.bytes = bytes;
-  current_.offset = offset;
-  current_.set_label(label);
+  operation.number = current_.number + 1;
+  current_ = operation;
   if (size() == 1) return;
   std::vector<Operation> calls(static_cast<size_t>(size()));
-  all_gather(&current_, sizeof current_, calls.data());
+  all_gather(&current_, sizeof current_, calls.data(), nullptr);
   for (size_t r = 1; r < calls.size(); ++r) {
     if (calls[r].number == calls[0].number && calls[r].same_call(calls[0])) continue;
     const auto other = static_cast<int32_t>(r);
@@ -54,7 +49,7 @@ void CustomTable::begin(OperationKind kind, uint64_t bytes, std::string_view lab
   }
 }
 
-void CustomTable::all_gather(const void* mine, size_t bytes, void* all) {
+void CustomTable::all_gather(const void* mine, size_t bytes, void* all, const Owner&) {
   call("all_gather", [&] { return table_.all_gather(table_.user_data, mine, bytes, all); });
 }
 
@@ -65,11 +60,12 @@ void CustomTable::broadcast(std::span<std::byte> data, int32_t root) {
     return;
   }
   std::vector<std::byte> all(data.size() * static_cast<size_t>(size()));
-  all_gather(data.data(), data.size(), all.data());
+  all_gather(data.data(), data.size(), all.data(), nullptr);
   std::memcpy(data.data(), all.data() + static_cast<size_t>(root) * data.size(), data.size());
 }
 
-void CustomTable::all_to_all(const std::byte* parts, size_t bytes, std::byte* received) {
+void CustomTable::all_to_all(const std::byte* parts, size_t bytes, std::byte* received,
+                             const Owner&) {
   if (size() == 1) {
     std::memcpy(received, parts, bytes);
     return;
@@ -85,7 +81,7 @@ void CustomTable::all_to_all(const std::byte* parts, size_t bytes, std::byte* re
   for (size_t begin = 0; begin < bytes; begin += kPiece) {
     const size_t n = std::min(kPiece, bytes - begin);
     for (size_t to = 0; to < ranks; ++to) {
-      all_gather(parts + to * bytes + begin, n, all.data());
+      all_gather(parts + to * bytes + begin, n, all.data(), nullptr);
       if (to != static_cast<size_t>(rank())) continue;
       for (size_t from = 0; from < ranks; ++from) {
         std::memcpy(received + from * bytes + begin, all.data() + from * n, n);
@@ -94,7 +90,7 @@ void CustomTable::all_to_all(const std::byte* parts, size_t bytes, std::byte* re
   }
 }
 
-std::unique_ptr<CustomTable> CustomTable::duplicate(std::string_view name) {
+std::unique_ptr<Channel> CustomTable::duplicate(std::string_view name) {
   otr_comm_table table = table_;
   table.user_data = nullptr;
   call("duplicate", [&] { return table_.duplicate(table_.user_data, &table.user_data); });
@@ -103,9 +99,9 @@ std::unique_ptr<CustomTable> CustomTable::duplicate(std::string_view name) {
   return made;
 }
 
-std::unique_ptr<CustomTable> CustomTable::split(const std::vector<int32_t>& groups,
-                                                const std::vector<int32_t>& places, int32_t rank,
-                                                int32_t size, std::string_view name) {
+std::unique_ptr<Channel> CustomTable::split(const std::vector<int32_t>& groups,
+                                            const std::vector<int32_t>& places, int32_t rank,
+                                            int32_t size, std::string_view name) {
   otr_comm_table table = table_;
   table.rank = rank;
   table.world_size = size;

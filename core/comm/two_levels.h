@@ -12,17 +12,12 @@
 
 #include "core/base/text.h"
 #include "core/comm/combine.h"
+#include "core/comm/fate.h"
 #include "core/comm/forwarding.h"
 #include "core/comm/verdict.h"
 #include "core/comm/watching.h"
 
 namespace outrigger::comm {
-
-// Of a failure that a group tells its ranks: all of them have it.
-[[nodiscard]] constexpr bool is_told(int32_t status) {
-  return status == OTR_E_PEER_DEAD || status == OTR_E_TIMEOUT || status == OTR_E_MISMATCH ||
-         status == OTR_E_ABORTED;
-}
 
 // A rank's groups.
 struct RankGroups {

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/device/collective.h"
 #include "core/device/plugin.h"
+#include "core/device/transport.h"
 
 namespace outrigger::device {
 namespace {
@@ -112,9 +113,10 @@ Table table_of(const Object& object, const Wanted& wanted, const Table*& given) 
 }
 
 // One that drives no devices and is found beside those that do.
-bool is_collective(const std::string& path) {
+bool drives_no_device(const std::string& path) {
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  return object != nullptr && dlsym(object, OTR_COLLECTIVE_PLUGIN_SYMBOL) != nullptr;
+  return object != nullptr && (dlsym(object, OTR_COLLECTIVE_PLUGIN_SYMBOL) != nullptr ||
+                               dlsym(object, OTR_TRANSPORT_PLUGIN_SYMBOL) != nullptr);
 }
 
 }  // namespace
@@ -140,6 +142,16 @@ CollectivePlugin load_collective_plugin(const std::string& name) {
           object.path};
 }
 
+TransportPlugin load_transport_plugin(const std::string& name) {
+  const Object object = open_object(name, "mpi");
+  const otr_transport_plugin* given = nullptr;
+  return {table_of(object,
+                   {OTR_TRANSPORT_PLUGIN_SYMBOL, "plugin for transports",
+                    OTR_TRANSPORT_PLUGIN_VERSION, OTR_TRANSPORT_PLUGIN_LEAST_SIZE},
+                   given),
+          object.path};
+}
+
 std::vector<FoundPlugin> find_plugins() {
   std::set<std::string> paths;
   for (const std::string& folder : folders()) {
@@ -147,7 +159,7 @@ std::vector<FoundPlugin> find_plugins() {
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       const std::string file = entry.path().filename();
       if (!file.starts_with(kPrefix) || !file.ends_with(kSuffix)) continue;
-      if (!is_collective(entry.path())) paths.insert(entry.path());
+      if (!drives_no_device(entry.path())) paths.insert(entry.path());
     }
   }
   std::vector<FoundPlugin> all;

@@ -526,6 +526,11 @@ otr_comm_create_custom(context, table, out_comm) =
         (Ptr{otr_context}, Ptr{otr_comm_table}, Ptr{Ptr{otr_comm}}),
         context, table, out_comm)
 
+otr_comm_create_mpi(context, mpi_comm, options, out_comm) =
+    @call waits beside ccall((:otr_comm_create_mpi, liboutrigger), Int32,
+        (Ptr{otr_context}, Ptr{Cvoid}, Ptr{otr_comm_options}, Ptr{Ptr{otr_comm}}),
+        context, mpi_comm, options, out_comm)
+
 otr_comm_create_hierarchical(world, host, across, out_comm) =
     @call waits alone ccall((:otr_comm_create_hierarchical, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{otr_comm}, Ptr{otr_comm}, Ptr{Ptr{otr_comm}}),
@@ -550,6 +555,11 @@ otr_comm_size(comm, out_world_size) =
     @call beside ccall((:otr_comm_size, liboutrigger), Int32,
         (Ptr{otr_comm}, Ptr{Int32}),
         comm, out_world_size)
+
+otr_comm_shares_memory(comm, out_shares) =
+    @call beside ccall((:otr_comm_shares_memory, liboutrigger), Int32,
+        (Ptr{otr_comm}, Ptr{Int32}),
+        comm, out_shares)
 
 otr_comm_barrier(comm) =
     @call waits alone ccall((:otr_comm_barrier, liboutrigger), Int32,

@@ -41,7 +41,7 @@ struct Round {
 };
 
 class AllToAllTest : public testing::TestWithParam<Ranks> {};
-INSTANTIATE_TEST_SUITE_P(Providers, AllToAllTest, kProviders,
+INSTANTIATE_TEST_SUITE_P(Providers, AllToAllTest, testing::ValuesIn(providers()),
                          [](const auto& info) { return name_of(info.param); });
 
 bool has_two_levels(const Ranks& ranks) {

@@ -14,7 +14,7 @@ namespace outrigger::comm::test {
 namespace {
 
 class Conformance : public testing::TestWithParam<Ranks> {};
-INSTANTIATE_TEST_SUITE_P(Providers, Conformance, kProviders,
+INSTANTIATE_TEST_SUITE_P(Providers, Conformance, testing::ValuesIn(providers()),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(Conformance, WindowsAreZeroAlignedAndVisible) {

@@ -10,14 +10,32 @@
 
 namespace outrigger::comm::test {
 
-inline const auto kProviders = testing::Values(
-    Ranks{Provider::self, 1}, Ranks{Provider::threads, 1}, Ranks{Provider::threads, 2},
-    Ranks{Provider::threads, 3}, Ranks{Provider::threads, 4}, Ranks{Provider::threads, 5},
-    Ranks{Provider::shm, 1}, Ranks{Provider::shm, 2}, Ranks{Provider::shm, 3},
-    Ranks{Provider::shm, 4}, Ranks{Provider::shm, 3, 30, LivenessSource::locks},
-    Ranks{Provider::custom, 1}, Ranks{Provider::custom, 3}, Ranks{Provider::gather_only, 3},
-    Ranks{Provider::hierarchical, 2}, Ranks{Provider::hierarchical, 4},
-    Ranks{Provider::hierarchical, 6}, Ranks{Provider::hierarchical_threads, 4});
+// Under mpirun, where OTR_TEST_MPI says so, its ranks alone.
+inline std::vector<Ranks> providers() {
+  if (const int32_t world = mpi_world(); world > 0) {
+    std::vector<Ranks> over_mpi{{Provider::mpi, world}};
+    if (world % 2 == 0) over_mpi.push_back({Provider::hierarchical_mpi, world});
+    return over_mpi;
+  }
+  return {{Provider::self, 1},
+          {Provider::threads, 1},
+          {Provider::threads, 2},
+          {Provider::threads, 3},
+          {Provider::threads, 4},
+          {Provider::threads, 5},
+          {Provider::shm, 1},
+          {Provider::shm, 2},
+          {Provider::shm, 3},
+          {Provider::shm, 4},
+          {Provider::shm, 3, 30, LivenessSource::locks},
+          {Provider::custom, 1},
+          {Provider::custom, 3},
+          {Provider::gather_only, 3},
+          {Provider::hierarchical, 2},
+          {Provider::hierarchical, 4},
+          {Provider::hierarchical, 6},
+          {Provider::hierarchical_threads, 4}};
+}
 
 // Nothing, a byte, odd, one chunk of staging exactly and around it, several chunks.
 inline constexpr size_t kSizes[] = {0, 1, 7, 4096, 131071, 131072, 131073, 262144, 262145, 1000003};

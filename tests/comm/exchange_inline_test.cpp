@@ -13,7 +13,7 @@ std::unique_ptr<Exchange> exchange_of(Communicator& c) {
 }
 
 class InlineExchange : public testing::TestWithParam<Ranks> {};
-INSTANTIATE_TEST_SUITE_P(Providers, InlineExchange, kProviders,
+INSTANTIATE_TEST_SUITE_P(Providers, InlineExchange, testing::ValuesIn(providers()),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(InlineExchange, RunsOperationsInTheThreadThatWaits) {

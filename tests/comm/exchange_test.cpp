@@ -10,8 +10,8 @@ namespace outrigger::comm::test {
 namespace {
 
 class ExchangeConformance : public ExchangeTest {};
-INSTANTIATE_TEST_SUITE_P(Providers, ExchangeConformance, testing::Combine(kProviders, kRuns),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Providers, ExchangeConformance,
+                         testing::Combine(testing::ValuesIn(providers()), kRuns), name_of_case);
 
 TEST_P(ExchangeConformance, RunsOperationsInTheirOrder) {
   run_all_well(group(), [this](Communicator& c) {

@@ -16,6 +16,7 @@
 #include "core/base/text.h"
 #include "core/comm/custom.h"
 #include "core/comm/hierarchical.h"
+#include "core/comm/transport.h"
 #include "core/comm/wait.h"
 
 namespace outrigger::comm::test {
@@ -113,8 +114,13 @@ Outcome parse(const std::string& words) {
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 Board& board() {
-  static Board& shared = *static_cast<Board*>(
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  static Board& shared = *[] {
+    const char* path = std::getenv("OTR_TEST_BOARD");
+    const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file >= 0 && ftruncate(file, sizeof(Board)) != 0) throw std::runtime_error("ftruncate");
+    return static_cast<Board*>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file, 0));
+  }();
   return shared;
 }
 
@@ -142,7 +148,9 @@ std::string name_of(const Ranks& group) {
                               "custom",
                               "custom_gather_only",
                               "hierarchical",
-                              "hierarchical_threads"};
+                              "hierarchical_threads",
+                              "mpi",
+                              "hierarchical_mpi"};
   return outrigger::format_text("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
                                 group.liveness == LivenessSource::locks ? "locks" : "");
 }
@@ -238,7 +246,42 @@ std::unique_ptr<Communicator> over(std::unique_ptr<Communicator> threads, Provid
 
 }  // namespace
 
+int32_t mpi_world() {
+  return std::getenv("OTR_TEST_MPI") == nullptr ? 0 : read_launch_environment().world;
+}
+
+namespace {
+
+std::unique_ptr<Communicator> on_hosts_of_two(Communicator& all,
+                                              std::unique_ptr<Communicator> across) {
+  const auto host = split(all, all.rank() / 2, all.rank());
+  return make_hierarchical(all, *host, *across);
+}
+
+// The outcome of this process's rank alone.
+std::vector<Outcome> run_mpi(const Ranks& group, const Body& body) {
+  return {outcome_of([&] {
+    static const auto plugin = device::load_transport_plugin("mpi");
+    auto all = make_transport(plugin, nullptr, {.timeout = group.timeout});
+    require(all->size() == group.world, "mpirun has started as many ranks");
+    if (all->rank() == 0) {
+      for (auto& number : board().numbers) number = 0;
+    }
+    all->barrier("the board is clear");
+    if (group.provider == Provider::hierarchical_mpi) {
+      const auto comm = on_hosts_of_two(*all, split(*all, all->rank() % 2, all->rank()));
+      body(*comm);
+    } else {
+      body(*all);
+    }
+    all->barrier("the board is full");
+  })};
+}
+
+}  // namespace
+
 std::vector<Outcome> run(const Ranks& given, const Body& body) {
+  if (given.provider >= Provider::mpi) return run_mpi(given, body);
   Ranks group = given;
   static int groups = 0;
   if (group.job.empty()) group.job = outrigger::format_text("test {} {}", getpid(), groups++);
@@ -266,13 +309,11 @@ std::vector<Outcome> run(const Ranks& given, const Body& body) {
         if (group.provider == Provider::custom || group.provider == Provider::gather_only) {
           comm = over(std::move(comm), group.provider);
         } else if (group.provider >= Provider::hierarchical) {
-          constexpr int32_t kEach = 2;
-          auto host = split(*comm, comm->rank() / kEach, comm->rank());
-          auto across = split(*comm, comm->rank() % kEach, comm->rank());
+          auto across = split(*comm, comm->rank() % 2, comm->rank());
           if (group.provider == Provider::hierarchical) {
             across = over(std::move(across), Provider::custom);
           }
-          comm = make_hierarchical(*comm, *host, *across);
+          comm = on_hosts_of_two(*comm, std::move(across));
         }
         body(*comm);
       });

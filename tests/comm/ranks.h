@@ -18,8 +18,21 @@
 namespace outrigger::comm::test {
 
 // hierarchical: of hosts with two ranks each, threads, between which is a custom communicator;
-// hierarchical_threads: between which are threads, too.
-enum class Provider { self, threads, shm, custom, gather_only, hierarchical, hierarchical_threads };
+// hierarchical_threads: between which are threads, too. mpi: this process is one of mpirun's ranks,
+// as many as the group has, and runs the body as that one; hierarchical_mpi: on hosts of two.
+enum class Provider {
+  self,
+  threads,
+  shm,
+  custom,
+  gather_only,
+  hierarchical,
+  hierarchical_threads,
+  mpi,
+  hierarchical_mpi
+};
+// How many ranks mpirun has started where OTR_TEST_MPI says that it has; else 0.
+[[nodiscard]] int32_t mpi_world();
 
 struct Ranks {
   Provider provider;
@@ -43,7 +56,7 @@ inline constexpr int32_t kKilled = 1;  // the process ended without a word
 inline constexpr double kSoon = outrigger::test::kSanitized ? 5 : 1;
 inline constexpr int32_t kTestFault = -1000;  // a require() that did not hold
 
-// Memory that all ranks of a group and the test share.
+// Memory that all ranks of a group and the test share; of mpirun's ranks, the file OTR_TEST_BOARD.
 struct Board {
   std::atomic<double> moment;
   std::array<std::atomic<int64_t>, 60> numbers;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/comm/communicator.h"
 #include "tests/engine/model.h"
 
 namespace outrigger::test {
@@ -31,14 +32,17 @@ const Bytes& expected_for(const Case& c) {
   return entry->second;
 }
 
-void expect_equal(const Case& c) {
+// Hosts, if not 0: of which the communicator has two levels by itself.
+void expect_equal(const Case& c, int32_t hosts = 0) {
+  Case like = c;
+  if (hosts != 0) like.hosts = hosts;
   const auto results =
       run_ranks(c.provider, c.world, [&](int32_t rank, otr_context* context, otr_comm* comm) {
         return train(c, rank, context, comm).bytes();
       });
   for (size_t rank = 0; rank < results.size(); ++rank) {
     ASSERT_EQ(results[rank].error, "") << text_of(c) << " rank " << rank;
-    EXPECT_EQ(first_difference(results[rank].bytes, expected_for(c)), "")
+    EXPECT_EQ(first_difference(results[rank].bytes, expected_for(like)), "")
         << text_of(c) << " rank " << rank;
   }
 }
@@ -111,6 +115,36 @@ TEST(Matrix, SharedMemory) { sweep(Provider::shm, 1, 4); }
 TEST(Matrix, Custom) { sweep(Provider::custom, 1, 3); }
 TEST(Matrix, ThreadsWithCopies) { sweep(Provider::threads, 2, 3, {.every = 3, .share = false}); }
 TEST(Matrix, SharedMemoryWithCopies) { sweep(Provider::shm, 2, 3, {.every = 3, .share = false}); }
+
+// Under mpirun, where OTR_TEST_MPI says so: as many ranks as it has, on one level and on two hosts.
+int32_t mpi_world() {
+  return std::getenv("OTR_TEST_MPI") == nullptr ? 0 : comm::read_launch_environment().world;
+}
+class Mpi : public testing::TestWithParam<int32_t> {};  // the world
+class MpiHosts : public Mpi {};                         // … that two hosts share
+std::vector<int32_t> worlds(int32_t hosts) {
+  const int32_t world = mpi_world();
+  return world == 0 || world % hosts != 0 ? std::vector<int32_t>{} : std::vector{world};
+}
+INSTANTIATE_TEST_SUITE_P(Matrix, Mpi, testing::ValuesIn(worlds(1)));
+INSTANTIATE_TEST_SUITE_P(Matrix, MpiHosts, testing::ValuesIn(worlds(2)));
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Mpi);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MpiHosts);
+
+void sweep_mpi(int32_t world, int32_t hosts) {
+  sweep(Provider::mpi, world, world, {.hosts = hosts});
+  sweep(Provider::mpi, world, world, {.on = On::offload, .every = 5, .hosts = hosts});
+  if (world == 4) sweep(Provider::mpi, 4, 4, {.every = 3, .hosts = hosts, .shard = 2});
+}
+TEST_P(Mpi, OneLevel) { sweep_mpi(GetParam(), 0); }
+TEST_P(MpiHosts, TwoLevels) { sweep_mpi(GetParam(), 2); }
+
+TEST_P(MpiHosts, AreMadeOfTheEnvironment) {
+  for (const int32_t stage : {0, 1, 2, 3}) {
+    const Case c{Provider::launched, GetParam(), stage, "float32", "boundary", 3, 0.5};
+    expect_equal(c, GetParam() > 2 ? 2 : 0);  // a host of one rank is no level
+  }
+}
 
 TEST(Matrix, Hosts) {
   struct Shape {

@@ -4,9 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
+
+#include "core/comm/communicator.h"
 
 namespace outrigger::test {
 namespace {
@@ -176,13 +180,70 @@ std::vector<RankResult> run_processes(int32_t world, const RankBody& body, otr_c
   return results;
 }
 
+// Of all ranks, on each of them.
+std::vector<Bytes> gather(otr_comm* comm, int32_t world, const Bytes& mine) {
+  const auto ranks = static_cast<size_t>(world);
+  const uint64_t size = mine.size();
+  std::vector<uint64_t> sizes(ranks);
+  NEED(otr_comm_all_gather(comm, &size, sizeof size, sizes.data()));
+  const uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+  Bytes padded = mine, all(ranks * most);
+  padded.resize(most);
+  NEED(otr_comm_all_gather(comm, padded.data(), most, all.data()));
+  std::vector<Bytes> bytes;
+  for (size_t r = 0; r < ranks; ++r) {
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(r * most);
+    bytes.emplace_back(begin, begin + static_cast<ptrdiff_t>(sizes[r]));
+  }
+  return bytes;
+}
+
+// Open MPI's launcher and MPICH's say it in variables of their own.
+void pretend_two_hosts(int32_t world) {
+  const int32_t rank = comm::read_launch_environment().rank, each = world / 2;
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
+    setenv(name, std::to_string(rank % each).c_str(), 1);
+  }
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
+    setenv(name, std::to_string(each).c_str(), 1);
+  }
+}
+
+std::vector<RankResult> run_mpi(Provider provider, int32_t world, const RankBody& body,
+                                const otr_comm_options& options, int32_t workers) {
+  otr_context* context = make_context(workers);
+  otr_comm* comm = nullptr;
+  if (provider == Provider::launched) {
+    pretend_two_hosts(world);
+    NEED(otr_comm_from_env(context, &options, &comm));
+  } else {
+    NEED(otr_comm_create_mpi(context, nullptr, &options, &comm));
+  }
+  int32_t rank = 0;
+  NEED(otr_comm_rank(comm, &rank));
+  const RankResult mine = guarded(body, rank, context, comm);
+  std::vector<RankResult> results(static_cast<size_t>(world));
+  const std::vector<Bytes> bytes = gather(comm, world, mine.bytes);
+  const std::vector<Bytes> errors =
+      gather(comm, world, Bytes(mine.error.begin(), mine.error.end()));
+  for (size_t r = 0; r < results.size(); ++r) {
+    results[r].bytes = bytes[r];
+    results[r].error.assign(errors[r].begin(), errors[r].end());
+  }
+  otr_comm_destroy(comm);
+  otr_context_destroy(context);
+  return results;
+}
+
 }  // namespace
 
 const char* name_of(Provider provider) {
-  return provider == Provider::self      ? "self"
-         : provider == Provider::threads ? "threads"
-         : provider == Provider::custom  ? "custom"
-                                         : "shm";
+  return provider == Provider::self       ? "self"
+         : provider == Provider::threads  ? "threads"
+         : provider == Provider::custom   ? "custom"
+         : provider == Provider::mpi      ? "mpi"
+         : provider == Provider::launched ? "launched"
+                                          : "shm";
 }
 
 void need(int32_t status, const char* call) {
@@ -211,6 +272,7 @@ std::vector<RankResult> run_ranks(Provider provider, int32_t world, const RankBo
   otr_comm_options options;
   NEED(otr_comm_options_init(&options, sizeof options));
   options.timeout = timeout;
+  if (provider >= Provider::mpi) return run_mpi(provider, world, body, options, workers);
   if (provider == Provider::shm) return run_processes(world, body, options, workers);
   if (provider == Provider::threads || provider == Provider::custom) {
     return run_threads(world, body, options, workers, provider == Provider::custom);

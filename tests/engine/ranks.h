@@ -11,7 +11,9 @@
 
 namespace outrigger::test {
 
-enum class Provider { self, threads, shm, custom };
+// mpi: this process is one of mpirun's ranks, and every one of them gets the results of all;
+// launched: the same, by otr_comm_from_env as if they were on two hosts.
+enum class Provider { self, threads, shm, custom, mpi, launched };
 [[nodiscard]] const char* name_of(Provider provider);
 
 using Bytes = std::vector<unsigned char>;

@@ -187,7 +187,7 @@ class Setup(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in done.stdout.splitlines()],
                          ["scripts/setup.sh", "scripts/build.sh", "cmake"], done.stdout)
         self.assertIn("setup.sh build\n", done.stdout)
-        self.assertIn(" outrigger outrigger_simulated outrigger_cuda outrigger_nccl outrigger_tool\n", done.stdout)
+        self.assertIn(" outrigger outrigger_simulated outrigger_cuda outrigger_mpi outrigger_nccl outrigger_tool\n", done.stdout)
 
     def run_build(self, *arguments):
         """What CMake is told to configure."""

@@ -37,8 +37,6 @@ class Comm(Handle[lowlevel.Comm]):
     Collective calls raise OutriggerError: E_PEER_DEAD, E_TIMEOUT and E_ABORTED name the rank, E_MISMATCH what it did
     otherwise. Ctrl-C on the main thread ends a wait with KeyboardInterrupt; the call can be made again."""
 
-    shares_memory = True  # parameters are one copy for all ranks, and acquiring one is local
-
     @classmethod
     def self_group(cls, context: Context) -> Self:
         """A group of one. Local."""
@@ -71,34 +69,38 @@ class Comm(Handle[lowlevel.Comm]):
         group can be divided, by split and by a configuration's outrigger.mesh: rank r comes into group groups[r] (-1: into none)
         as its rank places[r], and the method returns an object for this rank's group, or None. Several threads call, one at a
         time for each object. What a method raises ends the group on this rank. Collective."""
-        made = cls(lowlevel.comm_create_custom(context.handle, channel))
-        made.shares_memory = False
-        return made
+        return cls(lowlevel.comm_create_custom(context.handle, channel))
+
+    @classmethod
+    def mpi(cls, context: Context, comm: object = None, timeout: float | None = None) -> Self:
+        """The ranks of an MPI communicator, on any hosts. comm: an mpi4py communicator, or the address of an MPI_Comm; None:
+        MPI_COMM_WORLD, of an MPI that Outrigger initialises if nobody has. A copy is used; destroy what is made from it before
+        MPI_Finalize (mpi4py calls that when Python ends). Collective. OutriggerError E_NOT_FOUND: no MPI library, with every path
+        tried; E_UNSUPPORTED: MPI was initialised without threads."""
+        if comm is not None and not isinstance(comm, int):
+            from mpi4py import MPI  # whose communicator it is
+            if not isinstance(comm, MPI.Comm):
+                raise TypeError(f"comm is a {type(comm).__name__}; it is an mpi4py communicator, the address of an MPI_Comm, or None")
+            comm = MPI._addressof(comm)
+        options = options_of(lowlevel.CommOptions, {} if timeout is None else {"timeout": timeout})
+        return cls(lowlevel.comm_create_mpi(context.handle, comm, options))
 
     @classmethod
     def hierarchical(cls, world: Comm, host: Comm, across: Comm) -> Self:
         """Two levels, for hosts of as many consecutive ranks each: every rank, those of this rank's host, and those at its place on
         each host. Gradients are summed on a host first, and one float32 sum goes to each other host. The three stay the caller's.
         Collective. OutriggerError E_ARGUMENT: a rank has another place."""
-        made = cls(lowlevel.comm_create_hierarchical(world.handle, host.handle, across.handle))
-        made.shares_memory = False
-        return made
+        return cls(lowlevel.comm_create_hierarchical(world.handle, host.handle, across.handle))
 
     def duplicate(self) -> Self:
         """The same ranks with an order of their own, for another thread. Collective."""
-        made = type(self)(lowlevel.comm_duplicate(self.handle))
-        made.shares_memory = self.shares_memory
-        return made
+        return type(self)(lowlevel.comm_duplicate(self.handle))
 
     def split(self, color: int, key: int = 0) -> Self | None:
         """The group of the ranks with the same color, ordered by key; None for color -1. Collective. OutriggerError
         E_UNSUPPORTED: a custom group whose object has no split."""
         handle = lowlevel.comm_split(self.handle, color, key)
-        if handle is None:
-            return None
-        made = type(self)(handle)
-        made.shares_memory = self.shares_memory
-        return made
+        return None if handle is None else type(self)(handle)
 
     @property
     def rank(self) -> int:
@@ -107,6 +109,11 @@ class Comm(Handle[lowlevel.Comm]):
     @property
     def size(self) -> int:
         return lowlevel.comm_size(self.handle)
+
+    @property
+    def shares_memory(self) -> bool:
+        """The ranks see each other's memory: parameters are one copy for all of them, and acquiring one is local."""
+        return lowlevel.comm_shares_memory(self.handle) != 0
 
     def barrier(self) -> None:
         """Returns when every rank has called it. Collective."""

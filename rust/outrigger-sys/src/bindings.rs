@@ -913,7 +913,9 @@ functions! {
     pub fn otr_comm_create_shm(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// The group that the launcher describes by RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and
     /// MASTER_PORT (torchrun, "outrigger run"; or OMPI_COMM_WORLD_*, or SLURM_*). World size 1 or no
-    /// such variable: a group of one. All ranks on one host: shared memory. options: NULL, or a timeout
+    /// such variable: a group of one. All ranks on one host: shared memory. On several hosts, started by
+    /// mpirun or srun: MPI, with shared memory on each host where all have as many consecutive ranks
+    /// (otr_comm_create_mpi, otr_comm_create_hierarchical). options: NULL, or a timeout
     /// and job; docs/contract.md lists every variable. Collective. OTR_E_CONFIG lists what was found in
     /// the environment. Since: 0.1
     pub fn otr_comm_from_env(context: *mut otr_context, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
@@ -925,6 +927,15 @@ functions! {
     /// and all engines made from it are gone; if this call fails, user_data stays the caller's.
     /// Collective. Since: 0.1
     pub fn otr_comm_create_custom(context: *mut otr_context, table: *const otr_comm_table, out_comm: *mut *mut otr_comm) -> i32;
+    /// The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
+    /// MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
+    /// process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done that,
+    /// and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with MPI_THREAD_SERIALIZED
+    /// the host makes no MPI call during one of ours or during a pass. Destroy all that is made from it
+    /// before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom. options: NULL, or a
+    /// timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every path tried;
+    /// OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1
+    pub fn otr_comm_create_mpi(context: *mut otr_context, mpi_comm: *const c_void, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
     /// those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
     /// each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
@@ -945,6 +956,10 @@ functions! {
     /// Local. Any thread. Since: 0.1
     pub fn otr_comm_rank(comm: *const otr_comm, out_rank: *mut i32) -> i32;
     pub fn otr_comm_size(comm: *const otr_comm, out_world_size: *mut i32) -> i32;
+    /// 1: the ranks see each other's memory, so parameters are one copy for all of them where the
+    /// configuration allows that, and acquiring one is local. 0: they do not. Local. Any thread.
+    /// Since: 0.1
+    pub fn otr_comm_shares_memory(comm: *const otr_comm, out_shares: *mut i32) -> i32;
     /// Returns when every rank has called it. Collective. Since: 0.1
     pub fn otr_comm_barrier(comm: *mut otr_comm) -> i32;
     /// Copies `bytes` bytes of rank `root`'s data to all others. Collective. Since: 0.1

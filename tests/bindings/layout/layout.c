@@ -30,11 +30,13 @@ static int32_t (*const is_otr_comm_create_shm)(otr_context *, const otr_comm_opt
 static int32_t (*const is_otr_comm_from_env)(otr_context *, const otr_comm_options *, otr_comm **) = otr_comm_from_env;
 static int32_t (*const is_otr_comm_table_init)(otr_comm_table *, size_t) = otr_comm_table_init;
 static int32_t (*const is_otr_comm_create_custom)(otr_context *, const otr_comm_table *, otr_comm **) = otr_comm_create_custom;
+static int32_t (*const is_otr_comm_create_mpi)(otr_context *, const void *, const otr_comm_options *, otr_comm **) = otr_comm_create_mpi;
 static int32_t (*const is_otr_comm_create_hierarchical)(otr_comm *, otr_comm *, otr_comm *, otr_comm **) = otr_comm_create_hierarchical;
 static int32_t (*const is_otr_comm_duplicate)(otr_comm *, otr_comm **) = otr_comm_duplicate;
 static int32_t (*const is_otr_comm_split)(otr_comm *, int32_t, int32_t, otr_comm **) = otr_comm_split;
 static int32_t (*const is_otr_comm_rank)(const otr_comm *, int32_t *) = otr_comm_rank;
 static int32_t (*const is_otr_comm_size)(const otr_comm *, int32_t *) = otr_comm_size;
+static int32_t (*const is_otr_comm_shares_memory)(const otr_comm *, int32_t *) = otr_comm_shares_memory;
 static int32_t (*const is_otr_comm_barrier)(otr_comm *) = otr_comm_barrier;
 static int32_t (*const is_otr_comm_broadcast)(otr_comm *, void *, size_t, int32_t) = otr_comm_broadcast;
 static int32_t (*const is_otr_comm_all_gather)(otr_comm *, const void *, size_t, void *) = otr_comm_all_gather;
@@ -607,6 +609,12 @@ void layout_print(FILE *out) {
   KIND(const otr_comm_table *);
   KIND(otr_comm **);
   END(int32_t);
+  BEGIN(otr_comm_create_mpi);
+  KIND(otr_context *);
+  KIND(const void *);
+  KIND(const otr_comm_options *);
+  KIND(otr_comm **);
+  END(int32_t);
   BEGIN(otr_comm_create_hierarchical);
   KIND(otr_comm *);
   KIND(otr_comm *);
@@ -628,6 +636,10 @@ void layout_print(FILE *out) {
   KIND(int32_t *);
   END(int32_t);
   BEGIN(otr_comm_size);
+  KIND(const otr_comm *);
+  KIND(int32_t *);
+  END(int32_t);
+  BEGIN(otr_comm_shares_memory);
   KIND(const otr_comm *);
   KIND(int32_t *);
   END(int32_t);
