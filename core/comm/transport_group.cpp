@@ -10,10 +10,10 @@ TransportGroup::TransportGroup(std::shared_ptr<TransportJob> job, uint64_t id,
                                std::vector<int32_t> members, int32_t rank)
     : job_(std::move(job)), id_(id), members_(std::move(members)), rank_(rank) {
   for (const int32_t member : members_) is_one_host_ &= job_->is_on_this_host(member);
-  job_->add(*this);
+  job_->add(id_, *this);
 }
 
-TransportGroup::~TransportGroup() { job_->remove(*this); }
+TransportGroup::~TransportGroup() { job_->remove(id_); }
 
 std::shared_ptr<ChannelNews> TransportGroup::add(uint64_t channel) {
   auto news = std::make_shared<ChannelNews>();

@@ -37,7 +37,7 @@ struct ChannelNews {
   uint64_t number = 0;          // of this rank's own operation
 };
 
-class TransportGroup {
+class TransportGroup final : public TransportJob::Listener {
  public:
   // members: by rank, their ranks in the job.
   TransportGroup(std::shared_ptr<TransportJob> job, uint64_t id, std::vector<int32_t> members,
@@ -77,7 +77,7 @@ class TransportGroup {
   void tell(TransportMessage message) noexcept;
   // To as many that one of those who wait hears of it: those at distances 1, 2, 4, …
   void tell_neighbours(TransportMessage message) noexcept;
-  void take(const TransportMessage& message);
+  void take(const TransportMessage& message) override;
 
  private:
   void send(int32_t to, TransportMessage message) noexcept;

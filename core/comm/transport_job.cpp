@@ -16,17 +16,18 @@
 
 #include "core/base/error.h"
 #include "core/base/process.h"
-#include "core/comm/transport_group.h"
 #include "core/comm/watch.h"
 #include "core/context/interrupt.h"
 
 namespace outrigger::comm {
 namespace {
 
-// Equal where one kernel counts the processes alike.
+// Equal where one kernel counts the processes alike, and the host has one name.
 uint64_t host_id() {
-  std::string text;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
+  std::string text = host_name();
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  text += boot;
   std::array<char, 64> space{};
   const ssize_t n = readlink("/proc/self/ns/pid", space.data(), space.size());
   text.append(space.data(), static_cast<size_t>(std::max<ssize_t>(n, 0)));
@@ -176,14 +177,14 @@ void TransportJob::poll() noexcept {
   }
 }
 
-void TransportJob::add(TransportGroup& group) {
+void TransportJob::add(uint64_t group, Listener& listener) {
   const std::lock_guard lock(mutex_);
-  groups_[group.id()] = &group;
+  groups_[group] = &listener;
 }
 
-void TransportJob::remove(TransportGroup& group) {
+void TransportJob::remove(uint64_t group) {
   const std::lock_guard lock(mutex_);
-  groups_.erase(group.id());
+  groups_.erase(group);
 }
 
 }  // namespace outrigger::comm

@@ -24,8 +24,6 @@
 
 namespace outrigger::comm {
 
-class TransportGroup;
-
 // Trivially copyable: it crosses processes.
 struct TransportMessage {
   enum Kind : uint32_t {
@@ -47,6 +45,15 @@ static_assert(sizeof(TransportMessage) == OTR_PLUGIN_MESSAGE_BYTES);
 
 class TransportJob {
  public:
+  // A group that messages are for.
+  class Listener {
+   public:
+    virtual void take(const TransportMessage& message) = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+
   // Collective.
   TransportJob(const device::TransportPlugin& plugin, const void* group, const Settings& settings);
   TransportJob(const TransportJob&) = delete;
@@ -75,8 +82,8 @@ class TransportJob {
   void send(int32_t to, const TransportMessage& message) noexcept;
   // Hands over what has come.
   void poll() noexcept;
-  void add(TransportGroup& group);
-  void remove(TransportGroup& group);
+  void add(uint64_t group, Listener& listener);
+  void remove(uint64_t group);
 
  private:
   struct Identity {
@@ -100,7 +107,7 @@ class TransportJob {
   std::vector<Process> processes_;  // of the other ranks on this host, where the kernel has pidfds
 
   std::mutex mutex_;  // guards what is below
-  std::map<uint64_t, TransportGroup*> groups_;
+  std::map<uint64_t, Listener*> groups_;
 };
 
 // What a failed call has left to the library stays as long as the process does.

@@ -23,6 +23,11 @@ struct Levels {
     across.reset(made);
     EXPECT_OK(otr_comm_create_hierarchical(all, host.get(), across.get(), &made));
     both.reset(made);
+    int32_t shares = -1;
+    EXPECT_OK(otr_comm_shares_memory(host.get(), &shares));
+    EXPECT_EQ(shares, 1);
+    EXPECT_OK(otr_comm_shares_memory(both.get(), &shares));
+    EXPECT_EQ(shares, 0);
   }
   Owned<otr_comm> host, across, both;
 };

@@ -12,12 +12,12 @@ import torch
 
 from .. import lowlevel
 from ..lowlevel import OutriggerError
-from ..process import process_comm
 from . import distributed, lr_schedules
 from .adam import CPUAdam
 from .config import ConfigError, Settings, given
 from .engine import Engine
 from .host_optimizer import from_config, hand_over
+from .launched import launched_comm
 from .monitor import monitors
 from .parameters import groups_of, rule_of
 
@@ -65,7 +65,7 @@ def initialize(args: argparse.Namespace | None = None, model: torch.nn.Module | 
     groups, defaults, optimizer = _groups(settings.library, model, optimizer, model_parameters)
     if comm is None:
         distributed.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
-        comm = process_comm()
+        comm = launched_comm()
     try:
         engine = Engine(model, comm, settings, groups, defaults, optimizer)
     except OutriggerError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..message import Message
-from ..process import process_comm
+from .launched import launched_comm
 from .pytorch import untraced
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class UlyssesAttention(torch.nn.Module):
     def __init__(self, attention: Callable[..., torch.Tensor], comm: Comm | None = None, sequence_dim: int = 1, head_dim: int = 2) -> None:
         super().__init__()
         self.attention = attention
-        self.given = comm or process_comm()
+        self.given = comm or launched_comm()
         if self.given not in _duplicates:
             _duplicates[self.given] = self.given.duplicate()
         self.comm = _duplicates[self.given]

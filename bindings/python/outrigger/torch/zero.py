@@ -11,9 +11,9 @@ import torch
 import torch.distributed
 
 from .. import lowlevel
-from ..process import process_comm
 from . import devices, distributed
 from .held import LOOSE, show
+from .launched import launched_comm
 from .owned import engine_of
 from .sharded import Slices, slice_of
 
@@ -39,7 +39,7 @@ class Init(contextlib.ContextDecorator):
         self._slices: Slices | None = None
         if enabled:
             distributed.init_distributed()
-            comm = process_comm()
+            comm = launched_comm()
             if comm.size > 1:
                 self._slices = Slices(comm)
             if module is not None:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group of all processes that a launcher started, on any hosts."""
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch.distributed as dist
+
+from .. import Comm
+from ..process import process_comm
+from . import distributed
+from .process_group import comm_of
+
+if TYPE_CHECKING:
+    from .. import Context
+
+_JOB = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+
+
+def launched_comm() -> Comm:
+    """This process's group, made at first use. On one host as Comm.from_env makes it, and over MPI's hosts, too. On several hosts of torchrun: of
+    torch.distributed's default group, with shared memory on each host where all have as many consecutive ranks. Collective at
+    first use."""
+    return process_comm(_over_hosts if _several_hosts() else Comm.from_env)
+
+
+def _number(name: str) -> int:
+    return int(os.environ.get(name) or 0)
+
+
+def _several_hosts() -> bool:
+    return 0 < _number("LOCAL_WORLD_SIZE") < _number("WORLD_SIZE") and not _number("OMPI_COMM_WORLD_SIZE") and "PMI_SIZE" not in os.environ
+
+
+def _over_hosts(context: Context) -> Comm:
+    distributed.init_distributed()
+    # The library moves bytes of the host's memory.
+    world = comm_of(context, None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo"))
+    each, place, rank = _number("LOCAL_WORLD_SIZE"), _number("LOCAL_RANK"), world.rank
+    facts = np.array([each, rank % each == place], np.float64)
+    world.all_reduce_sum(facts)
+    even = facts.tolist() == [each * world.size, world.size] and world.size % each == 0
+    whole = np.array([even], np.float64)
+    world.all_reduce_sum(whole)  # hosts that differ see different sums
+    if each == 1 or whole[0] < world.size:
+        return world
+    job = " ".join(os.environ.get(name, "") for name in _JOB)
+    host = Comm.shared_memory(context, rank=place, world_size=each, job=f"{job} host {rank // each}")
+    return Comm.hierarchical(world, host, world.split(place, rank))
