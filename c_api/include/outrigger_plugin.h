@@ -366,8 +366,8 @@ typedef struct otr_transport_plugin {
                     otr_plugin_request **out_request);
   int32_t (*duplicate)(otr_plugin_channel *channel, otr_plugin_channel **out_channel,
                        otr_plugin_request **out_request);
-  /* Of the ranks that give the same color, ordered by key; -1: NULL, in no group. May block where
-   * the library cannot have threads. */
+  /* Of the ranks that give the same color, ordered by key; -1: NULL, in no group. May block:
+   * all ranks have come to it. */
   int32_t (*split)(otr_plugin_channel *channel, int32_t color, int32_t key,
                    otr_plugin_channel **out_channel, otr_plugin_request **out_request);
   int32_t (*place)(otr_plugin_channel *channel, int32_t *out_rank, int32_t *out_world);

@@ -9,7 +9,6 @@
 #include <functional>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <type_traits>
 
@@ -20,6 +19,7 @@ namespace outrigger::mpi {
 namespace {
 
 constexpr int kDataTag = 1, kMessageTag = 2;
+constexpr int kLooks = 16;  // Open MPI reads its sockets at every eighth call
 
 using Buffer = std::array<std::byte, OTR_PLUGIN_MESSAGE_BYTES>;
 
@@ -83,15 +83,18 @@ class Requests final : public Request {
     return &requests_.back();
   }
   bool test() override {
-    while (!requests_.empty()) {
+    for (int looks = kLooks; !requests_.empty();) {
       int done = 0;
       const auto turn = calls_.take_turn();
       const int error =
           calls_.mpi.MPI_Test(&requests_.front(), &done, calls_.mpi.constants.status_ignore);
       if (error != 0) usage_->failed = true;
       calls_.check(name_, error);
-      if (done == 0) return false;
-      requests_.pop_front();
+      if (done != 0) {
+        requests_.pop_front();
+      } else if (--looks == 0) {
+        return false;
+      }
     }
     if (then_) then_();
     then_ = {};
@@ -107,40 +110,8 @@ class Requests final : public Request {
   std::list<Handle> requests_;  // at addresses that stay
 };
 
-// MPI has no split that does not block, so it blocks a thread of its own, which a failure leaves
-// behind.
-class InThread final : public Request {
- public:
-  explicit InThread(std::function<void()> body) {
-    std::thread([state = state_, run = std::move(body)] {
-      std::optional<plugins::Failure> failure;
-      try {
-        run();
-      } catch (const plugins::Failure& thrown) {
-        failure = thrown;
-      }
-      const std::lock_guard lock(state->mutex);
-      state->failure = failure;
-      state->done = true;
-    }).detach();
-  }
-  bool test() override {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->failure) throw plugins::Failure(*state_->failure);
-    return state_->done;
-  }
-
- private:
-  struct State {
-    std::mutex mutex;
-    bool done = false;
-    std::optional<plugins::Failure> failure;
-  };
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
-};
-
 template <typename Handle>
-class ChannelOf final : public Channel, public std::enable_shared_from_this<ChannelOf<Handle>> {
+class ChannelOf final : public Channel {
  public:
   explicit ChannelOf(const Mpi<Handle>& mpi) : call_(mpi) {}
   ~ChannelOf() override;
@@ -259,20 +230,19 @@ Channel::Made ChannelOf<Handle>::copy_of(const Mpi<Handle>& mpi, Handle from) {
   return {std::move(made), std::move(request)};
 }
 
+// MPI has no split that does not block. All ranks have come to this one.
 template <typename Handle>
 Channel::Made ChannelOf<Handle>::split(int32_t color, int32_t key) {
   require_running();
   auto made = std::make_shared<ChannelOf>(mpi());
-  const auto run = [self = this->shared_from_this(), made, color, key] {
-    const auto& m = self->mpi();
-    self->call_("MPI_Comm_split", m.MPI_Comm_split, self->comm_, color < 0 ? kUndefined : color,
-                key, &made->comm_);
-    if (color >= 0) made->own();
-  };
-  auto channel = color < 0 ? nullptr : made;
-  if (!mpi().takes_turns) return {channel, std::make_unique<InThread>(run)};
-  run();
-  return {channel, std::make_unique<Requests<Handle>>(call_, usage_, "MPI_Comm_split")};
+  call_("MPI_Comm_split", mpi().MPI_Comm_split, comm_, color < 0 ? kUndefined : color, key,
+        &made->comm_);
+  if (color < 0) {
+    made = nullptr;
+  } else {
+    made->own();
+  }
+  return {std::move(made), std::make_unique<Requests<Handle>>(call_, usage_, "MPI_Comm_split")};
 }
 
 template <typename Handle>

@@ -18,12 +18,11 @@ class Hosts:
     addresses: list[str]
 
     def launcher(self, mpirun: pathlib.Path, each: int) -> list[str]:
-        """Open MPI's mpirun for so many ranks on each host, from inside of the first one."""
+        """Open MPI's mpirun for so many ranks on each host, from inside of the first one; the number of ranks comes behind."""
         where = ",".join(f"{address}:{each}" for address in self.addresses)
         agent = f"{sys.executable} {RSH} {','.join(f'{a}={n}' for a, n in zip(self.addresses, self.names))}"
         inside = ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "sh", "-c", f'hostname {self.names[0]}; exec "$@"', "sh"]
-        return [*inside, str(mpirun), "--prtemca", "plm_ssh_agent", agent, "--host", where,
-                "-n", str(each * len(self.addresses)), "--map-by", ":oversubscribe", "--bind-to", "none"]
+        return [*inside, str(mpirun), "--prtemca", "plm_ssh_agent", agent, "--host", where, "--map-by", ":oversubscribe", "--bind-to", "none"]
 
     # What ranks and daemons need to talk over these cables: shared memory on a host, TCP between them.
     environment = {"OMPI_MCA_btl": "self,sm,tcp", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "10.77.0.0/16",

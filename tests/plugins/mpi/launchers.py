@@ -5,12 +5,17 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "scripts" / "hosts"))
+import hosts  # noqa: E402 - found by the line above
+
 # name: (folder of build/mpi, library)
-KINDS = {"openmpi": ("openmpi", "libmpi.so.40"), "mpich": ("mpich", "libmpi.so.12"), "abi": ("mpich", "libmpi_abi.so.1")}
+KINDS = {"openmpi": ("openmpi", "libmpi.so.40"), "mpich": ("mpich", "libmpi.so.12"), "abi": ("mpich", "libmpi_abi.so.1"),
+         "hosts2": ("openmpi", "libmpi.so.40"), "hosts4": ("openmpi", "libmpi.so.40")}  # on so many hosts, which are namespaces
 # MPICH's launcher fails by itself when a rank dies, even if it is told to go on; a shell in front of each rank hides it for a while.
 SHELL = ["sh", "-c", '"$@"; sleep 4', "sh"]
 
@@ -23,24 +28,28 @@ class Launcher:
         self.name, self.folder = name, ROOT / "build" / "mpi" / folder
         self.library = self.folder / "lib" / library
         self.is_open_mpi = folder == "openmpi"
+        self.hosts = int(name[5:]) if name.startswith("hosts") else 0
         self.environment = os.environ | {
             "OTR_MPI_LIBRARY": str(self.library), "OTR_PLUGIN_PATH": str(build), "OTR_TEST_MPI": "1", "GTEST_COLOR": "no",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",  # of a container's only user
             "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "PRTE_MCA_hwloc_default_binding_policy": "none",
-            "OMPI_MCA_btl": "self,sm", "OMPI_MCA_pml": "ob1"}
+            "OMPI_MCA_btl": "self,sm", "OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_mpi_event_tick_rate": "1"}
 
-    def command(self, ranks: int, survive: bool = False) -> list[str]:
+    def command(self, ranks: int, survive: bool, on: "hosts.Hosts | None") -> list[str]:
         program = self.folder / "bin" / ("mpirun" if self.is_open_mpi else "mpiexec")
-        if self.is_open_mpi:
-            return [str(program), *(["--with-ft", "ulfm"] if survive else []), "-n", str(ranks)]
-        return [str(program), "-n", str(ranks), *(SHELL if survive else [])]
+        if not self.is_open_mpi:
+            return [str(program), "-n", str(ranks), *(SHELL if survive else [])]
+        start = [str(program)] if on is None else on.launcher(program, -(-ranks // self.hosts))
+        return [*start, *(["--with-ft", "ulfm"] if survive else []), "-n", str(ranks)]
 
     def run(self, ranks: int, program: list[str], survive: bool = False, timeout: float = 120, **variables: str) -> tuple[int, str]:
         """Its exit status and what the ranks wrote; whatever is left is ended."""
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as written:
+        with (tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as written,
+              hosts.hosts(self.hosts) if self.hosts else contextlib.nullcontext() as on):
             lines = pathlib.Path(folder) / "lines"
             environment = self.environment | {"OTR_TEST_BOARD": f"{folder}/board", "OTR_TEST_LINES": str(lines), "TMPDIR": folder} | variables
-            started = subprocess.Popen([*self.command(ranks, survive), *program], env=environment, stdin=subprocess.DEVNULL,
+            environment |= {} if on is None else on.environment
+            started = subprocess.Popen([*self.command(ranks, survive, on), *program], env=environment, stdin=subprocess.DEVNULL,
                                        stdout=written, stderr=subprocess.STDOUT)
             try:
                 status = started.wait(timeout)
