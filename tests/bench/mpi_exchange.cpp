@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine asks of MPI, beside the bare library's own call of the same bytes, in the same
-// processes and in turn: the sum of float32 gradients for each rank's slice
-// (MPI_Reduce_scatter_block), and the gather of updated slices in place (MPI_Allgather). Rank 0
-// prints one line of JSON.
+// What an engine asks of MPI, in the same processes and in turn: the sum of float32 gradients for each
+// rank's slice, and the gather of updated slices in place. Sides: "flat", a communicator of MPI alone; "bare",
+// MPI_Reduce_scatter_block and MPI_Allgather of the same bytes; on several hosts also "levels", as
+// otr_comm_from_env makes it. Rank 0 prints one line of JSON, of each side's longest rank in seconds.
 //   mpirun -n WORLD bench_mpi_exchange BYTES ROUNDS      BYTES: of one rank's slice
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/comm/launched.h"
 #include "core/comm/transport.h"
 #include "core/device/host.h"
 
@@ -21,6 +23,51 @@ namespace outrigger {
 namespace {
 
 int rank = 0, world = 1;
+constexpr auto kFloat32 = kernels::Format::float32;
+
+struct Side {
+  std::string name;
+  float* values;             // world slices
+  std::vector<float> total;  // of this rank's slice
+  std::function<void()> sum, gather;
+  std::vector<double> sums = {}, gathers = {};  // seconds, by round
+};
+
+// Of a communicator, in a window of its own.
+struct Ours {
+  Ours(std::unique_ptr<comm::Communicator> made, size_t bytes)
+      : communicator(std::move(made)),
+        window(communicator->create_window(comm::WindowKind::per_rank,
+                                           static_cast<size_t>(world) * bytes, "bench")),
+        bytes(bytes) {}
+  std::unique_ptr<comm::Communicator> communicator;
+  std::shared_ptr<comm::Window> window;
+  size_t bytes;
+  device::Host host{nullptr};
+
+  Side side(const std::string& name) {
+    Side made{name, reinterpret_cast<float*>(window->block(rank)), std::vector<float>(bytes / sizeof(float)), {}, {}};
+    float* const total = made.total.data();  // stays where it is when the vector moves
+    made.sum = [this, total] {
+      const auto count = static_cast<int64_t>(bytes / sizeof(float));
+      communicator->reduce({*window, 0, bytes, host, {{}, kFloat32, total, kFloat32, false, count, 0}}, "sum");
+    };
+    made.gather = [this] { communicator->all_gather_window(*window, 0, bytes, "gather"); };
+    return made;
+  }
+};
+
+Side bare(std::vector<float>& values, size_t count) {
+  Side made{"bare", values.data(), std::vector<float>(count), {}, {}};
+  float* const total = made.total.data();
+  made.sum = [&values, total, count] {
+    MPI_Reduce_scatter_block(values.data(), total, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  };
+  made.gather = [&values, count] {
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, values.data(), static_cast<int>(count), MPI_FLOAT, MPI_COMM_WORLD);
+  };
+  return made;
+}
 
 double timed(const std::function<void()>& work) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -38,47 +85,36 @@ std::string list(const std::vector<double>& values) {
 }
 
 int run(size_t bytes, int rounds) {
-  const auto ranks = static_cast<size_t>(world), count = bytes / sizeof(float);
-  auto comm = comm::make_transport(device::load_transport_plugin("mpi"), nullptr, {});
-  const auto window = comm->create_window(comm::WindowKind::per_rank, ranks * bytes, "bench");
-  auto* const ours = reinterpret_cast<float*>(window->block(rank));
-  std::vector<float> theirs(ranks * count), our_sum(count), their_sum(count);
-  device::Host host(nullptr);
-  constexpr auto kFloat32 = kernels::Format::float32;
-  const comm::Reduce reduce{
-      *window,
-      0,
-      bytes,
-      host,
-      {{}, kFloat32, our_sum.data(), kFloat32, false, static_cast<int64_t>(count), 0}};
-  const auto fill = [&](int round) {
-    for (size_t i = 0; i < ranks * count; ++i) {
-      ours[i] = theirs[i] = static_cast<float>((i + static_cast<size_t>(rank * 7 + round)) % 1000);
-    }
-  };
-  const std::function<void()> work[2][2] = {
-      {[&] { comm->reduce(reduce, "sum"); },
-       [&] {
-         MPI_Reduce_scatter_block(theirs.data(), their_sum.data(), static_cast<int>(count),
-                                  MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-       }},
-      {[&] { comm->all_gather_window(*window, 0, bytes, "gather"); },
-       [&] {
-         MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, theirs.data(), static_cast<int>(count),
-                       MPI_FLOAT, MPI_COMM_WORLD);
-       }}};
-  std::vector<double> seconds[2][2];
+  const size_t ranks = static_cast<size_t>(world), count = bytes / sizeof(float);
+  std::vector<float> values(ranks * count);
+  Ours flat(comm::make_transport(device::load_transport_plugin("mpi"), nullptr, {}), bytes);
+  std::vector<Side> sides;
+  sides.push_back(flat.side("flat"));
+  sides.push_back(bare(values, count));
+  const comm::Launch launch = comm::read_launch_environment();
+  std::unique_ptr<Ours> levels;
+  if (launch.local_world < launch.world) {
+    levels = std::make_unique<Ours>(comm::make_launched(launch, launch.job, {}), bytes);
+    sides.push_back(levels->side("levels"));
+  }
   bool same = true;
   for (int round = -2; round < rounds; ++round) {
-    fill(round);
-    for (int operation = 0; operation < 2; ++operation) {
-      for (int turn = 0; turn < 2; ++turn) {
-        const int side = (turn + round) & 1;
-        const double time = timed(work[operation][side]);
-        if (round >= 0) seconds[operation][side].push_back(time);
-      }
+    for (size_t i = 0; i < ranks * count; ++i) {
+      // Small integers: their sums are exact in any order.
+      const auto value = static_cast<float>((i + static_cast<size_t>(rank * 7 + round + 2)) % 1000);
+      for (Side& side : sides) side.values[i] = value;
     }
-    same = same && our_sum == their_sum && std::memcmp(ours, theirs.data(), ranks * bytes) == 0;
+    for (size_t turn = 0; turn < sides.size(); ++turn) {
+      Side& side = sides[(turn + static_cast<size_t>(round + 2)) % sides.size()];
+      const double sum = timed(side.sum), gather = timed(side.gather);
+      if (round < 0) continue;
+      side.sums.push_back(sum);
+      side.gathers.push_back(gather);
+    }
+    for (const Side& side : sides) {
+      same = same && side.total == sides[0].total &&
+             std::memcmp(side.values, sides[0].values, ranks * bytes) == 0;
+    }
   }
   int mine = same ? 1 : 0, all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -86,11 +122,11 @@ int run(size_t bytes, int rounds) {
   int length = 0;
   MPI_Get_library_version(version, &length);
   if (rank == 0) {
-    std::printf(
-        "{\"same\": %s, \"library\": \"%.24s\", \"sum\": {\"ours\": %s, \"bare\": %s}, "
-        "\"gather\": {\"ours\": %s, \"bare\": %s}}\n",
-        all != 0 ? "true" : "false", version, list(seconds[0][0]).c_str(),
-        list(seconds[0][1]).c_str(), list(seconds[1][0]).c_str(), list(seconds[1][1]).c_str());
+    std::string text;
+    for (const Side& side : sides) {
+      text += ", \"" + side.name + "\": {\"sum\": " + list(side.sums) + ", \"gather\": " + list(side.gathers) + "}";
+    }
+    std::printf("{\"same\": %s, \"library\": \"%.17s\"%s}\n", all != 0 ? "true" : "false", version, text.c_str());
   }
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "core/comm/hierarchical.h"
 #include "core/comm/transport.h"
 #include "core/comm/wait.h"
+#include "tests/comm/fake_transport.h"
 
 namespace outrigger::comm::test {
 namespace {
@@ -149,6 +150,7 @@ std::string name_of(const Ranks& group) {
                               "custom_gather_only",
                               "hierarchical",
                               "hierarchical_threads",
+                              "transport",
                               "mpi",
                               "hierarchical_mpi"};
   return outrigger::format_text("{}{}{}", kNames[static_cast<size_t>(group.provider)], group.world,
@@ -298,7 +300,9 @@ std::vector<Outcome> run(const Ranks& given, const Body& body) {
   if (group.provider == Provider::self) {
     comms.push_back(make_self());
   } else {
-    comms = make_threads(group.world, {.timeout = group.timeout});
+    // A transport's own deadline comes first.
+    const double later = group.provider == Provider::transport ? 60 : 0;
+    comms = make_threads(group.world, {.timeout = group.timeout + later});
   }
   std::vector<Outcome> outcomes(comms.size());
   std::vector<std::thread> threads;
@@ -308,6 +312,12 @@ std::vector<Outcome> run(const Ranks& given, const Body& body) {
         auto comm = std::move(comms[r]);  // ends with its rank, as a process's would
         if (group.provider == Provider::custom || group.provider == Provider::gather_only) {
           comm = over(std::move(comm), group.provider);
+        } else if (group.provider == Provider::transport) {
+          const auto base = std::move(comm);
+          comm = make_transport(fake_transport(), base.get(), {.timeout = given.timeout});
+          body(*comm);
+          comm.reset();
+          return;
         } else if (group.provider >= Provider::hierarchical) {
           auto across = split(*comm, comm->rank() % 2, comm->rank());
           if (group.provider == Provider::hierarchical) {

@@ -18,7 +18,8 @@
 namespace outrigger::comm::test {
 
 // hierarchical: of hosts with two ranks each, threads, between which is a custom communicator;
-// hierarchical_threads: between which are threads, too. mpi: this process is one of mpirun's ranks,
+// hierarchical_threads: between which are threads, too. transport: a plugin's, over threads
+// (fake_transport.h). mpi: this process is one of mpirun's ranks,
 // as many as the group has, and runs the body as that one; hierarchical_mpi: on hosts of two.
 enum class Provider {
   self,
@@ -28,6 +29,7 @@ enum class Provider {
   gather_only,
   hierarchical,
   hierarchical_threads,
+  transport,
   mpi,
   hierarchical_mpi
 };

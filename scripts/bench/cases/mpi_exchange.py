@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums and gathers over MPI beside the bare library, and two levels beside one where hosts exchange little."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import measure
+from bench_case import OURS, row
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "scripts" / "hosts"))
+import hosts  # noqa: E402 - found by the line above
+
+SLICE, ROUNDS = 16 * 2**20, 15  # bytes of one rank's slice
+SLOW_SLICE, SLOW_ROUNDS, MEGABITS = 2**20, 9, 1000
+TIMED = "from a barrier of the ranks to the last rank's return"
+NAMES = {"sum": "the sum of float32 gradients for each rank's slice", "gather": "the gather of slices in place"}
+KINDS = {"openmpi": "Open MPI", "mpich": "MPICH"}
+
+
+def run(bench):
+    rows = []
+    for kind, library in KINDS.items():
+        rows += _beside_bare(bench, kind, library)
+    return rows + _levels(bench)
+
+
+def _beside_bare(bench, kind, library):
+    def each(operation, ranks):
+        return f"over MPI: {NAMES[operation]}, {SLICE >> 20} MiB a slice, {ranks} ranks", f"bare {library}"
+
+    ranks = 2
+    folder = ROOT / "build" / "mpi" / kind
+    program = bench.programs / f"bench_mpi_exchange_{kind}"
+    if not program.exists():
+        return [row(*each(operation, ranks), 0.95, TIMED, reason=f"there is no {library} in build/mpi") for operation in NAMES]
+    start = [folder / "bin" / ("mpirun" if kind == "openmpi" else "mpiexec"), "-n", ranks]
+    found = _run(bench, [*start, program, SLICE, ROUNDS], kind)
+    return [_row(*each(operation, ranks), 0.95, found, operation, "flat", "bare") for operation in NAMES]
+
+
+def _levels(bench):
+    def each(operation, count, ranks):
+        return (f"{count} hosts of {ranks} ranks, {MEGABITS} Mbit/s between them: {NAMES[operation]}, {SLOW_SLICE >> 20} MiB a slice",
+                "one level of MPI")
+
+    program, rows = bench.programs / "bench_mpi_exchange_openmpi", []
+    for count, ranks in ((2, 2), (4, 2)):
+        reason = hosts.missing() or ("" if program.exists() else "there is no Open MPI in build/mpi")
+        targets = {"sum": 1.5, "gather": 1.0}
+        if reason:
+            rows += [row(*each(operation, count, ranks), targets[operation], TIMED, reason=reason) for operation in NAMES]
+            continue
+        with hosts.hosts(count, MEGABITS) as made:
+            start = [*made.launcher(ROOT / "build" / "mpi" / "openmpi" / "bin" / "mpirun", ranks), "-n", count * ranks]
+            found = _run(bench, [*start, program, SLOW_SLICE, SLOW_ROUNDS], "openmpi", made.environment)
+        rows += [_row(*each(operation, count, ranks), targets[operation], found, operation, "levels", "flat") for operation in NAMES]
+    return rows
+
+
+def _run(bench, command, kind, environment=None):
+    library = ROOT / "build" / "mpi" / kind / "lib" / {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}[kind]
+    variables = {"OTR_MPI_LIBRARY": str(library), "OTR_PLUGIN_PATH": str(bench.package.parent), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_event_tick_rate": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    done = subprocess.run([str(word) for word in command], env=os.environ | variables | (environment or {}), capture_output=True, text=True,
+                          timeout=300, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"bench_mpi_exchange ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-1000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _row(case, peer, target, found, operation, ours, theirs):
+    if not found["same"]:
+        return row(case, peer, target, TIMED, reason="the sides' numbers differ")
+    rounds = measure.Rounds([OURS, peer])
+    rounds.seconds = {OURS: found[ours][operation], peer: found[theirs][operation]}
+    return row(case, peer, target, TIMED, rounds, peer, numerics={"agree": True, "same": 1.0}, library=found["library"])
