@@ -146,8 +146,9 @@ Where ranks gave different values, rank 0's are sent to all, in pieces (with \"i
 OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
 \"initial_values\": \"verify\" other values. Since: 0.1";
 %feature("docstring") otr_engine_finalize "Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
-collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
-engine is as before then, and the call can be made again. Since: 0.1";
+collectives. All memory is given back. Acquired tensors and slots become invalid, also those that
+were not released; their addresses stay until destroy. Collective. A failure of that save comes
+first: the engine is as before then, and the call can be made again. Since: 0.1";
 %feature("docstring") otr_engine_abort "Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
 this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1";
 %feature("docstring") otr_engine_check "OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any

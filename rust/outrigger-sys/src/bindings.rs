@@ -1011,8 +1011,9 @@ functions! {
     /// "initial_values": "verify" other values. Since: 0.1
     pub fn otr_engine_set_initial(engine: *mut otr_engine, ids: *const i64, count: i64, values: *const otr_tensor) -> i32;
     /// Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
-    /// collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
-    /// engine is as before then, and the call can be made again. Since: 0.1
+    /// collectives. All memory is given back. Acquired tensors and slots become invalid, also those that
+    /// were not released; their addresses stay until destroy. Collective. A failure of that save comes
+    /// first: the engine is as before then, and the call can be made again. Since: 0.1
     pub fn otr_engine_finalize(engine: *mut otr_engine) -> i32;
     /// Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
     /// this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1
