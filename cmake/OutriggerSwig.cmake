@@ -46,6 +46,6 @@ function(otr_swig_module language)
   # SWIG's generated code has unused parameters, and keeps pointers in integers of their size.
   target_compile_options(outrigger_${language}_native PRIVATE -Wall -Wextra -Wno-unused-parameter -fno-strict-aliasing)
   set_target_properties(outrigger_${language}_native PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${M_FOLDER} C_STANDARD 11 C_EXTENSIONS ON)
-  set_property(SOURCE ${wrapper} APPEND PROPERTY OBJECT_DEPENDS "${interface}/plain.h")
+  set_property(SOURCE ${wrapper} APPEND PROPERTY OBJECT_DEPENDS "${interface}/plain.h;${interface}/refusal.h")
   set(OTR_SWIG_WRAPPER ${wrapper} PARENT_SCOPE)
 endfunction()
