@@ -3,8 +3,10 @@
  * Outrigger: ZeRO sharding, CPU offload and low-precision optimizer states for any training
  * framework.
  *
- * This file is the whole public contract; what is not in it is private. It is C99 and also compiles
- * as C++11 and later.
+ * This file is the whole contract with a host program. Two files beside it are public, too:
+ * outrigger_api.h has the same functions as a table, for who loads the library at run time, and
+ * outrigger_plugin.h is for who writes a device's plugin. All else is private. It is C99 and also
+ * compiles as C++11 and later.
  *
  * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
  * code. Outputs come last and are named out_*; on failure they hold NULL or 0. After a failure,
