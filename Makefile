@@ -7,7 +7,7 @@
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make report [MINUTES=…] [SECTIONS=…] DeepSpeed's published experiments and their counterparts: docs/report.md; goes on if stopped
 #   make test-gpu | bench-gpu           on a machine with a GPU; TREE=…: a folder of scripts/gpu/pack.sh, made elsewhere
-#   make setup | build | lint | format | install PREFIX=… | package | wheel | docs | clean
+#   make setup | build | lint | format | install PREFIX=… | package | wheel | wheel-aarch64 | docs | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
 SHELL := /bin/bash
 comma := ,
@@ -23,7 +23,7 @@ BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_mpi outrigger_nccl outrigger_tool
 
-.PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel docs clean
+.PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel wheel-aarch64 docs clean
 .NOTPARALLEL:
 all: build
 
@@ -104,6 +104,9 @@ docs: setup
 
 wheel: setup
 	@scripts/wheel.sh build/package
+
+wheel-aarch64: setup
+	@scripts/wheel_aarch64.sh build/package
 
 package:
 	@scripts/setup.sh package

@@ -38,7 +38,7 @@ function(otr_swig_module language)
   add_custom_command(
     OUTPUT ${wrapper} ${emptied}
     COMMAND ${SWIG_EXECUTABLE} -${language} -DSWIGWORDSIZE64 -Wall -Werror -I${interface} -I${header} ${M_OPTIONS} -o ${wrapper} ${interface}/outrigger.i
-    DEPENDS ${interface}/outrigger.i ${interface}/plain.i ${interface}/${language}.i ${interface}/calls.i ${interface}/docs.i ${header}/outrigger.h
+    DEPENDS ${interface}/outrigger.i ${interface}/plain.i ${interface}/plain_message.i ${interface}/${language}.i ${interface}/calls.i ${interface}/docs.i ${header}/outrigger.h
     VERBATIM COMMENT "SWIG: outrigger.i for ${language}")
   add_library(outrigger_${language}_native MODULE ${wrapper})
   target_include_directories(outrigger_${language}_native PRIVATE ${interface} ${M_INCLUDES})
@@ -46,6 +46,6 @@ function(otr_swig_module language)
   # SWIG's generated code has unused parameters, and keeps pointers in integers of their size.
   target_compile_options(outrigger_${language}_native PRIVATE -Wall -Wextra -Wno-unused-parameter -fno-strict-aliasing)
   set_target_properties(outrigger_${language}_native PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${M_FOLDER} C_STANDARD 11 C_EXTENSIONS ON)
-  set_property(SOURCE ${wrapper} APPEND PROPERTY OBJECT_DEPENDS "${interface}/plain.h")
+  set_property(SOURCE ${wrapper} APPEND PROPERTY OBJECT_DEPENDS "${interface}/plain.h;${interface}/plain_log.h;${interface}/plain_message.h;${interface}/refusal.h")
   set(OTR_SWIG_WRAPPER ${wrapper} PARENT_SCOPE)
 endfunction()

@@ -10,18 +10,16 @@ SKIPPED = {  # a language has another way, or none yet
     "otr_tensor_init": "Tensor's constructor",
     "otr_engine_backward": "two lines over the pass",
     "otr_comm_create_custom": "functions of the language",
-    "otr_comm_all_to_all": "no message is exchanged without otr_message_pack",
+    "otr_comm_all_to_all": "parts of several sizes",
     "otr_device_set_allocator": "functions of the language",
     "otr_device_allocate": "device memory",
     "otr_device_free": "device memory",
-    "otr_message_pack": "messages", "otr_message_seal": "messages", "otr_message_unpack": "messages",
-    "otr_message_get_info": "messages", "otr_message_tensor_name": "messages", "otr_message_get_tensor": "messages",
-    "otr_message_get_tag": "messages", "otr_message_attribute_name": "messages", "otr_message_get_attribute": "messages",
-    "otr_message_routes": "messages",
+    "otr_message_pack": "plain_message.i",
+    "otr_message_routes": "plain_message.i",
 }
 WRITTEN = {"out", "destination", "to", "weights"}  # tensors that the library writes
 NUMBERS = {"int32_t", "int64_t", "double"}
-RECORDS = {("otr_step_report", "report"), ("otr_save_status", "out_status"), ("otr_snapshot_info", "out_info")}
+RECORDS = {("otr_step_report", "report"), ("otr_save_status", "out_status"), ("otr_snapshot_info", "out_info"), ("otr_message_info", "out_info")}
 LISTS = {"otr_engine": "otr_swig_engines", "otr_shard": "otr_swig_shards", "otr_snapshot": "otr_swig_snapshots"}
 
 DECLARE = """%rename(engine_declare_parameter) otr_plain_engine_declare_parameter;
@@ -91,6 +89,10 @@ class Call:
         elif base == "void" and name == "mpi_comm":
             self.takes.append("int64_t mpi_comm")
             self.gives.append("(const void *)(intptr_t)mpi_comm")
+        elif base == "void" and (name, following) in (("data", "size"), ("buffer", "size")):
+            rest.pop(0)
+            self.takes_tensor(name, [f"otr_swig_data({name})", f"otr_swig_bytes({name})"],
+                              "otr_swig_writable" if name == "buffer" else "otr_swig_readable")
         elif base == "void" and name == "all":
             self.takes_tensor("all", ["otr_swig_data(all)"], "otr_swig_writable")
             self.before.append("otr_swig_holds_all(comm, mine, all, status)")

@@ -21,7 +21,7 @@ end
 
 local outrigger = { lowlevel = lowlevel, Error = Error, version = lowlevel.version, tensor = tensors.new, scalar = tensors.scalar }
 -- The header's constants of these kinds by their names: outrigger.value.MASTER.
-for _, kind in ipairs { "VALUE", "STEP", "SKIP", "BOUNDARY" } do
+for _, kind in ipairs { "VALUE", "STEP", "SKIP", "BOUNDARY", "LOG" } do
   local named = {}
   for name, number in pairs(lowlevel) do
     named[name:match("^" .. kind .. "_(.+)$") or 1] = number
@@ -99,9 +99,24 @@ end
 -- ---- Context, groups ----
 local Context, new_context = class "Context"
 
--- workers: threads for each engine's updates; nil: this process's share of the cores.
-function outrigger.context(workers)
-  return new_context(lowlevel.context_create(options_of(lowlevel.ContextOptions, { workers = workers or 0 })))
+-- workers: threads for each engine's updates; nil: this process's share of the cores. log_level: lines up to it wait for log_lines,
+-- outrigger.log.INFO for example; nil: none.
+function outrigger.context(workers, log_level)
+  local options = options_of(lowlevel.ContextOptions, { workers = workers or 0 })
+  if log_level then
+    options:keep_log(log_level)
+  end
+  return new_context(lowlevel.context_create(options))
+end
+
+-- The lines that wait, of all contexts, as a list of {level, text}: each once.
+function outrigger.log_lines()
+  local lines, line = {}, lowlevel.log_take()
+  while line do
+    lines[#lines + 1] = { level = line:level(), text = line:text() }
+    line = lowlevel.log_take()
+  end
+  return lines
 end
 
 local Comm, new_comm = class "Comm"
@@ -404,6 +419,8 @@ function Shard:close()
   close_all(self.lent)
   close_shard(self)
 end
+
+require "outrigger.messages"(outrigger, class, options_of)
 
 local Optimizer, new_optimizer = class "Optimizer"
 

@@ -219,7 +219,7 @@ static void otr_plain_comm_all_gather(otr_comm *comm, const otr_tensor *mine, co
 }
 %}
 
-%ignore otr_comm_all_to_all;  // no message is exchanged without otr_message_pack
+%ignore otr_comm_all_to_all;  // parts of several sizes
 
 %ignore otr_comm_all_reduce_sum;
 %rename(comm_all_reduce_sum) otr_plain_comm_all_reduce_sum;
@@ -972,25 +972,88 @@ static void otr_plain_checkpoint_import(const char *source, const char *director
 }
 %}
 
-%ignore otr_message_pack;  // messages
+%ignore otr_message_pack;  // plain_message.i
 
-%ignore otr_message_seal;  // messages
+%ignore otr_message_seal;
+%rename(message_seal) otr_plain_message_seal;
+%inline %{
+static void otr_plain_message_seal(const otr_tensor *buffer, int32_t *status) {
+  if (otr_swig_writable(buffer, "buffer", status)) *status = otr_message_seal(otr_swig_data(buffer), otr_swig_bytes(buffer));
+}
+%}
 
-%ignore otr_message_unpack;  // messages
+%ignore otr_message_unpack;
+%rename(message_unpack) otr_plain_message_unpack;
+%newobject otr_plain_message_unpack;
+%inline %{
+static otr_message *otr_plain_message_unpack(const otr_tensor *data, uint32_t flags, int32_t *status) {
+  otr_message *made = NULL;
+  if (otr_swig_readable(data, "data", status)) *status = otr_message_unpack(otr_swig_data(data), otr_swig_bytes(data), flags, &made);
+  return made;
+}
+%}
 
-%ignore otr_message_get_info;  // messages
+%ignore otr_message_get_info;
+%rename(message_get_info) otr_plain_message_get_info;
+%newobject otr_plain_message_get_info;
+%inline %{
+static otr_message_info *otr_plain_message_get_info(const otr_message *message, int32_t *status) {
+  otr_message_info *made = (otr_message_info *)otr_swig_new_record(sizeof(*made), status);
+  if (*status == OTR_OK) *status = otr_message_get_info(message, made);
+  return otr_swig_if_ok(made, status);
+}
+%}
 
-%ignore otr_message_tensor_name;  // messages
+%ignore otr_message_tensor_name;
+%rename(message_tensor_name) otr_plain_message_tensor_name;
+%inline %{
+static const char *otr_plain_message_tensor_name(const otr_message *message, int64_t index, int32_t *status) {
+  const char *made = NULL;
+  *status = otr_message_tensor_name(message, index, &made);
+  return made;
+}
+%}
 
-%ignore otr_message_get_tensor;  // messages
+%ignore otr_message_get_tensor;
+%rename(message_get_tensor) otr_plain_message_get_tensor;
+%newobject otr_plain_message_get_tensor;
+%inline %{
+static otr_tensor *otr_plain_message_get_tensor(const otr_message *message, const char *name, int32_t *status) {
+  otr_tensor made = {0};
+  *status = otr_message_get_tensor(message, name, &made);
+  return otr_swig_show(&made, 0, status);
+}
+%}
 
-%ignore otr_message_get_tag;  // messages
+%ignore otr_message_get_tag;
+%rename(message_get_tag) otr_plain_message_get_tag;
+%inline %{
+static void otr_plain_message_get_tag(const otr_message *message, otr_call_info *info, int32_t *status) {
+  *status = otr_message_get_tag(message, info);
+}
+%}
 
-%ignore otr_message_attribute_name;  // messages
+%ignore otr_message_attribute_name;
+%rename(message_attribute_name) otr_plain_message_attribute_name;
+%inline %{
+static const char *otr_plain_message_attribute_name(const otr_message *message, int64_t index, int32_t *status) {
+  const char *made = NULL;
+  *status = otr_message_attribute_name(message, index, &made);
+  return made;
+}
+%}
 
-%ignore otr_message_get_attribute;  // messages
+%ignore otr_message_get_attribute;
+%rename(message_get_attribute) otr_plain_message_get_attribute;
+%inline %{
+static const char *otr_plain_message_get_attribute(const otr_message *message, const char *name, int32_t *status) {
+  const char *made = NULL;
+  *status = otr_message_get_attribute(message, name, &made);
+  return made;
+}
+%}
 
-%ignore otr_message_routes;  // messages
+%ignore otr_message_routes;  // plain_message.i
 
 %ignore otr_shard_wrap;
 %rename(shard_wrap) otr_plain_shard_wrap;

@@ -82,12 +82,12 @@ and all engines made from it are gone; if this call fails, user_data stays the c
 Collective. Since: 0.1";
 %feature("docstring") otr_comm_create_mpi "The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
 MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
-process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done that,
-and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with MPI_THREAD_SERIALIZED
-the host makes no MPI call during one of ours or during a pass. Destroy all that is made from it
-before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom. options: NULL, or a
-timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every path tried;
-OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1";
+process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done
+that, and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with
+MPI_THREAD_SERIALIZED the host makes no MPI call during one of ours or during a pass. Destroy all
+that is made from it before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom.
+options: NULL, or a timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every
+path tried; OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1";
 %feature("docstring") otr_comm_create_hierarchical "A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
 those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
 each host (such as otr_comm_create_custom). Every host has as many ranks, L, and they are
@@ -159,8 +159,9 @@ Where ranks gave different values, rank 0's are sent to all, in pieces (with \"i
 OTR_E_DTYPE, OTR_E_NOT_FOUND: nothing was done; OTR_E_MISMATCH: ranks give other ids, or with
 \"initial_values\": \"verify\" other values. Since: 0.1";
 %feature("docstring") otr_engine_finalize "Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
-collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
-engine is as before then, and the call can be made again. Since: 0.1";
+collectives. All memory is given back. Acquired tensors and slots become invalid, also those that
+were not released; their addresses stay until destroy. Collective. A failure of that save comes
+first: the engine is as before then, and the call can be made again. Since: 0.1";
 %feature("docstring") otr_engine_abort "Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
 this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1";
 %feature("docstring") otr_engine_check "OTR_OK, or the first failure of background work or of a collective call (sticky). Local. Any

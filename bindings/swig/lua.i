@@ -8,12 +8,31 @@
 static void otr_lua_raise(lua_State *L, int32_t status);
 static int otr_lua_is_integer(lua_State *L, int index);
 static int64_t *otr_lua_integers(lua_State *L, int index, int64_t *count);
+
+// Ctrl-C in lua is a hook of the main thread, which runs at its next instruction: a wait that sees a new one ends.
+static _Thread_local lua_State *otr_lua_main;
+static _Thread_local lua_Hook otr_lua_hook;
+
+static void otr_lua_begin(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+  otr_lua_main = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  otr_lua_hook = lua_gethook(otr_lua_main);
+}
+
+static int32_t otr_lua_interrupted(void *user_data) {
+  (void)user_data;
+  return otr_lua_main && lua_gethook(otr_lua_main) != otr_lua_hook;
+}
 %}
+#define OTR_UNLOCK otr_lua_begin(L);
 %define OTR_RAISE(code)
 otr_lua_raise(L, code);
 SWIG_fail;
 %enddef
-#define OTR_CONTEXT(options)
+%define OTR_CONTEXT(options)
+options->interrupt_callback = otr_lua_interrupted;
+%enddef
 
 // ---- Whole numbers of 64 bits ----
 %typemap(in, checkfn="otr_lua_is_integer") int32_t, int64_t, uint32_t, uint64_t, size_t "$1 = ($1_ltype)lua_tointeger(L, $input);"

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "outrigger.h"
+#include "refusal.h"
 %}
 %include <stdint.i>
 
@@ -154,26 +155,26 @@ OTR_OPTIONS(options, Options, , for (int64_t i = 0; i < self->part_count; ++i) {
 %ignore otr_##options::parts;
 %ignore otr_##options::part_count;
 // Copies of the name and the bytes.
+OTR_NO_STATUS(otr_##options::add_part)
 %extend otr_##options {
-  int32_t add_part(const char *name, const void *mine, size_t bytes) {
-    if (!name) return OTR_E_ARGUMENT;
+  void add_part(const char *name, const void *mine, size_t bytes, int32_t *status) {
+    if (!otr_swig_given(name, "the part's name", status)) return;
     const int64_t count = $self->part_count;
     otr_part *parts = (otr_part *)realloc((otr_part *)$self->parts, (size_t)(count + 1) * sizeof *parts);
-    if (!parts) return OTR_E_OUT_OF_MEMORY;
-    $self->parts = parts;
+    if (parts) $self->parts = parts;
     char *own_name = strdup(name);
     void *own = malloc(bytes ? bytes : 1);
-    if (!own_name || !own) {
+    if (!parts || !own_name || !own) {
       free(own_name);
       free(own);
-      return OTR_E_OUT_OF_MEMORY;
+      otr_swig_no_memory(status);
+      return;
     }
     memcpy(own, mine, bytes);
     parts[count].name = own_name;
     parts[count].data = own;
     parts[count].bytes = bytes;
     $self->part_count = count + 1;
-    return OTR_OK;
   }
 }
 %enddef
@@ -183,17 +184,18 @@ OTR_OPTIONS_WITH_PARTS(snapshot_options, SnapshotOptions)
 %define OTR_ADD_TEXT(field)
 %ignore otr_load_options::field;
 %ignore otr_load_options::field##_count;
+OTR_NO_STATUS(otr_load_options::add_##field)
 %extend otr_load_options {
-  int32_t add_##field(const char *pattern) {
-    if (!pattern) return OTR_E_ARGUMENT;
+  void add_##field(const char *pattern, int32_t *status) {
+    if (!otr_swig_given(pattern, "the pattern", status)) return;
     const int64_t count = $self->field##_count;
     const char **texts = (const char **)realloc((char **)$self->field, (size_t)(count + 1) * sizeof *texts);
-    if (!texts) return OTR_E_OUT_OF_MEMORY;
-    $self->field = texts;
-    texts[count] = strdup(pattern);
-    if (!texts[count]) return OTR_E_OUT_OF_MEMORY;
-    $self->field##_count = count + 1;
-    return OTR_OK;
+    if (texts) {
+      $self->field = texts;
+      texts[count] = strdup(pattern);
+    }
+    if (texts && texts[count]) $self->field##_count = count + 1;
+    else otr_swig_no_memory(status);
   }
 }
 %enddef
@@ -203,23 +205,23 @@ OTR_ADD_TEXT(resized)
 %ignore otr_rename;
 %ignore otr_load_options::renamed;
 %ignore otr_load_options::renamed_count;
+OTR_NO_STATUS(otr_load_options::add_renamed)
 %extend otr_load_options {
-  int32_t add_renamed(const char *here, const char *there) {
-    if (!here || !there) return OTR_E_ARGUMENT;
+  void add_renamed(const char *here, const char *there, int32_t *status) {
+    if (!otr_swig_given(here, "the name here", status) || !otr_swig_given(there, "the name there", status)) return;
     const int64_t count = $self->renamed_count;
     otr_rename *entries = (otr_rename *)realloc((otr_rename *)$self->renamed, (size_t)(count + 1) * sizeof *entries);
-    if (!entries) return OTR_E_OUT_OF_MEMORY;
-    $self->renamed = entries;
+    if (entries) $self->renamed = entries;
     char *own_here = strdup(here), *own_there = strdup(there);
-    if (!own_here || !own_there) {
+    if (!entries || !own_here || !own_there) {
       free(own_here);
       free(own_there);
-      return OTR_E_OUT_OF_MEMORY;
+      otr_swig_no_memory(status);
+      return;
     }
     entries[count].here = own_here;
     entries[count].there = own_there;
     $self->renamed_count = count + 1;
-    return OTR_OK;
   }
 }
 %ignore otr_message_attribute;
@@ -232,32 +234,35 @@ for (int64_t i = 0; i < self->attribute_count; ++i) {
   free((char *)self->attributes[i].text);
 }
 free((otr_message_attribute *)self->attributes);)
+OTR_NO_STATUS(otr_message_options::set_tag)
+OTR_NO_STATUS(otr_message_options::add_attribute)
 %extend otr_message_options {
-  int32_t set_tag(const otr_call_info *info) {
+  void set_tag(const otr_call_info *info, int32_t *status) {
     otr_call_info *own = info ? (otr_call_info *)malloc(sizeof *own) : NULL;
-    if (info && !own) return OTR_E_OUT_OF_MEMORY;
+    if (info && !own) {
+      otr_swig_no_memory(status);
+      return;
+    }
     if (own) *own = *info;
     free((otr_call_info *)$self->tag);
     $self->tag = own;
-    return OTR_OK;
   }
-  int32_t add_attribute(const char *name, const char *text) {
-    if (!name || !text) return OTR_E_ARGUMENT;
+  void add_attribute(const char *name, const char *text, int32_t *status) {
+    if (!otr_swig_given(name, "the attribute's name", status) || !otr_swig_given(text, "the attribute's text", status)) return;
     const int64_t count = $self->attribute_count;
     otr_message_attribute *all = (otr_message_attribute *)realloc(
         (otr_message_attribute *)$self->attributes, (size_t)(count + 1) * sizeof *all);
-    if (!all) return OTR_E_OUT_OF_MEMORY;
-    $self->attributes = all;
+    if (all) $self->attributes = all;
     char *own_name = strdup(name), *own_text = strdup(text);
-    if (!own_name || !own_text) {
+    if (!all || !own_name || !own_text) {
       free(own_name);
       free(own_text);
-      return OTR_E_OUT_OF_MEMORY;
+      otr_swig_no_memory(status);
+      return;
     }
     all[count].name = own_name;
     all[count].text = own_text;
     $self->attribute_count = count + 1;
-    return OTR_OK;
   }
 }
 %ignore otr_context_options::log_callback;  // set by OTR_CONTEXT

@@ -10,7 +10,9 @@
 #include "plain.h"
 %}
 #define OTR_PLAIN
+#if !defined(OTR_UNLOCK)
 #define OTR_UNLOCK
+#endif
 #define OTR_LOCK
 #define OTR_SUCCEEDED
 #define OTR_CALLBACKS
@@ -166,6 +168,7 @@ typedef struct otr_swig_range {
   %mutable;
 } otr_swig_range;
 
+%include "plain_message.i"
 %rename(tensor_new) otr_plain_tensor_new;
 %newobject otr_plain_tensor_new;
 %inline %{

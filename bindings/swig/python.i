@@ -59,6 +59,8 @@ class OutriggerError(RuntimeError):
 %}
 
 // ---- The status is checked by %exception and is no result; without outputs a call returns None ----
+%typemap(in, numinputs=0) int32_t *status (int32_t status = OTR_OK) "$1 = &status;"
+%typemap(argout) int32_t *status { if (*$1 != OTR_OK) { OTR_RAISE(*$1) } }
 %typemap(out) int32_t "$result = NULL;"
 %typemap(ret) int32_t "if (!resultobj) resultobj = SWIG_Py_Void();"
 %define OTR_NUMBER(name)

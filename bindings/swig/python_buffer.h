@@ -7,6 +7,7 @@
 #define OTR_PYTHON_BUFFER_H
 
 #include "python_dlpack.h"
+#include "refusal.h"
 
 #define OTR_PYTHON_MAX_DIMENSIONS 16
 
@@ -330,7 +331,7 @@ static PyObject* otr_python_show(const otr_tensor* tensor, PyObject* owner, int 
 static void otr_python_raise(int32_t code) {
   /* What the signal's handler raised, or a communicator's method. */
   if ((code == OTR_E_INTERRUPTED || code == OTR_E_HOST) && PyErr_Occurred()) return;
-  const char* text = otr_last_error_message(); /* of the thread that called, which is this one */
+  const char* text = otr_swig_error_text(); /* of the thread that called, which is this one */
   PyObject* module = PyImport_ImportModule("outrigger.lowlevel");
   PyObject* error = module ? PyObject_GetAttrString(module, "OutriggerError") : NULL;
   PyObject* string = error ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;

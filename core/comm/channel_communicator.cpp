@@ -27,7 +27,9 @@ class LocalWindow final : public Window {
         fate_(fate),
         region_(Region::make_private(std::max(round_up(bytes, page_size()), page_size()))) {
     if (bytes > 0) region_->populate(0, bytes);
+    region_->add_user();
   }
+  void give_back() noexcept override { region_->give_back(); }
   std::byte* block(int32_t rank) const override {
     return rank == rank_ ? region_->data() : nullptr;
   }

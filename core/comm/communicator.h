@@ -36,6 +36,9 @@ class Window {
   // elsewhere; other memory stays. While nobody uses it. restore throws OTR_E_OUT_OF_MEMORY.
   virtual void drop() noexcept {}
   virtual void restore() {}
+  // Nothing uses it here any more. The address of this rank's block stays as long as the window;
+  // the pages of host memory go with its last user, and what is read there then means nothing.
+  virtual void give_back() noexcept {}
 };
 
 // The sum over ranks of this rank's slice. Every rank has filled bytes

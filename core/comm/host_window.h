@@ -30,12 +30,15 @@ class HostWindow final : public Window {
  public:
   HostWindow(std::shared_ptr<Region> region, const WindowLayout& layout, const void* job,
              RegionId id)
-      : region_(std::move(region)), layout_(layout), job_(job), id_(id) {}
+      : region_(std::move(region)), layout_(layout), job_(job), id_(id) {
+    region_->add_user();
+  }
 
   std::byte* block(int32_t rank) const override {
     return region_->data() + static_cast<size_t>(rank) * layout_.stride;
   }
   size_t bytes() const override { return layout_.bytes; }
+  void give_back() noexcept override { region_->give_back(); }
   [[nodiscard]] WindowKind kind() const { return layout_.kind; }
   [[nodiscard]] const void* job() const { return job_; }
   [[nodiscard]] RegionId id() const { return id_; }

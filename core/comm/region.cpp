@@ -104,6 +104,15 @@ Region::~Region() {
   if (current_process() != owner_) static_cast<void>(map_.release());
 }
 
+// Other processes have the file's pages still: here nothing takes their place. Where the system
+// refuses, they stay until the mapping goes.
+void Region::give_back() noexcept {
+  if (--users_ > 0 || current_process() != owner_) return;
+  void* const pages = mmap(data(), bytes(), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (pages != MAP_FAILED) madvise(pages, bytes(), MADV_DONTFORK);
+}
+
 std::shared_ptr<Region> Region::make_private(size_t bytes) {
   return std::shared_ptr<Region>(new Region(UniqueFd(), bytes));
 }

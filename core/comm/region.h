@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <boost/interprocess/mapped_region.hpp>
 #include <cstddef>
 #include <memory>
@@ -44,6 +45,10 @@ class Region {
   // access fails; huge pages where whole ones fit. Throws OTR_E_OUT_OF_MEMORY naming need and free
   // bytes.
   void populate(size_t offset, size_t bytes);
+  // Ranks of one process may have one region. With the last of its users the pages here go; the
+  // addresses stay mapped, and read zeros.
+  void add_user() noexcept { ++users_; }
+  void give_back() noexcept;
   // The mapping stays; call it once nobody else needs to be given the file.
   void close_fd() { fd_.reset(); }
 
@@ -53,6 +58,7 @@ class Region {
   UniqueFd fd_;  // none: private memory
   std::unique_ptr<boost::interprocess::mapped_region> map_;
   pid_t owner_;
+  std::atomic<int32_t> users_{0};
 };
 
 // Throws OTR_E_OUT_OF_MEMORY unless `bytes` more can be touched.

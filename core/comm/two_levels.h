@@ -58,6 +58,7 @@ class GroupsWindow final : public Window {
     return rank == rank_ ? window_->block(place_) : nullptr;
   }
   size_t bytes() const override { return window_->bytes(); }
+  void give_back() noexcept override { window_->give_back(); }
   [[nodiscard]] Window& of_group() const { return *window_; }
   [[nodiscard]] const void* maker() const { return maker_; }
 

@@ -89,7 +89,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       control(own),
       workers(declared.config.workers > 0 ? declared.config.workers : declared.context->workers()),
       host(&workers),
-      devices{declared.device ? declared.device.get() : &host, &host},
+      devices{declared.device ? declared.device.get() : &host, &host, &declared.shown},
       direct(direct_ranks(declared, own)),
       layout(model, own.slices(), bucket_elements(model, declared.config, own.slices()),
              kept_on_device(model, declared.config)),

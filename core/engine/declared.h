@@ -19,6 +19,7 @@
 #include "core/layout/model.h"
 #include "core/memory/block.h"
 #include "core/memory/ledger.h"
+#include "core/memory/shown.h"
 #include "core/observe/timeline.h"
 
 namespace outrigger::engine {
@@ -96,6 +97,7 @@ struct Declared {
   config::EngineConfig config;
   std::vector<config::OptimizerConfig> groups;  // by group index
   memory::Ledger ledger;
+  memory::Shown shown;
   observe::Timeline timeline;
   std::shared_ptr<device::Device> device;  // null: the host
   // What moves its memory between ranks, where the configuration asks for it and there are several.

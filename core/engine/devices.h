@@ -5,12 +5,14 @@
 
 #include "core/device/device.h"
 #include "core/memory/ledger.h"
+#include "core/memory/shown.h"
 
 namespace outrigger::engine {
 
 struct Devices {
   device::Device* front;
   device::Device* host;
+  memory::Shown* shown;  // what callers see of the host's memory
   [[nodiscard]] device::Device& of(memory::Space space) const {
     return space == memory::Space::host ? *host : *front;
   }

@@ -32,6 +32,7 @@ Gather::Gather(const layout::Model& model, const Published& published, StateStor
       group_(&group),
       ledger_(&ledger),
       device_(devices.front),
+      shown_(devices.shown),
       pieces_(own_pieces(published, states, plan)),
       entries_(static_cast<size_t>(model.size())),
       bounce_(*device_, ledger, pin, plan.gather_staging / 2),
@@ -101,7 +102,7 @@ void Gather::make_room(int64_t root) {
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(published_->format()));
     entry.gathered = memory::ReleasableBlock(*ledger_, memory::Purpose::acquired,
-                                             model_->at(root).count * size, device_);
+                                             model_->at(root).count * size, device_, shown_);
   }
   entry.gathered.fill();
 }
@@ -159,7 +160,7 @@ void Gather::add_widened(const int64_t* ids, int64_t count) {
     if (entries_[static_cast<size_t>(root)].widened || std::ranges::any_of(fresh, is_this))
       continue;
     const int64_t bytes = model_->at(root).count * int64_t{4};
-    blocks.emplace_back(*ledger_, memory::Purpose::acquired, bytes, device_, stream);
+    blocks.emplace_back(*ledger_, memory::Purpose::acquired, bytes, device_, stream, shown_);
     fresh.push_back({root, blocks.back().data()});
   }
   widen(fresh);

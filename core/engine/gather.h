@@ -104,6 +104,7 @@ class Gather {
   comm::Group* group_;
   memory::Ledger* ledger_;
   device::Device* device_;
+  memory::Shown* shown_;
   Pieces pieces_;               // among the published
   std::vector<Entry> entries_;  // by root
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted

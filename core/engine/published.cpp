@@ -18,6 +18,7 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
+      shown_(devices.shown),
       replicas_(std::move(replicas)),
       format_(config.compute),
       home_(plan.home),
@@ -45,11 +46,18 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     }
     window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
   } else {
-    private_ = memory::Block(ledger, Purpose::published, plan.published, devices.front);
+    private_ = memory::Block(ledger, Purpose::published, plan.published, devices.front,
+                             device::kNoStream, devices.shown);
     data_ = private_.data();
     if (plan.published_at_commit && devices.front->is_host()) ledger.touch(plan.published);
   }
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
+}
+
+Published::~Published() {
+  if (!window_ || !front_->is_host()) return;
+  window_->give_back();
+  shown_->keep(std::move(window_));
 }
 
 void Published::list_movable(std::vector<Movable>& all, memory::Ledger& ledger) {

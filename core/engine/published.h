@@ -28,6 +28,9 @@ class Published {
             const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
             const Devices& devices, const std::shared_ptr<comm::DirectRanks>& direct,
             memory::Ledger& ledger);
+  ~Published();
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
 
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Which rank has what of them, where their home is slices.
@@ -83,6 +86,7 @@ class Published {
   std::optional<layout::Layout> coarser_;  // than that of the states, where it is another one
   const int32_t slice_;                    // of layout()
   device::Device* front_;
+  memory::Shown* shown_;
   std::unique_ptr<comm::Group> replicas_;
   kernels::Format format_;
   Home home_;

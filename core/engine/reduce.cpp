@@ -35,6 +35,14 @@ std::shared_ptr<comm::Window> Reducer::make_window(int64_t bytes, Purpose purpos
   return window;
 }
 
+Reducer::~Reducer() { let_go(whole_); }
+
+void Reducer::let_go(std::shared_ptr<comm::Window>& window) const noexcept {
+  if (!window || !front().is_host()) return;
+  window->give_back();
+  context_.devices.shown->keep(std::move(window));
+}
+
 void Reducer::list_window(std::vector<Movable>& all, Purpose purpose,
                           const std::shared_ptr<comm::Window>& window, Entered& entered) const {
   if (!window || back().is_host()) return;
@@ -93,7 +101,7 @@ void Reducer::clear() {
 
 Block Reducer::scratch_for(int64_t root, device::Stream stream) const {
   return {*context_.ledger, Purpose::scratch, bytes_of(context_.model->at(root).count, compute()),
-          &front(), stream};
+          &front(),         stream,           context_.devices.shown};
 }
 
 void Reducer::slot_is_out(int64_t root) const {

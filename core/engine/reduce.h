@@ -89,7 +89,7 @@ class Reducer {
  public:
   // The exchange is the reducer's own.
   Reducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange);
-  virtual ~Reducer() = default;  // a reducer's own destructor calls stop first
+  virtual ~Reducer();  // a reducer's own destructor calls stop first
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -130,6 +130,8 @@ class Reducer {
   // Every rank's block of so many bytes in the back, readable by all.
   [[nodiscard]] std::shared_ptr<comm::Window> make_window(int64_t bytes, memory::Purpose purpose,
                                                           const char* label, Entered& entered);
+  // The last use of one that may have had slots.
+  void let_go(std::shared_ptr<comm::Window>& window) const noexcept;
   void list_window(std::vector<Movable>& all, memory::Purpose purpose,
                    const std::shared_ptr<comm::Window>& window, Entered& entered) const;
   // The host's memory, for copies of the front.

@@ -25,7 +25,10 @@ namespace outrigger::engine {
 class MicroStepReducer final : public Reducer {
  public:
   MicroStepReducer(const ReduceContext& context, std::unique_ptr<comm::Exchange> exchange);
-  ~MicroStepReducer() override { stop(); }
+  ~MicroStepReducer() override {
+    stop();
+    let_go(ring_);
+  }
 
   std::unique_ptr<GradientSink> begin_pass() override;
   [[nodiscard]] std::byte* gradient(const layout::Piece& piece) const override {

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/device/host.h"
+#include "core/memory/host_memory.h"
+#include "core/memory/shown.h"
 
 namespace outrigger::memory {
 
@@ -19,13 +20,7 @@ PageNote note_of(Ledger& ledger, const std::byte* data, size_t bytes) {
 
 std::shared_ptr<std::byte> host_memory(Purpose purpose, size_t bytes,
                                        std::span<const device::Neighbour> others) {
-  const device::HostMemory memory = device::allocate_host(bytes, others);
-  if (memory.data == nullptr) {
-    fail(OTR_E_OUT_OF_MEMORY,
-         "{} bytes of {} are not to be had: use more ranks, a higher ZeRO stage or "
-         "lower-precision states",
-         bytes, name_of(purpose));
-  }
+  const device::HostMemory memory = allocate_host(purpose, bytes, others);
   return {memory.data, [memory](std::byte*) { device::release_host(memory); }};
 }
 
@@ -37,7 +32,7 @@ Pool::Pool(Purpose purpose, int64_t bytes, std::span<const device::Neighbour> ot
 }
 
 Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device,
-             device::Stream stream)
+             device::Stream stream, Shown* shown)
     : purpose_(purpose), stream_(stream) {
   if (bytes <= 0) return;
   bytes_ = static_cast<size_t>(bytes);
@@ -48,8 +43,10 @@ Block::Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* dev
     return;
   }
   const bool of_updates = is_of_updates(purpose);
-  memory_ = host_memory(purpose, bytes_,
-                        of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{});
+  const std::vector<device::Neighbour> others =
+      of_updates ? ledger.neighbours() : std::vector<device::Neighbour>{};
+  memory_ = shown != nullptr ? shown->take(purpose, bytes_, others)
+                             : host_memory(purpose, bytes_, others);
   data_ = memory_.get();
   if (of_updates) ledger.add_neighbour({data_, bytes_});
   note_ = note_of(ledger, data_, bytes_);

@@ -34,14 +34,17 @@ class Pool {
   size_t bytes_ = 0, used_ = 0;
 };
 
+class Shown;
+
 class Block {
  public:
   Block() = default;
   // device null or the host: host memory. A device outlives its blocks; freeing one waits for the
   // work that was given to it. Throws OTR_E_OUT_OF_MEMORY naming the purpose and the bytes.
-  // stream: see Device::allocate and Device::release; without meaning on the host.
+  // stream: see Device::allocate and Device::release; without meaning on the host. shown: where a
+  // caller will see it, if that is the host's; outlives it.
   Block(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device = nullptr,
-        device::Stream stream = device::kNoStream);
+        device::Stream stream = device::kNoStream, Shown* shown = nullptr);
   // Of a pool, in which it has its room.
   Block(Ledger& ledger, Purpose purpose, int64_t bytes, Pool& pool);
   Block(Block&& other) noexcept { *this = static_cast<Block&&>(other); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/memory/shown.h"
 
 namespace outrigger::memory {
 namespace {
@@ -20,8 +21,8 @@ constexpr int64_t kHuge = int64_t{1} << 21;
 }  // namespace
 
 ReleasableBlock::ReleasableBlock(Ledger& ledger, Purpose purpose, int64_t bytes,
-                                 device::Device* device)
-    : ledger_(&ledger), purpose_(purpose), bytes_(bytes), device_(device) {
+                                 device::Device* device, Shown* shown)
+    : ledger_(&ledger), purpose_(purpose), bytes_(bytes), device_(device), shown_(shown) {
   if (bytes <= 0 || !is_host()) return;
   const int access = kGuarded ? PROT_NONE : PROT_READ | PROT_WRITE;
   void* pages = mmap(nullptr, static_cast<size_t>(bytes), access,
@@ -38,6 +39,7 @@ ReleasableBlock& ReleasableBlock::operator=(ReleasableBlock&& other) noexcept {
   std::swap(purpose_, other.purpose_);
   std::swap(bytes_, other.bytes_);
   std::swap(device_, other.device_);
+  std::swap(shown_, other.shown_);
   std::swap(filled_, other.filled_);
   std::swap(address_, other.address_);
   std::swap(charge_, other.charge_);
@@ -47,7 +49,7 @@ ReleasableBlock& ReleasableBlock::operator=(ReleasableBlock&& other) noexcept {
 
 ReleasableBlock::~ReleasableBlock() {
   drop();
-  if (address_ != nullptr) munmap(address_, static_cast<size_t>(bytes_));
+  if (address_ != nullptr) shown_->keep_mapping(address_, static_cast<size_t>(bytes_));
 }
 
 void ReleasableBlock::fill() {

@@ -11,9 +11,10 @@ namespace outrigger::memory {
 class ReleasableBlock {
  public:
   ReleasableBlock() = default;
-  // Of a device: as Block. The host: reserves the address; throws OTR_E_OUT_OF_MEMORY naming the
-  // purpose and the bytes where there is no room for that.
-  ReleasableBlock(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device);
+  // Of a device: as Block. The host: reserves the address, which `shown` keeps in the end; throws
+  // OTR_E_OUT_OF_MEMORY naming the purpose and the bytes where there is no room for that.
+  ReleasableBlock(Ledger& ledger, Purpose purpose, int64_t bytes, device::Device* device,
+                  Shown* shown);
   ReleasableBlock(ReleasableBlock&& other) noexcept {
     *this = static_cast<ReleasableBlock&&>(other);
   }
@@ -41,6 +42,7 @@ class ReleasableBlock {
   Purpose purpose_ = Purpose::acquired;
   int64_t bytes_ = 0;
   device::Device* device_ = nullptr;
+  Shown* shown_ = nullptr;
   bool filled_ = false;
   std::byte* address_ = nullptr;  // the host's
   Charge charge_;                 // of the host's

@@ -12,11 +12,12 @@ import bench_case
 import machine
 import record
 import report
-from cases import checkpoints, collectives, engine_step, mpi_exchange, offload_step, optimizer_curves, optimizer_step, reduce_scatter, torch_overhead, torch_training, watching
+from cases import (calls, checkpoints, collectives, engine_step, mpi_exchange, offload_step, optimizer_curves, optimizer_step,
+                   reduce_scatter, torch_overhead, torch_training, watching)
 
 CASES = {"engine_step": engine_step, "reduce_scatter": reduce_scatter, "collectives": collectives, "mpi_exchange": mpi_exchange, "optimizer_step": optimizer_step,
          "torch_training": torch_training, "torch_overhead": torch_overhead, "checkpoints": checkpoints, "offload_step": offload_step,
-         "watching": watching, "optimizer_curves": optimizer_curves}
+         "watching": watching, "calls": calls, "optimizer_curves": optimizer_curves}
 
 
 def arguments():

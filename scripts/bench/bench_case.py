@@ -34,6 +34,19 @@ class Bench:
     facts: dict = dataclasses.field(default_factory=dict)  # side → what it said of itself
     curves: list = dataclasses.field(default_factory=list)  # see cases/optimizer_curves.py
 
+    @property
+    def tree(self):
+        return pathlib.Path(__file__).resolve().parents[2]
+
+    @property
+    def build(self):
+        """Where the library and the packages of all languages are."""
+        return self.package.parent
+
+    @property
+    def callers(self):
+        return pathlib.Path(__file__).resolve().parent / "callers"
+
     def peer_command(self, script, *arguments):
         folder = pathlib.Path(__file__).resolve().parent / "peers"
         return [self.peer_python, folder / script, *arguments]

@@ -132,6 +132,8 @@ def why(row):
         parts.append(f"ours has {row['share_of_triad']:.2f} of the speed of a plain triad in the same rounds")
     if row.get("adapter_us"):
         parts.append("microseconds a step: " + ", ".join(f"{value:.1f} for {key}" for key, value in row["adapter_us"].items()))
+    if "more_ns" in row:
+        parts.append(f"{row['more_ns']:.0f} ns more")
     if "costs" in row:
         parts.append(f"the most in a step: {_costs(row)}")
     if "phases" in row:
@@ -218,7 +220,7 @@ def terminal(rows):
             if row["ratio"] is None
             else (
                 f"{row['ratio']:.2f} x (target {row['target']}, {'met' if row['met'] else 'NOT met'}; ours "
-                f"{row['ours_seconds']['median'] * 1e3:.1f} ms, peer {row['peer_seconds']['median'] * 1e3:.1f} ms)"
+                f"{row['ours_seconds']['median'] * 1e3:.4g} ms, peer {row['peer_seconds']['median'] * 1e3:.4g} ms)"
             )
         )
         lines.append(f"bench: {row['case']} | {row['peer']}: {ratio}")

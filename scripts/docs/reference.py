@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of all functions, callbacks, handles and structs, from the header."""
+"""The page of all functions, callbacks, handles, structs and constants, from the header."""
 import re
 
 SECTION = re.compile(r"/\* ---- (.*?) -+\s*\*/")
@@ -34,8 +34,28 @@ def struct_code(struct):
     return f"typedef struct {struct.name} {{\n" + "\n".join(lines) + f"\n}} {struct.name};"
 
 
+def constant_groups(text, constants):
+    """(where it begins, comment, constants) of the macros with a value, and of each enumeration."""
+    named = {each.name: each for each in constants}
+    groups = [(0, "", [named[name] for name in re.findall(r"^#define (OTR_\w+)", text, re.M) if name in named])]
+    for match in re.finditer(r"(?:/\*((?:(?!\*/).)*)\*/\n)?enum \{(.*?)\};", text, re.S):
+        comment = re.sub(r"\s*\n \* ?", "\n", match[1] or "").strip()
+        inside = [named[name] for name in re.findall(r"\b(OTR_\w+) =", match[2])]
+        groups.append((match.start(2), "" if comment.startswith("----") else comment, inside))
+    return groups
+
+
+def constant_table(comment, constants, known):
+    rows = []
+    for each in constants:
+        value = f'"{each.value}"' if isinstance(each.value, str) else each.value
+        rows.append(f"| `{each.name}`{{ #{each.name} }} | `{value}` | {prose(' '.join(each.doc.split()), known)} |")
+    return [*([prose(comment, known), ""] if comment else []), "| constant | value | |", "|---|---|---|", *rows, ""]
+
+
 def page(text, model):
-    known = {each.name for each in model.functions + model.structs + model.handles + model.callbacks}
+    known = {each.name for each in model.functions + model.structs + model.handles + model.callbacks + model.constants}
+    groups = constant_groups(text, model.constants)
     places = []
     for each in model.functions:
         places.append((re.search(rf"^OTR_API [^;]*?\b{each.name}\(", text, re.M).start(), each.name, f"{each.c};", each.doc))
@@ -43,13 +63,16 @@ def page(text, model):
         places.append((text.index(f"typedef struct {each.name}"), each.name, struct_code(each), each.doc))
     for each in model.callbacks:
         places.append((text.index(f"(*{each.name})"), each.name, f"typedef {each.c_pointer(each.name)};", each.doc))
-    out = ["# Reference", "", "Every function of [outrigger.h](../c_api/include/outrigger.h), in its order. The head of the header says what holds for all of them: "
-           "results, ownership, threads, forks, collective calls, interruption.", ""]
-    parts = sections(text)
+    out = ["# Reference", "", "Every function and constant of [outrigger.h](../c_api/include/outrigger.h), in its order. The head of the header says what holds for all of "
+           "them: results, ownership, threads, forks, collective calls, interruption.", ""]
+    parts = [("Versions", 0), *sections(text)]
     for (name, begin), (_, end) in zip(parts, [*parts[1:], ("", len(text))]):
         inside = sorted(place for place in places if begin <= place[0] < end)
-        if inside:
+        of_these = [group for place, *group in groups if begin <= place < end]
+        if inside or of_these:
             out += [f"## {name}", ""]
+        for comment, each in of_these:
+            out += constant_table(comment, each, known)
         for _, *rest in inside:
             out += item(*rest, known)
     return "\n".join(out)

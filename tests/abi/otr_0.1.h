@@ -3,8 +3,10 @@
  * Outrigger: ZeRO sharding, CPU offload and low-precision optimizer states for any training
  * framework.
  *
- * This file is the whole public contract; what is not in it is private. It is C99 and also compiles
- * as C++11 and later.
+ * This file is the whole contract with a host program. Two files beside it are public, too:
+ * outrigger_api.h has the same functions as a table, for who loads the library at run time, and
+ * outrigger_plugin.h is for who writes a device's plugin. All else is private. It is C99 and also
+ * compiles as C++11 and later.
  *
  * RESULTS.  Every fallible function returns an int32_t status: OTR_OK (0) or one negative OTR_E_
  * code. Outputs come last and are named out_*; on failure they hold NULL or 0. After a failure,
@@ -16,7 +18,9 @@
  * accepts NULL, acts on this rank alone and never waits for another one. A child keeps its parent
  * alive, so handles may be destroyed in any order. The library reads pointers that you pass in only
  * during the call, unless a function says otherwise. Tensors that a function hands out stay valid
- * as long as that function says.
+ * as long as that function says. To use an engine's later is a mistake, but ends no process: host
+ * memory that was handed out keeps its address until the engine and its passes are destroyed, and
+ * what is read there means nothing.
  *
  * THREADS.  Calls on different handles may run in parallel; so may the destroy of a child and a
  * call on its parent. Calls on one handle must not run in parallel, except where a function says
@@ -464,12 +468,12 @@ OTR_API int32_t otr_comm_create_custom(otr_context *context, const otr_comm_tabl
 
 /* The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
  * MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
- * process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done that,
- * and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with MPI_THREAD_SERIALIZED
- * the host makes no MPI call during one of ours or during a pass. Destroy all that is made from it
- * before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom. options: NULL, or a
- * timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every path tried;
- * OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1 */
+ * process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done
+ * that, and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with
+ * MPI_THREAD_SERIALIZED the host makes no MPI call during one of ours or during a pass. Destroy all
+ * that is made from it before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom.
+ * options: NULL, or a timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every
+ * path tried; OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1 */
 OTR_API int32_t otr_comm_create_mpi(otr_context *context, const void *mpi_comm,
                                     const otr_comm_options *options,
                                     otr_comm **out_comm) OTR_NOEXCEPT;
@@ -621,8 +625,9 @@ OTR_API int32_t otr_engine_set_initial(otr_engine *engine, const int64_t *ids, i
                                        const otr_tensor *values) OTR_NOEXCEPT;
 
 /* Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
- * collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
- * engine is as before then, and the call can be made again. Since: 0.1 */
+ * collectives. All memory is given back. Acquired tensors and slots become invalid, also those that
+ * were not released; their addresses stay until destroy. Collective. A failure of that save comes
+ * first: the engine is as before then, and the call can be made again. Since: 0.1 */
 OTR_API int32_t otr_engine_finalize(otr_engine *engine) OTR_NOEXCEPT;
 
 /* Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with

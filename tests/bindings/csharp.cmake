@@ -18,7 +18,6 @@ if(NOT csharp_missing)
 endif()
 binding_test(bindings_csharp TIER fast MISSING ${csharp_missing} ENVIRONMENT ROUNDS=300 COMMAND ${OTR_MONO} ${csharp_package}/Test.exe)
 binding_test(bindings_csharp_leaks TIER soak MISSING ${csharp_missing} ENVIRONMENT ROUNDS=5000 COMMAND ${OTR_MONO} ${csharp_package}/Test.exe)
-binding_test(bindings_csharp_overhead TIER soak MISSING ${csharp_missing} COMMAND ${OTR_MONO} ${csharp_package}/Test.exe --overhead)
 foreach(ranks 1 2)
   binding_test(bindings_csharp_regression_${ranks} MISSING ${csharp_missing} ${launcher_missing}
     COMMAND ${launcher} run -n ${ranks} -- ${OTR_MONO} ${csharp_package}/Regression.exe)

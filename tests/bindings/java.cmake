@@ -25,7 +25,6 @@ set(java ${Java_JAVA_EXECUTABLE} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64
 binding_test(bindings_java_wrong_use MISSING ${java_missing} COMMAND ${java} -Xcheck:jni WrongUse)
 binding_test(bindings_java_training MISSING ${java_missing} COMMAND ${java} -Xcheck:jni -Drounds=300 Training ${CMAKE_CURRENT_BINARY_DIR})
 binding_test(bindings_java_leaks TIER soak MISSING ${java_missing} COMMAND ${java} -Drounds=3000 Training ${CMAKE_CURRENT_BINARY_DIR})
-binding_test(bindings_java_overhead TIER soak MISSING ${java_missing} COMMAND ${java} -XX:TieredStopAtLevel=4 Overhead)
 if(NOT java_missing)  # the virtual machine's own word on wrong use of its interface
   set_tests_properties(bindings_java_wrong_use bindings_java_training PROPERTIES FAIL_REGULAR_EXPRESSION "in native method")
 endif()

@@ -11,8 +11,8 @@ binding_test(bindings_lua TIER fast MISSING ${lua_missing} ENVIRONMENT ${lua_env
   COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/test.lua ${CMAKE_CURRENT_BINARY_DIR})
 binding_test(bindings_lua_leaks TIER soak MISSING ${lua_missing} ENVIRONMENT ${lua_environment} ROUNDS=5000
   COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/test.lua ${CMAKE_CURRENT_BINARY_DIR})
-binding_test(bindings_lua_overhead TIER soak MISSING ${lua_missing} ENVIRONMENT ${lua_environment}
-  COMMAND ${OTR_LUA_INTERPRETER} ${here}/lua/overhead.lua)
+binding_test(bindings_lua_interrupted MISSING ${lua_missing} ENVIRONMENT ${lua_environment} RANK=0 WORLD_SIZE=2 OTR_JOB=bindings_lua_interrupted
+  COMMAND timeout --preserve-status -s INT 1 ${OTR_LUA_INTERPRETER} ${here}/lua/interrupted.lua)
 foreach(ranks 1 2)
   binding_test(bindings_lua_regression_${ranks} MISSING ${lua_missing} ${launcher_missing} ENVIRONMENT ${lua_environment}
     COMMAND ${launcher} run -n ${ranks} -- ${OTR_LUA_INTERPRETER} ${lua_examples}/regression.lua)

@@ -193,6 +193,19 @@ class Checkpoints(unittest.TestCase):
                 self.assertEqual(caught.exception.name, name)
             with self.assertRaises(TypeError):
                 engine.save(folder, "a", parts={"text": "no bytes"})
+            # The text is this call's, and no earlier one's.
+            for options, call, arguments, what in ((lowlevel.SaveOptions, "add_part", (None, b""), "the part's name"),
+                                                   (lowlevel.SnapshotOptions, "add_part", (None, b""), "the part's name"),
+                                                   (lowlevel.LoadOptions, "add_include", (None,), "the pattern"),
+                                                   (lowlevel.LoadOptions, "add_exclude", (None,), "the pattern"),
+                                                   (lowlevel.LoadOptions, "add_resized", (None,), "the pattern"),
+                                                   (lowlevel.LoadOptions, "add_renamed", (None, "there"), "the name here"),
+                                                   (lowlevel.LoadOptions, "add_renamed", ("here", None), "the name there"),
+                                                   (lowlevel.MessageOptions, "add_attribute", (None, "text"), "the attribute's name"),
+                                                   (lowlevel.MessageOptions, "add_attribute", ("name", None), "the attribute's text")):
+                with self.subTest(call=call, arguments=arguments), self.assertRaisesRegex(OutriggerError, what) as caught:
+                    getattr(options(), call)(*arguments)
+                self.assertEqual(caught.exception.name, "OTR_E_ARGUMENT")
             engine.save(folder, "a")
             path = pathlib.Path(folder) / "a" / "rank-00000.safetensors"
             damaged = bytearray(path.read_bytes())

@@ -37,10 +37,16 @@ class Site(unittest.TestCase):
     def text(self, page):
         return (FOLDER / "site" / page).read_text(encoding="utf-8")
 
-    def test_every_function_is_in_the_reference(self):
-        page = self.text("reference.html")
+    def test_every_name_is_in_the_reference(self):
+        page = html.unescape(self.text("reference.html"))
         for each in self.model.functions + self.model.structs + self.model.handles + self.model.callbacks:
             self.assertTrue(f'id="{each.name}"' in page, each.name)
+        for each in self.model.constants:
+            self.assertEqual(page.count(f'id="{each.name}"'), 1, each.name)
+        rows = " ".join(re.sub("<[^>]+>", " ", page).split())
+        self.assertIn("OTR_E_SHAPE -5 a tensor's shape or strides are not what the call needs", rows)
+        self.assertIn('OTR_VERSION_STRING "', rows)
+        self.assertIn("DEBUG: each update. constant value OTR_LOG_ERROR 1", rows)
 
     def test_every_status_is_in_the_catalogue_with_its_texts(self):
         page = html.unescape(self.text("errors.html"))

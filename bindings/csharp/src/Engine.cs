@@ -6,15 +6,40 @@ using Outrigger.Lowlevel;
 
 namespace Outrigger
 {
+    /// <summary>A line of the library's log.</summary>
+    public sealed class LogLine
+    {
+        /// <summary>One of Native.LOG_….</summary>
+        public int Level { get; }
+
+        public string Text { get; }
+
+        internal LogLine(int level, string text)
+        {
+            Level = level;
+            Text = text;
+        }
+    }
+
     /// <summary>What groups and engines are made of. Any thread; its children go on after Dispose.</summary>
     public sealed class Context : Handle<Lowlevel.Context>
     {
-        /// <summary>workers: threads for each engine's updates; 0: this process's share of the cores.</summary>
-        public Context(int workers = 0) : base(Create(workers))
+        /// <summary>workers: threads for each engine's updates; 0: this process's share of the cores. logLevel: lines up to it wait for TakeLog,
+        /// Native.LOG_INFO for example; 0: none.</summary>
+        public Context(int workers = 0, int logLevel = 0) : base(Create(workers, logLevel))
         {
         }
 
-        static Lowlevel.Context Create(int workers)
+        /// <summary>The first line that waits, of any context; null: there is none. Any thread.</summary>
+        public static LogLine TakeLog()
+        {
+            using (Lowlevel.LogLine line = Native.log_take())
+            {
+                return line == null ? null : new LogLine(line.level(), line.text());
+            }
+        }
+
+        static Lowlevel.Context Create(int workers, int logLevel)
         {
             if (Native.abi_version() != Native.ABI_VERSION)
             {
@@ -22,6 +47,10 @@ namespace Outrigger
             }
             using (var options = new ContextOptions { workers = workers })
             {
+                if (logLevel != 0)
+                {
+                    options.keep_log(logLevel);
+                }
                 return Native.context_create(options);
             }
         }

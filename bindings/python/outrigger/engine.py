@@ -91,7 +91,8 @@ class Engine(Handle[lowlevel.Engine]):
         lowlevel.engine_set_initial(self.handle, ids, values)
 
     def finalize(self) -> None:
-        """Waits for the background work of all ranks and ends the engine. Collective."""
+        """Waits for the background work of all ranks, ends the engine and gives its memory back. Arrays of acquire and slot that are
+        kept mean nothing from then on; reading them is safe. Collective."""
         lowlevel.engine_finalize(self.handle)
 
     def check(self) -> None:

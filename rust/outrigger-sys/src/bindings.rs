@@ -929,12 +929,12 @@ functions! {
     pub fn otr_comm_create_custom(context: *mut otr_context, table: *const otr_comm_table, out_comm: *mut *mut otr_comm) -> i32;
     /// The ranks of an MPI communicator, on any hosts. mpi_comm: the address of an MPI_Comm, or NULL for
     /// MPI_COMM_WORLD; a copy of it is used, so it stays the caller's. The library is the one that this
-    /// process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done that,
-    /// and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with MPI_THREAD_SERIALIZED
-    /// the host makes no MPI call during one of ours or during a pass. Destroy all that is made from it
-    /// before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom. options: NULL, or a
-    /// timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every path tried;
-    /// OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1
+    /// process has loaded, else the launcher's (docs/mpi.md); MPI is initialised if nobody has done
+    /// that, and then finalised at the process's end. It needs MPI_THREAD_MULTIPLE; with
+    /// MPI_THREAD_SERIALIZED the host makes no MPI call during one of ours or during a pass. Destroy all
+    /// that is made from it before MPI_Finalize. Ranks share no memory, as with otr_comm_create_custom.
+    /// options: NULL, or a timeout. Collective. OTR_E_NOT_FOUND: no plugin or no MPI library, with every
+    /// path tried; OTR_E_UNSUPPORTED: MPI was initialised without threads. Since: 0.1
     pub fn otr_comm_create_mpi(context: *mut otr_context, mpi_comm: *const c_void, options: *const otr_comm_options, out_comm: *mut *mut otr_comm) -> i32;
     /// A communicator of two levels, for hosts that exchange little: `world` has every rank, `host`
     /// those of this rank's host (such as otr_comm_create_shm), `across` those at this rank's place on
@@ -1026,8 +1026,9 @@ functions! {
     /// "initial_values": "verify" other values. Since: 0.1
     pub fn otr_engine_set_initial(engine: *mut otr_engine, ids: *const i64, count: i64, values: *const otr_tensor) -> i32;
     /// Waits for all background work of all ranks, an asynchronous save among it, and ends the engine's
-    /// collectives. Acquired tensors become invalid. Collective. A failure of that save comes first: the
-    /// engine is as before then, and the call can be made again. Since: 0.1
+    /// collectives. All memory is given back. Acquired tensors and slots become invalid, also those that
+    /// were not released; their addresses stay until destroy. Collective. A failure of that save comes
+    /// first: the engine is as before then, and the call can be made again. Since: 0.1
     pub fn otr_engine_finalize(engine: *mut otr_engine) -> i32;
     /// Tells all ranks that this engine cannot go on: their collective calls return OTR_E_ABORTED with
     /// this rank's number and `reason` (NULL allowed). Local. Any thread. Since: 0.1

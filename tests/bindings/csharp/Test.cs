@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong use is an exception with a text and harms nothing; what nobody holds is given back; what a call costs.   mono Test.exe, with ROUNDS set
+// Wrong use is an exception with a text and harms nothing; what nobody holds is given back.   mono Test.exe, with ROUNDS set
 using System;
+using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
 using System.Linq;
@@ -11,6 +12,8 @@ using Outrigger.Lowlevel;
 using Comm = Outrigger.Comm;
 using Context = Outrigger.Context;
 using Engine = Outrigger.Engine;
+using LogLine = Outrigger.LogLine;
+using Message = Outrigger.Message;
 using Optimizer = Outrigger.Optimizer;
 using Pass = Outrigger.Pass;
 using Shard = Outrigger.Shard;
@@ -170,6 +173,88 @@ static class Test
         Fails<ObjectDisposedException>("Comm", ranks[0].Barrier);
     }
 
+    static void TestMessages()
+    {
+        var ids = new Tensor("int64", 3).Put(5, 6, 7);
+        var tag = new CallInfo { loss_scale = 8, accumulation = 2, ranks = 1 };
+        var tensors = new Dictionary<string, Tensor> { ["ids"] = ids, ["grad"] = new Tensor("bfloat16", 2, 2).Put(1, 2, 3, 4) };
+        byte[] bytes = Message.Pack(tensors, 41, tag, new Dictionary<string, string> { ["sender"] = "vision", ["place"] = "" });
+        var message = new Message(bytes);
+        That(message.Names.SequenceEqual(new[] { "ids", "grad" }), "names: " + string.Join(" ", message.Names));
+        That(message.MicroBatch == 41 && message.Attributes["sender"] == "vision" && message.Attributes["place"] == "", "what rides along");
+        CallInfo read = message.Tag();
+        That(read.loss_scale == 8 && read.accumulation == 2 && read.ranks == 1, "the tag");
+        Tensor grad = message["grad"];
+        That(grad.DType == "bfloat16" && grad.Shape.SequenceEqual(new long[] { 2, 2 }), "dtype and shape");
+        That(grad.Floats().SequenceEqual(new float[] { 1, 2, 3, 4 }) && message["ids"].Bits(2) == 7, "values");
+        Refused("OTR_E_NOT_FOUND", () => message["grads"].Floats());
+        message.Dispose();
+        message.Dispose();
+        Refused("closed", () => grad.Floats());
+        Fails<ObjectDisposedException>("Message", () => message.Tag());
+        That(new Message(Message.Pack(new Dictionary<string, Tensor>())).Tag() == null, "nothing was said");
+        for (int at = 0; at < bytes.Length; at += 7) // nothing that is damaged is read
+        {
+            bytes[at] ^= 1;
+            Refused("OTR_E_", () => new Message(bytes));
+            bytes[at] ^= 1;
+        }
+        Refused("OTR_E_CORRUPT", () => new Message(bytes.Take(bytes.Length - 1).ToArray()));
+        Refused("OTR_E_CORRUPT", () => new Message(new byte[0]));
+        ids.Dispose();
+        Refused("ids is closed", () => Message.Pack(tensors));
+        Refused("the tensor \"x\" is nothing", () => Message.Pack(new Dictionary<string, Tensor> { ["x"] = null }));
+
+        Route[] routes = Message.Routes(new long[] { 3, 1 }, new long[] { 2, 2 });
+        That(string.Join(" ", routes.Select(each => each.Source + "" + each.Target + each.SourceRow + each.TargetRow + each.Rows)) == "00002 01201 11011", "routes");
+        Refused("OTR_E_ARGUMENT", () => Message.Routes(new long[] { 3 }, new long[] { 2 }));
+    }
+
+    static void TestLog()
+    {
+        while (Context.TakeLog() != null)
+        {
+        }
+        using (var logged = new Context(1, Native.LOG_INFO))
+        using (Comm alone = Comm.AloneIn(logged))
+        using (var engine = new Engine(alone, Sgd))
+        {
+            engine.AddParameter("w", Tensor.Scalar(1));
+            engine.Commit();
+            One(out long id, 1).Dispose(); // its context keeps no lines
+            LogLine line = Context.TakeLog();
+            That(line.Level == Native.LOG_INFO && line.Text.Contains("parameter"), line.Text);
+            That(Context.TakeLog() == null, "each once");
+        }
+        Refused("OTR_E_ARGUMENT", () => new Context(1, 99));
+    }
+
+    static void TestInterrupt()
+    {
+        Comm[] ranks = Comm.Threads(context, 2);
+        Exception failure = null;
+        var waiting = new Thread(() =>
+        {
+            try
+            {
+                ranks[0].Barrier();
+            }
+            catch (Exception thrown)
+            {
+                failure = thrown;
+            }
+        });
+        waiting.Start();
+        Thread.Sleep(100);
+        waiting.Interrupt();
+        That(waiting.Join(10000), "it waits on");
+        That(failure is OutriggerException interrupted && interrupted.Status == "OTR_E_INTERRUPTED", "" + failure);
+        var other = new Thread(ranks[1].Barrier);
+        other.Start();
+        ranks[0].Barrier(); // made again
+        That(other.Join(10000), "the other one waits");
+    }
+
     static void TestCollected()
     {
         using (Engine engine = One(out long id, 0))
@@ -241,53 +326,8 @@ static class Test
         return 4096 * long.Parse(File.ReadAllText("/proc/self/statm").Split(' ')[1]);
     }
 
-    static double Nanoseconds(int count, Action<int> calls)
+    static int Main()
     {
-        double least = double.PositiveInfinity;
-        for (int round = 0; round < 10; round++)
-        {
-            Stopwatch watch = Stopwatch.StartNew();
-            calls(count);
-            least = Math.Min(least, watch.Elapsed.TotalMilliseconds * 1e6 / count);
-        }
-        return least;
-    }
-
-    static void Overhead()
-    {
-        using (Engine engine = One(out long id, 0, 0, 0, 0))
-        {
-            var gradient = new Tensor("float32", 4);
-            double added = Nanoseconds(20000, count =>
-            {
-                engine.Backward(new Tensor[0], pass =>
-                {
-                    for (int i = 0; i < count; i++)
-                    {
-                        pass.AddGrad(id, gradient);
-                    }
-                });
-                engine.Step();
-            });
-            double stepped = Nanoseconds(2000, count =>
-            {
-                for (int i = 0; i < count; i++)
-                {
-                    engine.Backward(new Tensor[0], pass => { });
-                    engine.Step();
-                }
-            });
-            Console.WriteLine("C#: add_grad of 4 elements {0:F0} ns, an empty pass and its step {1:F0} ns", added, stepped);
-        }
-    }
-
-    static int Main(string[] arguments)
-    {
-        if (arguments.Contains("--overhead"))
-        {
-            Overhead();
-            return 0;
-        }
         int failed = 0;
         MethodInfo[] tests = typeof(Test).GetMethods(BindingFlags.Static | BindingFlags.NonPublic).Where(each => each.Name.StartsWith("Test")).ToArray();
         foreach (MethodInfo test in tests)

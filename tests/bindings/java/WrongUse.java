@@ -4,15 +4,19 @@ import io.outrigger.Comm;
 import io.outrigger.Context;
 import io.outrigger.DType;
 import io.outrigger.Engine;
+import io.outrigger.LogLine;
+import io.outrigger.Message;
 import io.outrigger.Optimizer;
 import io.outrigger.Outcome;
 import io.outrigger.OutriggerException;
 import io.outrigger.ParameterOptions;
 import io.outrigger.Pass;
+import io.outrigger.Route;
 import io.outrigger.Shard;
 import io.outrigger.Skip;
 import io.outrigger.Status;
 import io.outrigger.StepReport;
+import io.outrigger.Tag;
 import io.outrigger.Tensor;
 import io.outrigger.Value;
 import java.io.IOException;
@@ -20,6 +24,8 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicReference;
 
 /** Wrong use is a Java exception with a text, and harms nothing. */
@@ -164,6 +170,52 @@ public final class WrongUse {
             Checks.same(report.nonfiniteParam(), one.w);
             one.engine.backward(Tensor.scalar(1), pass -> one.engine.close()); // in the middle: the pass still ends
             Checks.fails(IllegalStateException.class, one.engine::step, "closed");
+        }
+    }
+
+    static void testMessages() {
+        Tensor ids = Tensor.zeros(DType.INT64, 3).put(5, 6, 7);
+        Map<String, Tensor> tensors = new TreeMap<>(Map.of("ids", ids, "grad", Tensor.zeros(DType.BFLOAT16, 2, 2).put(1, 2, 3, 4)));
+        ByteBuffer bytes = Message.pack(tensors, 41, new Tag(8, 2, 1), Map.of("sender", "vision", "place", ""));
+        Message message = new Message(bytes);
+        Checks.same(message.names(), List.of("ids", "grad"));
+        Checks.same(message.microBatch(), 41L);
+        Checks.same(message.attributes(), Map.of("sender", "vision", "place", ""));
+        Checks.same(message.tag(), new Tag(8, 2, 1));
+        Tensor grad = message.tensor("grad");
+        Checks.same(grad.dtype(), DType.BFLOAT16);
+        Checks.same(grad.floats(), 1, 2, 3, 4);
+        Checks.same(message.tensor("ids").getBits(2), 7L);
+        Checks.refused(Status.NOT_FOUND, () -> message.tensor("grads"), "grads");
+        message.close();
+        message.close();
+        Checks.refused(Status.STATE, grad::floats, "closed");
+        Checks.fails(IllegalStateException.class, message::tag, "Message is closed");
+        Checks.that(new Message(Message.pack(Map.of())).tag() == null, "nothing was said");
+        for (int at = 0; at < bytes.limit(); at += 7) { // nothing that is damaged is read
+            bytes.put(at, (byte) (bytes.get(at) ^ 1));
+            Checks.fails(OutriggerException.class, () -> new Message(bytes));
+            bytes.put(at, (byte) (bytes.get(at) ^ 1));
+        }
+        Checks.refused(Status.CORRUPT, () -> new Message(bytes.slice(0, bytes.limit() - 8)), "");
+        Checks.refused(Status.ARGUMENT, () -> new Message(bytes.slice(1, bytes.limit() - 1)), "multiple of 8");
+        Checks.fails(IllegalArgumentException.class, () -> new Message(ByteBuffer.allocate(64)), "direct buffers only");
+        ids.close();
+        Checks.refused(Status.STATE, () -> Message.pack(tensors), "ids is closed");
+        Checks.same(Message.routes(new long[] {3, 1}, new long[] {2, 2}), List.of(new Route(0, 0, 0, 0, 2), new Route(0, 1, 2, 0, 1), new Route(1, 1, 0, 1, 1)));
+        Checks.refused(Status.ARGUMENT, () -> Message.routes(new long[] {3}, new long[] {2}), "");
+    }
+
+    static void testLog() {
+        while (Context.takeLog() != null) {} // of other tests
+        try (Context logged = new Context(1, LogLine.Level.INFO); Comm comm = Comm.alone(logged); Engine engine = new Engine(comm, Checks.SGD)) {
+            engine.addParameter("w", Tensor.scalar(1));
+            engine.commit();
+            new Checks.One(Checks.SGD, 1).close(); // its context keeps no lines
+            LogLine line = Context.takeLog();
+            Checks.same(line.level(), LogLine.Level.INFO);
+            Checks.that(line.text().contains("parameter"), line.text());
+            Checks.that(Context.takeLog() == null, "each once");
         }
     }
 

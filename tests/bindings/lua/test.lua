@@ -212,6 +212,69 @@ function tests.collected()
   fails("this Shard is closed", optimizer.step, optimizer, { shard })
 end
 
+function tests.messages()
+  local ids = outrigger.tensor("int64", { 3 }, { 5, 6, 7 })
+  local tag = { loss_scale = 8.0, accumulation = 2, ranks = 1 }
+  local bytes = outrigger.pack({ ids = ids, grad = outrigger.tensor("bfloat16", { 2, 2 }, { 1, 2, 3, 4 }) },
+    { micro_batch = 41, tag = tag, attributes = { sender = "vision", place = "" } })
+  local message = outrigger.message(bytes)
+  same(message:names(), { "ids", "grad" })
+  assert(message:micro_batch() == 41 and message:attributes().sender == "vision" and message:attributes().place == "")
+  for name, number in pairs(tag) do
+    assert(message:tag()[name] == number, name)
+  end
+  local grad = message:tensor "grad"
+  assert(grad.dtype == "bfloat16")
+  same(grad:shape(), { 2, 2 })
+  same(grad:numbers(), { 1.0, 2.0, 3.0, 4.0 })
+  same(message:tensor("ids"):numbers(), { 5.0, 6.0, 7.0 })
+  fails("OTR_E_NOT_FOUND", message.tensor, message, "grads")
+  fails("expected 'char const *'", message.tensor, message, {})
+  message:close()
+  message:close()
+  fails("closed", grad.numbers, grad)
+  fails("this Message is closed", message.names, message)
+  assert(outrigger.message(outrigger.pack {}):tag() == nil)
+
+  for at = 1, #bytes, 7 do -- nothing that is damaged is read
+    local other = string.char(bytes:byte(at) ~ 1)
+    fails("OTR_E_", outrigger.message, bytes:sub(1, at - 1) .. other .. bytes:sub(at + 1))
+  end
+  fails("OTR_E_CORRUPT", outrigger.message, bytes:sub(1, -2))
+  fails("OTR_E_CORRUPT", outrigger.message, "")
+  fails("a tensor is expected", outrigger.pack, { x = 5 })
+  fails("there is no option scale", outrigger.pack, {}, { tag = { scale = 1 } })
+  ids:close()
+  fails("ids is closed", outrigger.pack, { ids = ids })
+  fails("the tensor's name is nothing", function()
+    outrigger.lowlevel.NamedTensors():add(nil, outrigger.scalar(1).handle)
+  end)
+  fails('the tensor "x" is nothing', function()
+    outrigger.lowlevel.NamedTensors():add("x", nil)
+  end)
+
+  local routes = outrigger.routes({ 3, 1 }, { 2, 2 })
+  assert(#routes == 3)
+  for i, wanted in ipairs { { 0, 0, 0, 0, 2 }, { 0, 1, 2, 0, 1 }, { 1, 1, 0, 1, 1 } } do
+    local route = routes[i]
+    same({ route.source, route.target, route.source_row, route.target_row, route.rows }, wanted)
+  end
+  fails("OTR_E_ARGUMENT", outrigger.routes, { 3 }, { 2 })
+end
+
+function tests.log()
+  outrigger.log_lines()
+  local logged <close> = outrigger.context(1, outrigger.log.INFO)
+  local engine <close> = outrigger.engine(outrigger.comm_alone(logged), SGD)
+  engine:add_parameter("w", outrigger.scalar(1))
+  engine:commit()
+  one(SGD, 1):close() -- its context keeps no lines
+  local lines = outrigger.log_lines()
+  assert(#lines == 1 and lines[1].level == outrigger.log.INFO and lines[1].text:find("parameter", 1, true), #lines .. " lines")
+  assert(#outrigger.log_lines() == 0, "each once")
+  fails("OTR_E_ARGUMENT", outrigger.context, 1, 99)
+end
+
 local function resident_bytes()
   local file <close> = assert(io.open "/proc/self/statm")
   return 4096 * tonumber(file:read("a"):match "%d+ (%d+)")

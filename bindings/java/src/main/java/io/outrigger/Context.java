@@ -16,13 +16,27 @@ public final class Context extends Handle<io.outrigger.lowlevel.Context> {
 
     /** workers: threads for each engine's updates; 0: this process's share of the cores. */
     public Context(int workers) {
-        super(create(workers), io.outrigger.lowlevel.Context::delete);
+        this(workers, null);
     }
 
-    private static io.outrigger.lowlevel.Context create(int workers) {
+    /** logged: lines up to this level wait for takeLog; null: none. */
+    public Context(int workers, LogLine.Level logged) {
+        super(create(workers, logged), io.outrigger.lowlevel.Context::delete);
+    }
+
+    /** The first line that waits, of any context; null: there is none. Any thread. */
+    public static LogLine takeLog() {
+        NativeLibrary.load();
+        return LogLine.take();
+    }
+
+    private static io.outrigger.lowlevel.Context create(int workers, LogLine.Level logged) {
         ContextOptions options = new ContextOptions();
         try {
             options.setWorkers(workers);
+            if (logged != null) {
+                options.keep_log(logged.code());
+            }
             return Lowlevel.context_create(options);
         } finally {
             options.delete();
