@@ -32,6 +32,7 @@ TransportChannel::TransportChannel(std::shared_ptr<TransportGroup> group,
 
 TransportChannel::~TransportChannel() {
   if (current_process() != process_) return;
+  if (meeting_ != nullptr) keep_for_ever(meeting_);
   give_up(rank());
   group_->remove(id_);
   plugin().close(channel_);
@@ -61,6 +62,10 @@ std::byte* TransportChannel::staging(size_t bytes) {
 
 void TransportChannel::publish_number() {
   group_->with(*news_, [&](ChannelNews& news) { news.number = current_.number; });
+}
+
+uint64_t TransportChannel::published_number() const {
+  return group_->with(*news_, [](const ChannelNews& news) { return news.number; });
 }
 
 void TransportChannel::meet(Operation operation) {

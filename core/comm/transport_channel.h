@@ -79,6 +79,7 @@ class TransportChannel final : public Channel {
   [[noreturn]] void fail_job(int32_t status, int32_t culprit, const std::string& text);
   [[noreturn]] void fail_here(int32_t culprit, const std::string& text);
   void publish_number();
+  [[nodiscard]] uint64_t published_number() const;  // any thread
 
   const std::shared_ptr<TransportGroup> group_;
   otr_plugin_channel* const channel_;
@@ -93,7 +94,7 @@ class TransportChannel final : public Channel {
   // Of the operation that has begun here and to which not all ranks have come; with its request.
   std::shared_ptr<Meeting> meeting_;
   Request meeting_request_ = nullptr;
-  bool is_over_ = true;  // the current operation, on this rank
+  std::atomic<bool> is_over_{true};  // the current operation, on this rank
   std::atomic<bool> cancelled_{false}, left_{false};
 };
 

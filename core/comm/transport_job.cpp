@@ -123,7 +123,9 @@ void TransportJob::finish(otr_plugin_request* request, std::string_view what,
   const Clock::time_point deadline = deadline_in(timeout_);
   const auto ready = [&] {
     int32_t done = 0;
-    check(plugin_.table.test(request, &done), what);
+    const int32_t status = plugin_.table.test(request, &done);
+    if (status != OTR_OK) keep_for_ever(owner);
+    check(status, what);
     return done != 0;
   };
   watch_until(ready, [&](Clock::time_point now) {

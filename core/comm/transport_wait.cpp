@@ -213,7 +213,7 @@ void TransportChannel::post(const Error& error) noexcept {
     });
     TransportMessage message;
     message.channel = id_;
-    message.number = current_.number;
+    message.number = published_number();
     message.status = is_told(error.status()) ? error.status() : OTR_E_ABORTED;
     message.culprit = error.culprit();
     message.set_text(error.what());
@@ -227,7 +227,7 @@ void TransportChannel::give_up(int32_t culprit) noexcept {
   TransportMessage message;
   message.kind = TransportMessage::left;
   message.channel = id_;
-  message.number = is_over_ ? current_.number : current_.number - 1;
+  message.number = published_number() - (is_over_ ? 0 : 1);
   message.culprit = culprit;
   group_->tell_neighbours(message);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures Outrigger beside its peers; docs/benchmarks.md says what and how.
-#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, collectives, optimizer_step, torch_training,
+#   scripts/bench/bench.sh [CASE…]     engine_step, reduce_scatter, collectives, mpi_exchange, optimizer_step, torch_training,
 #                                      torch_overhead, checkpoints, offload_step, watching, calls, optimizer_curves; default all
 # Writes build/bench/report.md and report.json, and adds to docs/benchmarks/results.json and the page that shows it
 # (not with --no-record). BENCH_VENV: where the peers' environment is or goes

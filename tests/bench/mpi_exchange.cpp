@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine asks of MPI, in the same processes and in turn: the sum of float32 gradients for each
-// rank's slice, and the gather of updated slices in place. Sides: "flat", a communicator of MPI alone; "bare",
-// MPI_Reduce_scatter_block and MPI_Allgather of the same bytes; on several hosts also "levels", as
-// otr_comm_from_env makes it. Rank 0 prints one line of JSON, of each side's longest rank in seconds.
+// What an engine asks of MPI, in the same processes and in turn: the sum of float32 gradients for
+// each rank's slice, and the gather of updated slices in place. Sides: "flat", a communicator of
+// MPI alone; "bare", MPI_Reduce_scatter_block and MPI_Allgather of the same bytes; on several hosts
+// also "levels", as otr_comm_from_env makes it. Rank 0 prints one line of JSON, of each side's
+// longest rank in seconds.
 //   mpirun -n WORLD bench_mpi_exchange BYTES ROUNDS      BYTES: of one rank's slice
 #include <mpi.h>
 
@@ -46,11 +47,16 @@ struct Ours {
   device::Host host{nullptr};
 
   Side side(const std::string& name) {
-    Side made{name, reinterpret_cast<float*>(window->block(rank)), std::vector<float>(bytes / sizeof(float)), {}, {}};
+    Side made{name,
+              reinterpret_cast<float*>(window->block(rank)),
+              std::vector<float>(bytes / sizeof(float)),
+              {},
+              {}};
     float* const total = made.total.data();  // stays where it is when the vector moves
     made.sum = [this, total] {
       const auto count = static_cast<int64_t>(bytes / sizeof(float));
-      communicator->reduce({*window, 0, bytes, host, {{}, kFloat32, total, kFloat32, false, count, 0}}, "sum");
+      communicator->reduce(
+          {*window, 0, bytes, host, {{}, kFloat32, total, kFloat32, false, count, 0}}, "sum");
     };
     made.gather = [this] { communicator->all_gather_window(*window, 0, bytes, "gather"); };
     return made;
@@ -61,10 +67,12 @@ Side bare(std::vector<float>& values, size_t count) {
   Side made{"bare", values.data(), std::vector<float>(count), {}, {}};
   float* const total = made.total.data();
   made.sum = [&values, total, count] {
-    MPI_Reduce_scatter_block(values.data(), total, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(values.data(), total, static_cast<int>(count), MPI_FLOAT, MPI_SUM,
+                             MPI_COMM_WORLD);
   };
   made.gather = [&values, count] {
-    MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, values.data(), static_cast<int>(count), MPI_FLOAT, MPI_COMM_WORLD);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, values.data(), static_cast<int>(count), MPI_FLOAT,
+                  MPI_COMM_WORLD);
   };
   return made;
 }
@@ -124,9 +132,11 @@ int run(size_t bytes, int rounds) {
   if (rank == 0) {
     std::string text;
     for (const Side& side : sides) {
-      text += ", \"" + side.name + "\": {\"sum\": " + list(side.sums) + ", \"gather\": " + list(side.gathers) + "}";
+      text += ", \"" + side.name + "\": {\"sum\": " + list(side.sums) +
+              ", \"gather\": " + list(side.gathers) + "}";
     }
-    std::printf("{\"same\": %s, \"library\": \"%.17s\"%s}\n", all != 0 ? "true" : "false", version, text.c_str());
+    std::printf("{\"same\": %s, \"library\": \"%.17s\"%s}\n", all != 0 ? "true" : "false", version,
+                text.c_str());
   }
   return 0;
 }

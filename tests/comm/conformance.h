@@ -33,7 +33,6 @@ inline std::vector<Ranks> providers() {
           {Provider::gather_only, 3},
           {Provider::transport, 1},
           {Provider::transport, 3},
-          {Provider::transport, 4},
           {Provider::hierarchical, 2},
           {Provider::hierarchical, 4},
           {Provider::hierarchical, 6},

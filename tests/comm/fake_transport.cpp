@@ -9,8 +9,8 @@
 #include <deque>
 #include <functional>
 #include <future>
-#include <mutex>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,7 +27,8 @@ using Message = std::array<std::byte, OTR_PLUGIN_MESSAGE_BYTES>;
 
 // Of the ranks of a channel.
 struct Mail {
-  explicit Mail(int32_t ranks) : boxes(static_cast<size_t>(ranks)), data(boxes.size() * boxes.size()) {}
+  explicit Mail(int32_t ranks)
+      : boxes(static_cast<size_t>(ranks)), data(boxes.size() * boxes.size()) {}
   std::mutex mutex;
   std::vector<std::deque<Message>> boxes;
   std::vector<std::deque<std::vector<std::byte>>> data;  // by sender, then by receiver
@@ -83,7 +84,8 @@ int32_t attach(const void* group, otr_plugin_channel** out, otr_plugin_request**
   auto* const given = static_cast<Communicator*>(const_cast<void*>(group));
   return make(out, out_request, [given] { return given->duplicate("attach"); });
 }
-int32_t duplicate(otr_plugin_channel* c, otr_plugin_channel** out, otr_plugin_request** out_request) {
+int32_t duplicate(otr_plugin_channel* c, otr_plugin_channel** out,
+                  otr_plugin_request** out_request) {
   return make(out, out_request, [c] { return c->group->duplicate("duplicate"); });
 }
 // As MPI's, it blocks.
@@ -92,7 +94,8 @@ int32_t split_channel(otr_plugin_channel* c, int32_t color, int32_t key, otr_plu
   *out = nullptr;
   auto group = split(*c->group, color, key);
   if (group == nullptr) return begin(nullptr, out_request, [] {});
-  return make(out, out_request, [made = group.release()] { return std::unique_ptr<Communicator>(made); });
+  return make(out, out_request,
+              [made = group.release()] { return std::unique_ptr<Communicator>(made); });
 }
 int32_t place(otr_plugin_channel* c, int32_t* out_rank, int32_t* out_world) {
   *out_rank = c->group->rank();
@@ -108,46 +111,60 @@ void close(otr_plugin_channel* c) {
   }
 }
 
-std::span<const std::byte> bytes_at(const void* data, size_t n) { return {static_cast<const std::byte*>(data), n}; }
+std::span<const std::byte> bytes_at(const void* data, size_t n) {
+  return {static_cast<const std::byte*>(data), n};
+}
 std::span<std::byte> bytes_at(void* data, size_t n) { return {static_cast<std::byte*>(data), n}; }
 
-int32_t all_gather(otr_plugin_channel* c, const void* mine, void* all, size_t bytes, otr_plugin_request** out) {
+int32_t all_gather(otr_plugin_channel* c, const void* mine, void* all, size_t bytes,
+                   otr_plugin_request** out) {
   return begin(c, out, [=] {
     const auto given = bytes_at(mine, bytes);
     const std::vector<std::byte> copy(given.begin(), given.end());
-    c->group->all_gather(copy, bytes_at(all, bytes * static_cast<size_t>(c->group->size())), "fake");
+    c->group->all_gather(copy, bytes_at(all, bytes * static_cast<size_t>(c->group->size())),
+                         "fake");
   });
 }
-int32_t broadcast(otr_plugin_channel* c, void* data, size_t bytes, int32_t root, otr_plugin_request** out) {
+int32_t broadcast(otr_plugin_channel* c, void* data, size_t bytes, int32_t root,
+                  otr_plugin_request** out) {
   return begin(c, out, [=] { c->group->broadcast(bytes_at(data, bytes), root, "fake"); });
 }
-int32_t all_to_all(otr_plugin_channel* c, const void* parts, void* received, size_t bytes, otr_plugin_request** out) {
+int32_t all_to_all(otr_plugin_channel* c, const void* parts, void* received, size_t bytes,
+                   otr_plugin_request** out) {
   return begin(c, out, [=] {
-    const auto ranks = static_cast<size_t>(c->group->size()), own = static_cast<size_t>(c->group->rank());
+    const auto ranks = static_cast<size_t>(c->group->size()),
+               own = static_cast<size_t>(c->group->rank());
     std::vector<std::byte> all(ranks * ranks * bytes);
     c->group->all_gather(bytes_at(parts, ranks * bytes), all, "fake");
     for (size_t r = 0; r < ranks; ++r) {
-      std::memcpy(static_cast<std::byte*>(received) + r * bytes, all.data() + (r * ranks + own) * bytes, bytes);
+      std::memcpy(static_cast<std::byte*>(received) + r * bytes,
+                  all.data() + (r * ranks + own) * bytes, bytes);
     }
   });
 }
-int32_t smallest(otr_plugin_channel* c, uint64_t* numbers, int64_t count, otr_plugin_request** out) {
+int32_t smallest(otr_plugin_channel* c, uint64_t* numbers, int64_t count,
+                 otr_plugin_request** out) {
   return begin(c, out, [=] {
     const auto n = static_cast<size_t>(count);
     std::vector<uint64_t> all(n * static_cast<size_t>(c->group->size()));
-    c->group->all_gather(std::as_bytes(std::span(numbers, n)), std::as_writable_bytes(std::span(all)), "fake");
+    c->group->all_gather(std::as_bytes(std::span(numbers, n)),
+                         std::as_writable_bytes(std::span(all)), "fake");
     for (size_t i = 0; i < all.size(); ++i) numbers[i % n] = std::min(numbers[i % n], all[i]);
   });
 }
 int32_t exchange(otr_plugin_channel* c, const otr_plugin_transfer* sends, int64_t send_count,
-                 const otr_plugin_transfer* receives, int64_t receive_count, otr_plugin_request** out) {
-  const std::vector<otr_plugin_transfer> to(sends, sends + send_count), from(receives, receives + receive_count);
+                 const otr_plugin_transfer* receives, int64_t receive_count,
+                 otr_plugin_request** out) {
+  const std::vector<otr_plugin_transfer> to(sends, sends + send_count),
+      from(receives, receives + receive_count);
   return begin(c, out, [=] {
-    const auto ranks = static_cast<size_t>(c->group->size()), own = static_cast<size_t>(c->group->rank());
+    const auto ranks = static_cast<size_t>(c->group->size()),
+               own = static_cast<size_t>(c->group->rank());
     for (const auto& one : to) {
       const auto data = bytes_at(one.data, one.bytes);
       const std::lock_guard lock(c->mail->mutex);
-      c->mail->data[own * ranks + static_cast<size_t>(one.peer)].emplace_back(data.begin(), data.end());
+      c->mail->data[own * ranks + static_cast<size_t>(one.peer)].emplace_back(data.begin(),
+                                                                              data.end());
     }
     for (const auto& one : from) {
       auto& queue = c->mail->data[static_cast<size_t>(one.peer) * ranks + own];
@@ -177,7 +194,8 @@ int32_t test(otr_plugin_request* request, int32_t* out_done) {
 }
 int32_t send_message(otr_plugin_channel* c, int32_t to, const void* message) {
   const std::lock_guard lock(c->mail->mutex);
-  std::memcpy(c->mail->boxes[static_cast<size_t>(to)].emplace_back().data(), message, OTR_PLUGIN_MESSAGE_BYTES);
+  std::memcpy(c->mail->boxes[static_cast<size_t>(to)].emplace_back().data(), message,
+              OTR_PLUGIN_MESSAGE_BYTES);
   return OTR_OK;
 }
 int32_t receive_message(otr_plugin_channel* c, void* message, int32_t* out_has) {
@@ -200,8 +218,8 @@ device::TransportPlugin fake_transport() {
   otr_transport_plugin table{};
   table.struct_size = sizeof table;
   table.version = OTR_TRANSPORT_PLUGIN_VERSION;
-  table.name = "fake";
-  table.most_bytes = 1000;
+  table.name = "transport";
+  table.most_bytes = 100000;
   table.last_error = [] { return reason.c_str(); };
   table.attach = attach;
   table.duplicate = duplicate;

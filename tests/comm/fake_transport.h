@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin for transports without a library: its ranks are threads of this process. Each operation runs on a
-// thread of its own, over a group of threads.
+// A plugin for transports without a library: its ranks are threads of this process. Each operation
+// runs on a thread of its own, over a group of threads.
 #pragma once
 
 #include "core/device/transport.h"

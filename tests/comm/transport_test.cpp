@@ -124,7 +124,8 @@ TEST(Transport, ASilentRankIsSaidToBeSilent) {
     c.barrier("here");
   });
   const std::string text = one_text(outcomes, OTR_E_TIMEOUT, 1);
-  expect_says(text, {"1 of 3 ranks did not come to barrier 'here'", "rank 1 (process ", "does not answer"});
+  expect_says(
+      text, {"1 of 3 ranks did not come to barrier 'here'", "rank 1 (process ", "does not answer"});
   EXPECT_EQ(outcomes[1].status, OTR_E_TIMEOUT) << "told when it comes: " << outcomes[1].text;
 }
 
@@ -156,7 +157,8 @@ TEST(Transport, ACancelEndsAWaitHere) {
   });
   EXPECT_EQ(outcomes[0].status, OTR_E_ABORTED);
   expect_says(outcomes[0].text, {"'copy' was cancelled on rank 0"});
-  for (const size_t r : {1U, 2U}) EXPECT_EQ(outcomes[r].status, OTR_E_PEER_DEAD) << outcomes[r].text;
+  for (const size_t r : {1U, 2U})
+    EXPECT_EQ(outcomes[r].status, OTR_E_PEER_DEAD) << outcomes[r].text;
 }
 
 }  // namespace
