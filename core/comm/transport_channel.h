@@ -73,7 +73,8 @@ class TransportChannel final : public Channel {
   // Throws; then owner stays for ever, unless an interrupted meeting goes on.
   void wait(Request request, const Owner& owner);
   void look_around(Clock::time_point now, Clock::time_point deadline);
-  void look_for_the_dead();
+  void look_for_the_gone();  // ranks that come to no operation of this channel any more
+  void look_for_the_dead();  // … whose processes have ended
   [[noreturn]] void request_failed(int32_t status, const std::string& text);
   [[noreturn]] void deadline_passed();
   [[noreturn]] void fail_job(int32_t status, int32_t culprit, const std::string& text);

@@ -57,24 +57,7 @@ void TransportChannel::look_around(Clock::time_point now, Clock::time_point dead
   group_->job().poll();
   check();
   Watching::check();
-  std::optional<ChannelNews::Gone> goner;  // the first; better one that went by itself
-  group_->with(*news_, [&](const ChannelNews& news) {
-    for (const ChannelNews::Gone& gone : news.gone) {
-      if (gone.number >= current_.number) continue;
-      if (!goner || (goner->culprit != goner->rank && gone.culprit == gone.rank)) goner = gone;
-    }
-  });
-  if (goner) {
-    const std::string cause =
-        goner->culprit == goner->rank ? ""
-        : goner->culprit < 0
-            ? format_text(" because of rank {} of all", rank_outside(goner->culprit))
-            : format_text(" because of rank {}", goner->culprit);
-    fail_here(goner->culprit,
-              format_text("{} left{}, and others waited for it in {}; what was made on this "
-                          "communicator cannot go on",
-                          group_->name_of(goner->rank), cause, waited_in()));
-  }
+  look_for_the_gone();
   look_for_the_dead();
   if (now >= deadline || !interrupted(now)) return;
   const std::string text =
@@ -83,6 +66,25 @@ void TransportChannel::look_around(Clock::time_point now, Clock::time_point dead
   const std::string final = text + ". Ranks were moving data: the job cannot go on";
   abort(final);
   fail(OTR_E_INTERRUPTED, "{}", final);
+}
+
+void TransportChannel::look_for_the_gone() {
+  std::optional<ChannelNews::Gone> goner;  // the first; better one that went by itself
+  group_->with(*news_, [&](const ChannelNews& news) {
+    for (const ChannelNews::Gone& gone : news.gone) {
+      if (gone.number >= current_.number) continue;
+      if (!goner || (goner->culprit != goner->rank && gone.culprit == gone.rank)) goner = gone;
+    }
+  });
+  if (!goner) return;
+  const std::string cause =
+      goner->culprit == goner->rank ? ""
+      : goner->culprit < 0 ? format_text(" because of rank {} of all", rank_outside(goner->culprit))
+                           : format_text(" because of rank {}", goner->culprit);
+  fail_here(goner->culprit,
+            format_text("{} left{}, and others waited for it in {}; what was made on this "
+                        "communicator cannot go on",
+                        group_->name_of(goner->rank), cause, waited_in()));
 }
 
 void TransportChannel::look_for_the_dead() {
@@ -106,6 +108,7 @@ void TransportChannel::request_failed(int32_t status, const std::string& text) {
   do {
     group_->job().poll();
     check();
+    look_for_the_gone();
     look_for_the_dead();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   } while (Clock::now() < until);

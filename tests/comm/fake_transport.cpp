@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -52,9 +53,33 @@ struct otr_plugin_request {
 namespace outrigger::comm::test {
 namespace {
 
+// What failures leave behind stays, and is no leak.
+class Kept {
+ public:
+  void add(void* object) {
+    const std::lock_guard lock(mutex_);
+    objects_.insert(object);
+  }
+  void remove(void* object) {
+    const std::lock_guard lock(mutex_);
+    objects_.erase(object);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<void*> objects_;
+};
+Kept& kept() {
+  static Kept& all = *new Kept;
+  return all;
+}
+
 int32_t begin(otr_plugin_channel* channel, otr_plugin_request** out, std::function<void()> body) {
   if (channel != nullptr) ++channel->open;
-  *out = new otr_plugin_request{std::async(std::launch::async, std::move(body)), channel};
+  std::packaged_task<void()> task(std::move(body));
+  *out = new otr_plugin_request{task.get_future(), channel};
+  kept().add(*out);
+  std::thread(std::move(task)).detach();
   return OTR_OK;
 }
 
@@ -73,6 +98,7 @@ std::shared_ptr<Mail> share_mail(Communicator& group) {
 int32_t make(otr_plugin_channel** out, otr_plugin_request** out_request,
              std::function<std::unique_ptr<Communicator>()> divide) {
   auto* made = new otr_plugin_channel;
+  kept().add(made);
   *out = made;
   return begin(nullptr, out_request, [made, divide = std::move(divide)] {
     made->group = divide();
@@ -105,6 +131,7 @@ int32_t place(otr_plugin_channel* c, int32_t* out_rank, int32_t* out_world) {
 // What is not over keeps its memory, and its thread ends by the group's end.
 void close(otr_plugin_channel* c) {
   if (c->open == 0) {
+    kept().remove(c);
     delete c;
   } else {
     c->group->cancel();
@@ -183,6 +210,7 @@ int32_t test(otr_plugin_request* request, int32_t* out_done) {
   *out_done = request->done.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? 1 : 0;
   if (*out_done == 0) return OTR_OK;
   const std::unique_ptr<otr_plugin_request> over(request);
+  kept().remove(request);
   if (over->channel != nullptr) --over->channel->open;
   try {
     over->done.get();
