@@ -148,7 +148,21 @@ static class Test
     static void TestOtherThreads()
     {
         Comm[] ranks = Comm.Threads(context, 2);
-        var waiting = new Thread(() => ranks[0].Barrier());
+        var waiting = new Thread(() =>
+        {
+            for (bool isOver = false; !isOver;)
+            {
+                try
+                {
+                    ranks[0].Barrier();
+                    isOver = true;
+                }
+                catch (InvalidOperationException busy) when (!(busy is ObjectDisposedException))
+                {
+                    Thread.Sleep(1); // the other thread looks just now
+                }
+            }
+        });
         waiting.Start();
         bool isInCall = false;
         while (!isInCall)
