@@ -47,6 +47,17 @@ def solo():
     return outrigger.Comm.self_group(outrigger.Context(workers=1))
 
 
+def train_alike(engines, rank, micros):
+    """Every engine gets the same micro-batches, of this rank's own data."""
+    for micro in range(micros):
+        generator = torch.Generator().manual_seed(10 * micro + rank)
+        x, t = torch.randn(8, 6, generator=generator), torch.randn(8, 4, generator=generator)
+        for engine in engines:
+            y = engine(x.to(engine.compute_dtype))
+            torch.nn.functional.mse_loss(y.float(), t).backward()
+            engine.step()
+
+
 def engine_of(model, comm=None, **options):
     """An engine over a copy of the model."""
     engine, *_ = outrigger.torch.initialize(model=copy.deepcopy(model), config=config(**options), comm=comm or solo())

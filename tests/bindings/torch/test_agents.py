@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two agents of torchrun on this machine, as on two hosts: test_hosts.py on their ranks."""
+"""test_hosts.py on the ranks of two agents of torchrun on this machine, as on two hosts, and on those of Open MPI's mpirun.
+test_agents.py BUILD"""
 import os
 import pathlib
 import socket
@@ -8,6 +9,8 @@ import sys
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "plugins" / "mpi"))
+import launchers  # noqa: E402 - found by the line above
 
 
 def free_port():
@@ -32,6 +35,14 @@ class Agents(unittest.TestCase):
             self.assertEqual(agent.returncode, 0, text)
             self.assertEqual(text.count("\nOK\n"), 2, text)
 
+    @unittest.skipUnless((launchers.ROOT / "build" / "mpi" / "openmpi").exists(), "the set-up has fetched no Open MPI")
+    def test_ranks_of_mpirun(self):
+        status, text = launchers.Launcher("openmpi", build).run(4, [sys.executable, str(HERE / "test_hosts.py")], timeout=240, OMP_NUM_THREADS="1",
+                                                                MASTER_PORT=str(free_port()))
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text.count("\nOK\n"), 4, text)
+
 
 if __name__ == "__main__":
-    unittest.main()
+    build = pathlib.Path(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of several hosts, as outrigger.torch.initialize finds them by itself: two levels, with the bits of two levels that are
-made by hand. Under outrigger run, whose ranks are on one host, pairs of ranks pretend to be hosts; under torchrun's agents they are.
+made by hand. Under outrigger run and mpirun, whose ranks are on one host, pairs of ranks pretend to be hosts; under torchrun's agents
+they are.
 
     outrigger run -n 4 -- python test_hosts.py
 """
@@ -9,16 +10,18 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from models import PRECISIONS, config, engine_of, master_of, net
+from models import PRECISIONS, config, engine_of, master_of, net, train_alike
 
 import outrigger
 import outrigger.torch
 from outrigger.torch.launched import launched_comm
 
 EACH = 2
-if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:
-    os.environ["LOCAL_RANK"] = str(int(os.environ["RANK"]) % EACH)
-    os.environ["LOCAL_WORLD_SIZE"] = str(EACH)
+for prefix, size in (("", "WORLD_SIZE"), ("OMPI_COMM_WORLD_", "SIZE")):
+    local_rank, local_size = (f"{prefix}LOCAL_{name}" for name in ("RANK", size))
+    if prefix + size in os.environ and os.environ[local_size] == os.environ[prefix + size]:
+        os.environ[local_rank] = str(int(os.environ[f"{prefix}RANK"]) % EACH)
+        os.environ[local_size] = str(EACH)
 
 
 def by_hand():
@@ -44,13 +47,7 @@ class Hosts(unittest.TestCase):
                 with self.subTest(stage=stage, **precision):
                     zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
                     engines = [engine_of(net(), comm=comm, zero_optimization=zero, gas=2, clip=0.5, **precision) for comm in (found, made)]
-                    for micro in range(4):
-                        generator = torch.Generator().manual_seed(10 * micro + found.rank)
-                        x, t = torch.randn(8, 6, generator=generator), torch.randn(8, 4, generator=generator)
-                        for each in engines:
-                            y = each(x.to(each.compute_dtype))
-                            torch.nn.functional.mse_loss(y.float(), t).backward()
-                            each.step()
+                    train_alike(engines, found.rank, 4)
                     for one, other in zip(*(master_of(each) for each in engines)):
                         self.assertTrue(torch.equal(one, other))
                     for each in engines:

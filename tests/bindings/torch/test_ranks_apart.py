@@ -7,7 +7,7 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from models import PRECISIONS, engine_of, master_of, net
+from models import PRECISIONS, engine_of, master_of, net, train_alike
 
 import outrigger
 import outrigger.torch
@@ -30,13 +30,7 @@ class Apart(unittest.TestCase):
                     zero = {"stage": stage, "stage3_param_persistence_threshold": 0, "mics_shard_size": mics}
                     engines = [engine_of(net(), comm=comm, zero_optimization=zero, gas=2, clip=0.5, **precision)
                                for comm in (self.comm, process_comm())]
-                    for micro in range(6):
-                        generator = torch.Generator().manual_seed(10 * micro + rank)
-                        x, t = torch.randn(8, 6, generator=generator), torch.randn(8, 4, generator=generator)
-                        for engine in engines:
-                            y = engine(x.to(engine.compute_dtype))
-                            torch.nn.functional.mse_loss(y.float(), t).backward()
-                            engine.step()
+                    train_alike(engines, rank, 6)
                     for one, other in zip(*(master_of(engine) for engine in engines)):
                         self.assertTrue(torch.equal(one, other))
                     for engine in engines:

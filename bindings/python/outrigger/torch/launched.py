@@ -20,9 +20,9 @@ _JOB = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTA
 
 
 def launched_comm() -> Comm:
-    """This process's group, made at first use. On one host as Comm.from_env makes it, and over MPI's hosts, too. On several hosts of torchrun: of
-    torch.distributed's default group, with shared memory on each host where all have as many consecutive ranks. Collective at
-    first use."""
+    """This process's group, made at first use. On one host as Comm.from_env makes it. On several hosts: of torch.distributed's
+    default group, which init_distributed has told of torchrun's or mpirun's ranks, with shared memory on each host where all have
+    as many consecutive ranks. Collective at first use."""
     return process_comm(_over_hosts if _several_hosts() else Comm.from_env)
 
 
@@ -31,7 +31,7 @@ def _number(name: str) -> int:
 
 
 def _several_hosts() -> bool:
-    return 0 < _number("LOCAL_WORLD_SIZE") < _number("WORLD_SIZE") and not _number("OMPI_COMM_WORLD_SIZE") and "PMI_SIZE" not in os.environ
+    return 0 < _number("LOCAL_WORLD_SIZE") < _number("WORLD_SIZE")
 
 
 def _over_hosts(context: Context) -> Comm:
