@@ -130,8 +130,8 @@ class ChannelCommunicator final : public Communicator {
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override {
     if (kind == WindowKind::common) {
-      fail(OTR_E_UNSUPPORTED,
-           "create_window '{}': the ranks of a custom communicator share no memory", label);
+      fail(OTR_E_UNSUPPORTED, "create_window '{}': the ranks of a {} communicator share no memory",
+           label, provider());
     }
     channel_->begin(OperationKind::create_window, bytes, label);
     std::shared_ptr<Window> window;
@@ -152,19 +152,14 @@ class ChannelCommunicator final : public Communicator {
     const LocalWindow& local = checked(window, offset, slice_bytes, label);
     channel_->begin(OperationKind::reduce, slice_bytes, label, 0, offset);
     const auto ranks = static_cast<size_t>(size());
-    if (room_ < ranks * slice_bytes) {
-      received_ = std::make_shared_for_overwrite<std::byte[]>(ranks * slice_bytes);
-      room_ = ranks * slice_bytes;
-    }
+    std::byte* const received = room_for(ranks * slice_bytes);
     if (slice_bytes > 0) {
-      struct Owners {
-        std::shared_ptr<const void> from, to;
-      };
-      channel_->all_to_all(local.block(rank()) + offset, slice_bytes, received_.get(),
+      using Owners = std::pair<Channel::Owner, Channel::Owner>;
+      channel_->all_to_all(local.block(rank()) + offset, slice_bytes, received,
                            std::make_shared<Owners>(local.owner(), received_));
     }
     slices_.clear();
-    for (size_t r = 0; r < ranks; ++r) slices_.push_back(received_.get() + r * slice_bytes);
+    for (size_t r = 0; r < ranks; ++r) slices_.push_back(received + r * slice_bytes);
     return slices_;
   }
   uint64_t end_exchange() override { return 0; }
@@ -179,10 +174,8 @@ class ChannelCommunicator final : public Communicator {
     if (slice_bytes == 0) return;
     std::byte* const all = local.block(rank()) + offset;
     const std::byte* mine = all + static_cast<size_t>(rank()) * slice_bytes;
-    std::vector<std::byte> copy;
     if (!channel_->gathers_in_place()) {
-      copy.assign(mine, mine + slice_bytes);
-      mine = copy.data();
+      mine = static_cast<const std::byte*>(std::memcpy(room_for(slice_bytes), mine, slice_bytes));
     }
     channel_->all_gather(mine, slice_bytes, all, local.owner());
   }
@@ -194,6 +187,14 @@ class ChannelCommunicator final : public Communicator {
   void check() const override { channel_->check(); }
 
  private:
+  std::byte* room_for(size_t bytes) {
+    if (room_ < bytes) {
+      received_ = std::make_shared_for_overwrite<std::byte[]>(bytes);
+      room_ = bytes;
+    }
+    return received_.get();
+  }
+
   void broadcast_parts(std::span<const Part> parts, int32_t root, size_t bytes) {
     std::vector<std::byte> data(std::min(kAtATime, bytes));
     PartsCursor cursor(parts, root);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/process.h"
@@ -143,16 +144,25 @@ void TransportChannel::all_gather(const void* mine, size_t bytes, void* all, con
   }
 }
 
-void TransportChannel::broadcast(std::span<std::byte> data, int32_t root) {
+// The caller's bytes go through memory of the channel's own, a piece at a time: out of the caller's
+// memory if that is const, else into it.
+template <typename Byte, typename Begin>
+void TransportChannel::staged(std::span<Byte> data, const Begin& begin) {
   const size_t most = std::min({data.size(), kStaged, plugin().most_bytes});
   std::byte* const stage = staging(most);
   for (size_t done = 0; done < data.size(); done += most) {
     const auto piece = data.subspan(done, std::min(most, data.size() - done));
-    if (root == rank()) std::memcpy(stage, piece.data(), piece.size());
-    run(staging_,
-        [&](Request* r) { return plugin().broadcast(channel_, stage, piece.size(), root, r); });
-    if (root != rank()) std::memcpy(piece.data(), stage, piece.size());
+    if constexpr (std::is_const_v<Byte>) std::memcpy(stage, piece.data(), piece.size());
+    run(staging_, [&](Request* r) { return begin(stage, piece.size(), r); });
+    if constexpr (!std::is_const_v<Byte>) std::memcpy(piece.data(), stage, piece.size());
   }
+}
+
+void TransportChannel::broadcast(std::span<std::byte> data, int32_t root) {
+  const auto begin = [&](std::byte* stage, size_t n, Request* r) {
+    return plugin().broadcast(channel_, stage, n, root, r);
+  };
+  root == rank() ? staged(std::span<const std::byte>(data), begin) : staged(data, begin);
 }
 
 void TransportChannel::all_to_all(const std::byte* parts, size_t bytes, std::byte* received,
@@ -175,34 +185,18 @@ void TransportChannel::all_to_all(const std::byte* parts, size_t bytes, std::byt
   }
 }
 
-void TransportChannel::transfer(const otr_plugin_transfer* send,
-                                const otr_plugin_transfer* receive) {
-  run(staging_, [&](Request* r) {
-    return plugin().exchange(channel_, send, send == nullptr ? 0 : 1, receive,
-                             receive == nullptr ? 0 : 1, r);
+void TransportChannel::send(std::span<const std::byte> data, int32_t to) {
+  staged(data, [&](std::byte* stage, size_t n, Request* r) {
+    const otr_plugin_transfer one{sizeof one, to, stage, n};
+    return plugin().exchange(channel_, &one, 1, nullptr, 0, r);
   });
 }
 
-void TransportChannel::send(std::span<const std::byte> data, int32_t to) {
-  const size_t most = std::min({data.size(), kStaged, plugin().most_bytes});
-  std::byte* const stage = staging(most);
-  for (size_t done = 0; done < data.size(); done += most) {
-    const auto piece = data.subspan(done, std::min(most, data.size() - done));
-    std::memcpy(stage, piece.data(), piece.size());
-    const otr_plugin_transfer one{sizeof one, to, stage, piece.size()};
-    transfer(&one, nullptr);
-  }
-}
-
 void TransportChannel::receive(std::span<std::byte> data, int32_t from) {
-  const size_t most = std::min({data.size(), kStaged, plugin().most_bytes});
-  std::byte* const stage = staging(most);
-  for (size_t done = 0; done < data.size(); done += most) {
-    const auto piece = data.subspan(done, std::min(most, data.size() - done));
-    const otr_plugin_transfer one{sizeof one, from, stage, piece.size()};
-    transfer(nullptr, &one);
-    std::memcpy(piece.data(), stage, piece.size());
-  }
+  staged(data, [&](std::byte* stage, size_t n, Request* r) {
+    const otr_plugin_transfer one{sizeof one, from, stage, n};
+    return plugin().exchange(channel_, nullptr, 0, &one, 1, r);
+  });
 }
 
 std::unique_ptr<Channel> TransportChannel::duplicate(std::string_view name) {

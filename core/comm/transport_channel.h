@@ -69,7 +69,8 @@ class TransportChannel final : public Channel {
 
   // Begins something of the current operation, and waits until it is over.
   void run(const Owner& owner, const std::function<int32_t(Request*)>& begin);
-  void transfer(const otr_plugin_transfer* send, const otr_plugin_transfer* receive);
+  template <typename Byte, typename Begin>
+  void staged(std::span<Byte> data, const Begin& begin);
   // Throws; then owner stays for ever, unless an interrupted meeting goes on.
   void wait(Request request, const Owner& owner);
   void look_around(Clock::time_point now, Clock::time_point deadline);
