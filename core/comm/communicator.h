@@ -15,31 +15,12 @@
 #include "core/comm/group.h"
 #include "core/comm/settings.h"
 #include "core/comm/shape.h"
+#include "core/comm/window.h"
 #include "core/device/device.h"
 
 namespace outrigger::comm {
 
 inline constexpr int32_t kMaxWorld = 512;  // ranks of one host's communicators
-
-// Memory that the group's ranks may read of each other. per_rank: each rank has a block of its own;
-// common: one block for all. Zero-filled, page-aligned, first touched by the rank that owns it
-// (common: in equal page-aligned parts by all ranks), MADV_DONTFORK.
-enum class WindowKind : uint8_t { per_rank, common };
-
-class Window {
- public:
-  virtual ~Window() = default;
-  // The rank's block as mapped here; null for another rank's where the ranks share no memory.
-  [[nodiscard]] virtual std::byte* block(int32_t rank) const = 0;
-  [[nodiscard]] virtual size_t bytes() const = 0;
-  // This rank's block, if it is a device's memory, goes, and comes back zero-filled, perhaps
-  // elsewhere; other memory stays. While nobody uses it. restore throws OTR_E_OUT_OF_MEMORY.
-  virtual void drop() noexcept {}
-  virtual void restore() {}
-  // Nothing uses it here any more. The address of this rank's block stays as long as the window;
-  // the pages of host memory go with its last user, and what is read there then means nothing.
-  virtual void give_back() noexcept {}
-};
 
 // The sum over ranks of this rank's slice. Every rank has filled bytes
 // [offset, offset + slices()*slice_bytes) of its block of a per_rank window.
@@ -55,7 +36,15 @@ struct Reduce {
   // Of a group of one, on a device that decides: there, in place of the two. Nothing waits, and the
   // slice is summed in the order of the device's own stream.
   std::byte* sum = nullptr;
+  // What ranks send each other goes as 8-bit blocks (Format::block8), each rank's own as well: its
+  // slices, or, where groups send sums, these. In host memory.
+  bool in_blocks = false;
 };
+
+// Of a slice of so many elements.
+[[nodiscard]] constexpr size_t bytes_in_blocks(int64_t count) {
+  return static_cast<size_t>(kernels::bytes_of(count, device::Format::block8));
+}
 
 class Communicator : public Group {
  public:
@@ -130,9 +119,19 @@ class Communicator : public Group {
   // A fold that throws aborts the job.
   Folded fold(device::Device& device, const device::SliceFold& slice, std::string_view label);
   void abort_because(const std::exception& error, std::string_view reason) noexcept;
-  // The rest of a reduce, whose sums of several ranks are there, in float32: to the accumulator,
+  // The rest of a reduce, whose sums of several ranks are there, in float32 or in blocks: to the
+  // accumulator,
   // the norm and the origin. They name no rank.
-  void fold_sums(const Reduce& reduce, std::span<const void* const> sums, std::string_view label);
+  void fold_sums(const Reduce& reduce, std::span<const void* const> sums, device::Format from,
+                 std::string_view label);
+  // `number` slices of so many elements, one behind another, as 8-bit blocks.
+  static void to_blocks(device::Device& device, std::byte* blocks, const std::byte* values,
+                        device::Format from, int64_t count, size_t number);
+
+ private:
+  uint64_t reduce_in_blocks(const Reduce& reduce, std::string_view label);
+  void fold_slices(const Reduce& reduce, const device::SliceFold& slice, std::string_view label);
+  ReusedWindow blocks_;
 };
 
 [[nodiscard]] std::unique_ptr<Communicator> make_self();

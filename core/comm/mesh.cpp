@@ -54,13 +54,11 @@ class Mesh final : public Groups {
                                        std::shared_ptr<const int> family) const override {
     return std::make_unique<Mesh>(std::move(levels), std::move(family));
   }
-  void make_sums(size_t bytes, std::string_view label);
   // From sums of the groups to those of all, by parts of a slice.
-  void sum_across(const Reduce& reduce, std::string_view label);
+  void sum_across(const Reduce& reduce, int64_t part, std::string_view label);
 
-  // Of `across`, each in as many parts as there are groups: of this group; of all. A rank writes
-  // its group's again once all groups have got the last ones of all, which are made of them.
-  std::shared_ptr<Window> sums_, totals_;
+  // Of `across`: the sums of all groups, each group's part of it made by its rank.
+  std::shared_ptr<Window> totals_;
 };
 
 // The ranks at one place in their groups, each of which has a part of what they show.
@@ -108,42 +106,38 @@ class Divided final : public Groups {
   }
 };
 
-void Mesh::make_sums(size_t bytes, std::string_view label) {
-  if (totals_ && totals_->bytes() >= bytes) return;
-  sums_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
-  totals_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
-}
-
-void Mesh::sum_across(const Reduce& reduce, std::string_view label) {
-  const int64_t part = mesh_sums(reduce.fold.count, across().size()) / across().size();
+// The last part may reach beyond the slice, into what nobody reads.
+void Mesh::sum_across(const Reduce& reduce, int64_t part, std::string_view label) {
   const size_t bytes = static_cast<size_t>(part) * sizeof(float);
-  const auto place = static_cast<size_t>(across().rank());
   const int64_t first = part * across().rank();
-  const int64_t count = std::clamp<int64_t>(reduce.fold.count - first, 0, part);
-  const auto sources =
-      within(across(), false, [&] { return across().exchange(*sums_, 0, bytes, label); });
-  const device::SliceFold slice{sources,
-                                Format::float32,
-                                totals_->block(across().rank()) + place * bytes,
-                                Format::float32,
-                                false,
-                                count,
-                                reduce.fold.flat + first};
-  if (count > 0) fold(reduce.device, slice, label);
+  const Sums sums = exchange_across(reduce, part, label);
+  const device::SliceFold slice{
+      sums.sources,
+      sums.format,
+      totals_->block(across().rank()) + static_cast<size_t>(across().rank()) * bytes,
+      Format::float32,
+      false,
+      part,
+      reduce.fold.flat + first};
+  if (first < reduce.fold.count) fold(reduce.device, slice, label);
   within(across(), false, [&] {
-    across().end_exchange();
+    end_across(reduce);
     across().all_gather_window(*totals_, 0, bytes, label);
   });
 }
 
 uint64_t Mesh::reduce(const Reduce& reduce, std::string_view label) {
-  make_sums(static_cast<size_t>(mesh_sums(reduce.fold.count, across().size())) * sizeof(float),
-            label);
-  sum_in_group(reduce, reduce.offset, reduce.fold.flat, true, sums_->block(across().rank()), label);
+  const int64_t all = mesh_sums(reduce.fold.count, groups()), part = all / groups();
+  const size_t bytes = static_cast<size_t>(all) * sizeof(float);
+  std::byte* const sums = room_across(reduce, part, label);
+  if (!totals_ || totals_->bytes() < bytes) {
+    totals_ = create_on_all(across(), WindowKind::per_rank, bytes, label);
+  }
+  sum_in_group(reduce, reduce.offset, reduce.fold.flat, true, sums, label);
   const uint64_t ticket = end_exchange();
-  sum_across(reduce, label);
+  sum_across(reduce, part, label);
   const void* const total = totals_->block(across().rank());
-  fold_sums(reduce, {&total, 1}, label);
+  fold_sums(reduce, {&total, 1}, Format::float32, label);
   return ticket;
 }
 

@@ -33,8 +33,9 @@ struct Shape {
 
 // What is summed at a time, at most.
 struct Traffic {
-  int64_t slice;  // elements of one slice
-  int64_t bytes;  // of all slices, in the format in which ranks give them
+  int64_t slice;           // elements of one slice
+  int64_t bytes;           // of all slices, in the format in which ranks give them
+  bool in_blocks = false;  // Reduce::in_blocks
 };
 
 // Bytes of host memory that a rank's communicator keeps for that.

@@ -157,24 +157,42 @@ void TwoLevels::sum_in_group(const Reduce& reduce, size_t offset, int64_t flat, 
   if (reduce.origin != nullptr) device::keep_first(*reduce.origin, found);
 }
 
-std::byte* TwoLevels::sums_for(const Reduce& reduce, std::string_view label) {
+std::byte* TwoLevels::room_across(const Reduce& reduce, int64_t part, std::string_view label) {
   const auto groups = static_cast<size_t>(across_->size());
-  const size_t bytes = groups * static_cast<size_t>(reduce.fold.count) * sizeof(float);
-  if (!sums_ || sums_->bytes() < bytes) {
-    sums_ = create_on_all(*across_, WindowKind::per_rank, bytes, label);
-  } else if (sums_used_) {
-    within(*across_, true, [&] { across_->wait_drained(sums_ticket_, label); });
+  const auto make = [&](size_t bytes) {
+    return create_on_all(*across_, WindowKind::per_rank, bytes, label);
+  };
+  const auto drain = [&](uint64_t ticket) {
+    within(*across_, true, [&] { across_->wait_drained(ticket, label); });
+  };
+  if (reduce.in_blocks) blocks_.room(groups * bytes_in_blocks(part), make, drain);
+  const size_t bytes = static_cast<size_t>(part) * sizeof(float);
+  return sums_.room(groups * bytes, make, drain).block(across_->rank());
+}
+
+TwoLevels::Sums TwoLevels::exchange_across(const Reduce& reduce, int64_t part,
+                                           std::string_view label) {
+  Window* window = &*sums_;
+  size_t bytes = static_cast<size_t>(part) * sizeof(float);
+  if (reduce.in_blocks) {
+    const int32_t place = across_->rank();
+    to_blocks(reduce.device, (*blocks_).block(place), window->block(place), Format::float32, part,
+              static_cast<size_t>(across_->size()));
+    window = &*blocks_;
+    bytes = bytes_in_blocks(part);
   }
-  return sums_->block(across_->rank());
+  return {within(*across_, false, [&] { return across_->exchange(*window, 0, bytes, label); }),
+          reduce.in_blocks ? Format::block8 : Format::float32};
+}
+
+void TwoLevels::end_across(const Reduce& reduce) {
+  (reduce.in_blocks ? blocks_ : sums_).exchanged(across_->end_exchange());
 }
 
 void TwoLevels::fold_across(const Reduce& reduce, std::string_view label) {
-  const size_t bytes = static_cast<size_t>(reduce.fold.count) * sizeof(float);
-  const auto sums =
-      within(*across_, false, [&] { return across_->exchange(*sums_, 0, bytes, label); });
-  fold_sums(reduce, sums, label);
-  sums_ticket_ = across_->end_exchange();
-  sums_used_ = true;
+  const Sums sums = exchange_across(reduce, reduce.fold.count, label);
+  fold_sums(reduce, sums.sources, sums.format, label);
+  end_across(reduce);
 }
 
 }  // namespace outrigger::comm

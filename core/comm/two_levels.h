@@ -131,8 +131,19 @@ class TwoLevels : public Forwarding {
   [[nodiscard]] Window& own(const Window& window, std::string_view label) const;
   // Room for this group's sums of a slice for each group, which all groups have read before; and
   // from all groups' there to the reduce's accumulator.
-  [[nodiscard]] std::byte* sums_for(const Reduce& reduce, std::string_view label);
+  [[nodiscard]] std::byte* sums_for(const Reduce& reduce, std::string_view label) {
+    return room_across(reduce, reduce.fold.count, label);
+  }
   void fold_across(const Reduce& reduce, std::string_view label);
+  // The same of parts of so many elements, one for each group, in two halves: all groups' sums of
+  // this rank's part, in float32 or in blocks; and they are read.
+  [[nodiscard]] std::byte* room_across(const Reduce& reduce, int64_t part, std::string_view label);
+  struct Sums {
+    std::span<const void* const> sources;
+    kernels::Format format;
+  };
+  [[nodiscard]] Sums exchange_across(const Reduce& reduce, int64_t part, std::string_view label);
+  void end_across(const Reduce& reduce);
   [[nodiscard]] RankGroups duplicate_levels(std::string_view name);
   [[nodiscard]] const std::shared_ptr<const int>& family() const { return family_; }
   // Sum of the group's slices at `offset` of the window, in float32, to `sum`, and to the reduce's
@@ -156,9 +167,7 @@ class TwoLevels : public Forwarding {
   const std::unique_ptr<Communicator> group_, across_;
   const std::shared_ptr<const int> family_;
   std::atomic<bool> cancelled_{false};
-  std::shared_ptr<Window> sums_;  // of `across`
-  uint64_t sums_ticket_ = 0;
-  bool sums_used_ = false;
+  ReusedWindow sums_, blocks_;  // of `across`: sums of each group's slices, and as what they go
 };
 
 template <typename Body>

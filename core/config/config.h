@@ -115,6 +115,7 @@ struct EngineConfig {
   Pin pin = Pin::prefer;              // outrigger.host_memory.pin
   Backend backend = Backend::host;    // outrigger.exchange.backend
   bool library_sums = false;          // outrigger.exchange.reduction: "nccl"
+  bool quantised_gradients = false;   // ranks send 8-bit blocks of them
   bool offload_optimizer = false;     // accumulators, master and moments in host memory …
   double offload_ratio = 1;           // … of this part of the elements
   std::string effective_json;         // every key with value and origin

@@ -127,6 +127,20 @@ void refuse_divided(Values& values, const EngineConfig& config) {
       values.lead("zero_optimization.offload_optimizer.ratio"), values.name("optimizer.type")));
 }
 
+// A plugin has no function that makes 8-bit blocks of gradients.
+void read_quantised(Values& values, EngineKind kind, EngineConfig& config) {
+  constexpr std::string_view kGradients = "zero_optimization.zero_quantized_gradients";
+  config.quantised_gradients = values.flag(kGradients);
+  const bool sums_there =
+      kind == EngineKind::device && !(config.offload_optimizer && config.offload_ratio == 1);
+  if (config.quantised_gradients && sums_there) {
+    values.not_built.push_back(format_text(
+        "{} is legal but not built yet where gradients are summed on a device: set "
+        "zero_optimization.offload_optimizer.device to \"cpu\" (with ratio 1), or leave it false",
+        values.lead(kGradients)));
+  }
+}
+
 }  // namespace
 
 int32_t shard_of(const EngineConfig& config, int32_t world) {
@@ -161,6 +175,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.offload_optimizer =
       combination_of(values).offload_optimizer != Device::none && config.offload_ratio > 0;
   refuse_divided(values, config);
+  read_quantised(values, kind, config);
   refuse_not_built(values);
 
   config.stage = static_cast<int32_t>(values.count("zero_optimization.stage"));

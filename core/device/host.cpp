@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/topology/binding.h"
 #include "kernels/fold_origin.h"
+#include "kernels/in_blocks.h"
 #include "kernels/update_part.h"
 
 namespace outrigger::device {
@@ -176,16 +177,20 @@ kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
   return norms[0];
 }
 
+void Host::to_blocks(void* blocks, const void* values, Format from, int64_t count) {
+  float* const scales = kernels::scales_behind(blocks, count, Format::block8);
+  run_chunks(count, [&](int64_t begin, int64_t n, int32_t) {
+    kernels::pack_values(advance(blocks, begin, Format::block8), scales + begin / kernels::kLeaf,
+                         advance(values, begin, from), from, n);
+  });
+}
+
 kernels::NormSum Host::fold(const SliceFold& slice, Nonfinite& origin) {
   std::vector<Nonfinite> origins(threads());
   std::vector<std::vector<std::byte>> kept(origins.size());
   const kernels::NormSum norm = over_chunks(
       slice.count, [&](int64_t begin, int64_t count, kernels::NormSum& sum, int32_t worker) {
         const auto w = static_cast<size_t>(worker);
-        std::vector<const void*> sources;
-        for (const void* s : slice.sources) {
-          sources.push_back(advance(s, begin, slice.source_format));
-        }
         kernels::Fold fold;
         fold.source_format = slice.source_format;
         fold.accumulator = advance(slice.accumulator, begin, slice.accumulator_format);
@@ -194,7 +199,16 @@ kernels::NormSum Host::fold(const SliceFold& slice, Nonfinite& origin) {
         fold.count = count;
         fold.first_index = slice.flat + begin;
         fold.norm = &sum;
-        const kernels::Origin found = kernels::fold_with_origin(fold, sources, kept[w]);
+        kernels::Origin found;
+        if (kernels::is_block(slice.source_format)) {
+          found = kernels::fold_blocks(fold, slice.sources, begin, slice.count);
+        } else {
+          std::vector<const void*> sources;
+          for (const void* s : slice.sources) {
+            sources.push_back(advance(s, begin, slice.source_format));
+          }
+          found = kernels::fold_with_origin(fold, sources, kept[w]);
+        }
         keep_first(origins[w], {found.index, found.rank});
       });
   for (const Nonfinite& o : origins) keep_first(origin, o);

@@ -62,6 +62,7 @@ class Host : public Device {
                int64_t count, Stream) override;
   void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
            Stream) override;
+  void to_blocks(void* blocks, const void* values, Format from, int64_t count) override;
 
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;

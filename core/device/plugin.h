@@ -79,6 +79,7 @@ class PluginDevice final : public Device, private Decider {
   void convert_all(std::span<const Conversion> list, Stream stream) override;
   void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
            Stream stream) override;
+  void to_blocks(void* blocks, const void* values, Format from, int64_t count) override;
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;

@@ -46,6 +46,10 @@ void PluginDevice::add(void* to, Format to_format, const void* from, Format from
   check(table_.convert(device_, &c, 1, stream), "an addition");
 }
 
+void PluginDevice::to_blocks(void*, const void*, Format, int64_t) {
+  fail(OTR_E_UNSUPPORTED, "{}: 8-bit blocks of gradients are made in host memory only", name());
+}
+
 void PluginDevice::read(void* to, Format to_format, const tensor::View& from, float factor,
                         Stream stream) {
   auto c = described(to, to_format, from.data, from.format, factor, from.count);

@@ -201,7 +201,7 @@ void Plan::plan_sums(Side& side, const layout::Layout& layout, const config::Eng
     return;
   }
   if (side.back == Space::host || exchanges_on_device) {
-    side.received = comm::footprint_of(shape, {slice, reduced});
+    side.received = comm::footprint_of(shape, {slice, reduced, config.quantised_gradients});
   }
   if (!exchanges_on_device) return;
   side.received_on_device = levels ? engine::bytes_of(slice, kernels::Format::float32) : reduced;

@@ -64,7 +64,8 @@ comm::Reduction Reducer::reduction(const layout::Bucket& bucket, const comm::Win
            {{}, from, gradient(slice), context_.config->accumulator, add, slice.count, slice.flat},
            &norms_[index],
            &origin_,
-           sum},
+           sum,
+           context_.config->quantised_gradients},
           label};
 }
 

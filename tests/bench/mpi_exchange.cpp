@@ -2,11 +2,13 @@
 // What an engine asks of MPI, in the same processes and in turn: the sum of float32 gradients for
 // each rank's slice, and the gather of updated slices in place. Sides: "flat", a communicator of
 // MPI alone; "bare", MPI_Reduce_scatter_block and MPI_Allgather of the same bytes; on several hosts
-// also "levels", as otr_comm_from_env makes it. Rank 0 prints one line of JSON, of each side's
+// also "levels", as otr_comm_from_env makes it, and "blocks", the same with gradients as 8-bit
+// blocks between hosts. Rank 0 prints one line of JSON, of each side's
 // longest rank in seconds.
 //   mpirun -n WORLD bench_mpi_exchange BYTES ROUNDS      BYTES: of one rank's slice
 #include <mpi.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,6 +33,7 @@ struct Side {
   float* values;             // world slices
   std::vector<float> total;  // of this rank's slice
   std::function<void()> sum, gather;
+  bool in_blocks = false;
   std::vector<double> sums = {}, gathers = {};  // seconds, by round
 };
 
@@ -46,17 +49,26 @@ struct Ours {
   size_t bytes;
   device::Host host{nullptr};
 
-  Side side(const std::string& name) {
+  Side side(const std::string& name, bool in_blocks = false) {
     Side made{name,
               reinterpret_cast<float*>(window->block(rank)),
               std::vector<float>(bytes / sizeof(float)),
               {},
-              {}};
+              {},
+              in_blocks};
     float* const total = made.total.data();  // stays where it is when the vector moves
-    made.sum = [this, total] {
+    made.sum = [this, total, in_blocks] {
       const auto count = static_cast<int64_t>(bytes / sizeof(float));
-      communicator->reduce(
-          {*window, 0, bytes, host, {{}, kFloat32, total, kFloat32, false, count, 0}}, "sum");
+      communicator->reduce({*window,
+                            0,
+                            bytes,
+                            host,
+                            {{}, kFloat32, total, kFloat32, false, count, 0},
+                            nullptr,
+                            nullptr,
+                            nullptr,
+                            in_blocks},
+                           "sum");
     };
     made.gather = [this] { communicator->all_gather_window(*window, 0, bytes, "gather"); };
     return made;
@@ -64,7 +76,7 @@ struct Ours {
 };
 
 Side bare(std::vector<float>& values, size_t count) {
-  Side made{"bare", values.data(), std::vector<float>(count), {}, {}};
+  Side made{"bare", values.data(), std::vector<float>(count), {}, {}, false};
   float* const total = made.total.data();
   made.sum = [&values, total, count] {
     MPI_Reduce_scatter_block(values.data(), total, static_cast<int>(count), MPI_FLOAT, MPI_SUM,
@@ -86,6 +98,14 @@ double timed(const std::function<void()>& work) {
   return longest;
 }
 
+// Each summand that was sent is within 1/16 of itself, and none is negative.
+bool is_near(const std::vector<float>& sums, const std::vector<float>& exact) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!(std::abs(sums[i] - exact[i]) <= exact[i] / 16 + 1)) return false;
+  }
+  return sums != exact;
+}
+
 std::string list(const std::vector<double>& values) {
   std::string text;
   for (const double value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
@@ -100,10 +120,12 @@ int run(size_t bytes, int rounds) {
   sides.push_back(flat.side("flat"));
   sides.push_back(bare(values, count));
   const comm::Launch launch = comm::read_launch_environment();
-  std::unique_ptr<Ours> levels;
+  std::unique_ptr<Ours> levels, blocks;
   if (launch.local_world < launch.world) {
     levels = std::make_unique<Ours>(comm::make_launched(launch, launch.job, {}), bytes);
     sides.push_back(levels->side("levels"));
+    blocks = std::make_unique<Ours>(levels->communicator->duplicate("blocks"), bytes);
+    sides.push_back(blocks->side("blocks", true));
   }
   bool same = true;
   for (int round = -2; round < rounds; ++round) {
@@ -120,8 +142,10 @@ int run(size_t bytes, int rounds) {
       side.gathers.push_back(gather);
     }
     for (const Side& side : sides) {
-      same = same && side.total == sides[0].total &&
-             std::memcmp(side.values, sides[0].values, ranks * bytes) == 0;
+      same =
+          same &&
+          (side.in_blocks ? is_near(side.total, sides[0].total) : side.total == sides[0].total) &&
+          std::memcmp(side.values, sides[0].values, ranks * bytes) == 0;
     }
   }
   int mine = same ? 1 : 0, all = 0;

@@ -230,26 +230,32 @@ TEST(Hierarchical, AnEngineThatGoesLeavesTheOther) {
 }
 
 // The report names the parameter and the rank as one level does, wherever the element's owner is.
+// In 8-bit blocks, the elements of its block count with it.
 TEST(Hierarchical, NamesWhoseGradientIsNotFinite) {
   for (const int32_t culprit : {0, 1, 2, 3, 4, 5}) {
-    for (const char* order : {"boundary", "micro_step"}) {
+    for (const auto& [order, quantised] :
+         {std::pair("boundary", false), std::pair("micro_step", false), std::pair("boundary", true),
+          std::pair("micro_step", true)}) {
       run_ranks(6, [&](int32_t rank, otr_comm* all) {
         const Levels levels(all, rank, 3);
+        const std::string blocks = quantised ? "true" : "false";
         Engine engine(levels.both.get(),
-                      R"({"zero_optimization": {"stage": 2}, "outrigger": {"reduction_order": ")" +
-                          std::string(order) + R"("}})");
+                      R"({"zero_optimization": {"stage": 2, "zero_quantized_gradients": )" +
+                          blocks + R"(}, "outrigger": {"reduction_order": ")" + order + R"("}})");
         engine.add("a", {kCount}, Values(kCount, 0));
         engine.add("b", {kCount}, Values(kCount, 0));
         engine.commit();
         Values bad(kCount, 1);
-        if (rank == culprit) bad[static_cast<size_t>(200 * culprit + 7)] = HUGE_VAL;
+        const auto first = static_cast<size_t>(200 * culprit + 7);
+        if (rank == culprit) bad[first] = HUGE_VAL;
         if (rank == 5) bad.back() = -HUGE_VAL;  // a later element
         engine.pass({{0, Values(kCount, 1)}, {1, bad}});
         const otr_step_report report = engine.step();
         EXPECT_EQ(report.outcome, OTR_STEP_SKIPPED);
         EXPECT_EQ(report.nonfinite_param, 1);
-        EXPECT_EQ(report.nonfinite_rank, culprit) << order;
-        EXPECT_EQ(report.nonfinite_count, 2);
+        EXPECT_EQ(report.nonfinite_rank, culprit) << order << blocks;
+        const bool one_block = first / 256 == (kCount - 1) / 256;
+        EXPECT_EQ(report.nonfinite_count, !quantised ? 2 : one_block ? 256 : 512);
       });
     }
   }

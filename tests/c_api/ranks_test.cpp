@@ -104,6 +104,25 @@ TEST_P(Ranks, ARankWithoutDataEndsAnEmptyPass) {
   });
 }
 
+TEST(QuantisedRanks, NonfiniteNamesRankAndParameter) {
+  for (int32_t culprit = 0; culprit < 3; ++culprit) {
+    run_ranks(3, [&](int32_t rank, otr_comm* comm) {
+      Engine engine(comm,
+                    R"({"zero_optimization": {"stage": 2, "zero_quantized_gradients": true}})");
+      declare(engine, 0);
+      engine.commit();
+      Values gradient(777, 1);
+      if (rank == culprit) gradient[300] = NAN;
+      engine.pass({{4, Values(1000, 1)}, {0, gradient}});
+      const auto report = engine.step();
+      EXPECT_EQ(report.outcome, OTR_STEP_SKIPPED);
+      EXPECT_EQ(report.nonfinite_param, 0);
+      EXPECT_EQ(report.nonfinite_rank, culprit);
+      EXPECT_EQ(report.nonfinite_count, 256) << "its block";
+    });
+  }
+}
+
 TEST_P(Ranks, NonfiniteNamesRankAndParameter) {
   for (const int32_t world : {2, 3}) {
     for (int32_t culprit = 0; culprit < world; ++culprit) {

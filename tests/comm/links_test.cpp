@@ -66,14 +66,18 @@ struct Bucket {
     kernels::convert(window->block(c.rank()), format, values.data(), Format::float32,
                      c.size() * kSlice);
   }
-  void reduce(Communicator& c) {
+  void reduce(Communicator& c, bool in_blocks = false) {
     sum.assign(kSlice, 0);
     const uint64_t ticket =
         c.reduce({*window,
                   0,
                   static_cast<size_t>(kSlice) * size,
                   device,
-                  {{}, format, sum.data(), Format::float32, false, kSlice, c.rank() * kSlice}},
+                  {{}, format, sum.data(), Format::float32, false, kSlice, c.rank() * kSlice},
+                  nullptr,
+                  nullptr,
+                  nullptr,
+                  in_blocks},
                  "grads");
     c.wait_drained(ticket, "grads");
   }
@@ -126,26 +130,31 @@ TEST_P(OnLinks, SumsAreTheTreesWhateverCrossesAndHowLongItTakes) {
 }
 
 // docs/interfaces.md, section 1: an element costs 4 bytes for each foreign host, where one level
-// costs each of the host's ranks' gradient; and nothing else crosses.
+// costs each of the host's ranks' gradient; and nothing else crosses. In blocks either is a byte,
+// and a scale for 256 of them.
 TEST_P(OnLinks, BetweenHostsGoesOneSumOfEachElement) {
   const Hosts shape = GetParam();
-  for (const Format format : {Format::float32, Format::bfloat16}) {
+  for (const auto& [format, in_blocks] :
+       {std::pair(Format::float32, false), std::pair(Format::bfloat16, false),
+        std::pair(Format::float32, true), std::pair(Format::bfloat16, true)}) {
     for (const bool two : {true, false}) {
       Links links;
       constexpr int kRounds = 3;
       const auto outcomes = run_linked(shape, links, two, [&](Communicator& c) {
         Bucket bucket(c, format);
-        bucket.reduce(c);  // makes the buffers of the sums
+        bucket.reduce(c, in_blocks);  // makes the buffers of the sums
         c.barrier("from here");
         if (c.rank() == 0) links.reset();
         c.barrier("count");
-        for (int round = 0; round < kRounds; round++) bucket.reduce(c);
+        for (int round = 0; round < kRounds; round++) bucket.reduce(c, in_blocks);
       });
       for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.status, OTR_OK) << outcome.text;
-      const auto owned = static_cast<uint64_t>(shape.each * kSlice);  // elements of a host
-      const uint64_t expected =
-          kRounds * owned *
-          (two ? sizeof(float) : static_cast<uint64_t>(shape.each) * kernels::size_of(format));
+      const auto slice = static_cast<uint64_t>(kSlice);
+      const uint64_t bytes = in_blocks ? slice + slice / 256 * 4
+                             : two     ? slice * sizeof(float)
+                                       : slice * kernels::size_of(format);
+      const auto each = static_cast<uint64_t>(shape.each);
+      const uint64_t expected = kRounds * each * bytes * (two ? 1 : each);
       for (int32_t to = 0; to < shape.hosts; to++) {
         for (int32_t from = 0; from < shape.hosts; from++) {
           EXPECT_EQ(links.bytes(from, to), from == to ? 0 : expected)

@@ -154,6 +154,25 @@ TEST(Engine, APartOfTheStatesStaysOnADevice) {
   EXPECT_EQ(at_stage0(with("0.5")).status, OTR_E_CONFIG);
 }
 
+// Where sums are made in host memory.
+TEST(Engine, GradientsGoInBlocks) {
+  const auto text = [](std::string_view offload) {
+    return outrigger::format_text(
+        R"({{"zero_optimization": {{"stage": 2, "zero_quantized_gradients": true{}}}}})", offload);
+  };
+  constexpr std::string_view kOffloaded = R"(, "offload_optimizer": {"device": "cpu"})";
+  EXPECT_TRUE(parse_engine(text(""), 2).quantised_gradients);
+  EXPECT_FALSE(parse_engine("", 2).quantised_gradients);
+  EXPECT_TRUE(parse_engine(text(kOffloaded), 2, EngineKind::device).quantised_gradients);
+  for (const std::string_view offload :
+       {"", R"(, "offload_optimizer": {"device": "cpu", "ratio": 0.5})"}) {
+    expect_fault_with(
+        fault_of([&] { (void)parse_engine(text(offload), 2, EngineKind::device); }),
+        OTR_E_UNSUPPORTED,
+        {"zero_quantized_gradients = true", "on a device", "offload_optimizer.device to \"cpu\""});
+  }
+}
+
 TEST(Engine, ReadsEveryField) {
   const EngineConfig config = parse_engine(R"({
     "gradient_accumulation_steps": 3, "gradient_clipping": 2, "gradient_allreduce_op": "SUM",

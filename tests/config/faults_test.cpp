@@ -174,6 +174,8 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "leave the section out"},
       {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
        "zero_quantized_weights = true"},
+      {"{\"zero_optimization\": {\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
+       "zero_quantized_gradients has no error feedback here"},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},
       {"{\"compile\": {\"deepcompile\": true}}", "compile = an object"},
       {"{\"flops_profiler\": {\"enabled\": true}, \"tensor_parallel\": {\"autotp_size\": 2}}",

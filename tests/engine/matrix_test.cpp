@@ -69,6 +69,7 @@ struct Over {
   int32_t hosts = 0, shard = 0;
   bool divided = false;
   std::vector<double> ratios = {1};
+  bool quantised = false;
 };
 // The part that is offloaded: nothing but a few elements, about half, nearly all, nothing at all.
 const std::vector<double> kRatios{0.05, 0.5, 0.3, 0.8, 0};
@@ -94,6 +95,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.hosts = over.hosts;
               c.shard = over.shard;
               c.divided = over.divided;
+              c.quantised = over.quantised;
               c.backend = over.on == On::cpu ? "host" : backend();
               c.ratio = over.ratios[static_cast<size_t>(variant / 3) % over.ratios.size()];
               // Not each n-th: of what is varied above it would meet the same values.
@@ -192,6 +194,26 @@ void sweep_meshes(bool divided) {
 TEST(Matrix, Mesh) { sweep_meshes(false); }
 // Groups that each have the parameters; states are cut over all ranks.
 TEST(Matrix, MeshOfParameters) { sweep_meshes(true); }
+
+// Between ranks, or groups of them, gradients go as 8-bit blocks.
+TEST(Matrix, Quantised) {
+  sweep(Provider::self, 1, 1, {.every = 19, .quantised = true});
+  sweep(Provider::threads, 2, 4, {.every = 7, .quantised = true});
+  sweep(Provider::shm, 2, 3, {.every = 13, .quantised = true});
+  sweep(Provider::custom, 3, 3, {.every = 7, .quantised = true});
+  sweep(Provider::threads, 4, 4, {.every = 7, .hosts = 2, .quantised = true});
+  sweep(Provider::threads, 6, 6, {.every = 13, .hosts = 3, .quantised = true});
+  sweep(Provider::shm, 4, 4, {.every = 19, .hosts = 2, .quantised = true});
+  for (const bool divided : {false, true}) {
+    sweep(Provider::threads, 4, 4,
+          {.every = 13, .shard = 2, .divided = divided, .quantised = true});
+    sweep(Provider::custom, 6, 6, {.every = 19, .shard = 3, .divided = divided, .quantised = true});
+    sweep(Provider::threads, 3, 3,
+          {.every = 19, .shard = 1, .divided = divided, .quantised = true});
+  }
+  sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 13, .quantised = true});
+  sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 19, .hosts = 2, .quantised = true});
+}
 
 // Every other rule, on every stage and precision that has its states.
 TEST(Matrix, Rules) {

@@ -168,7 +168,8 @@ std::string config_of(const Case& c) {
   return outrigger::format_text(
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
-      "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{}}},
+      "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{},
+                             "zero_quantized_gradients": {}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}},
                      "exchange": {{"backend": "{}"}}}}}})",
@@ -178,14 +179,14 @@ std::string config_of(const Case& c) {
           ? outrigger::format_text(R"(, "offload_optimizer": {{"device": "cpu", "ratio": {}}})",
                                    c.ratio)
           : "",
-      states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
+      c.quantised, states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
       c.divided ? "all" : "group", c.backend);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}{}{}{}",
+      "{}{}{}{} {} lr {}{}{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -199,7 +200,7 @@ std::string text_of(const Case& c) {
       c.shard == 0 ? ""
                    : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""),
       c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio),
-      c.backend == "host" ? "" : " by " + c.backend);
+      c.backend == "host" ? "" : " by " + c.backend, c.quantised ? " quantised" : "");
 }
 
 const std::vector<ModelParameter>& model_parameters() {

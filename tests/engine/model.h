@@ -38,6 +38,7 @@ struct Case {
   bool divided = false;          // "states": "all"
   double ratio = 1;              // with offload: the part that is
   std::string backend = "host";  // outrigger.exchange.backend
+  bool quantised = false;        // zero_quantized_gradients
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

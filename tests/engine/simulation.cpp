@@ -44,6 +44,34 @@ float rounded(float value, Format format) {
   return back;
 }
 
+// Values in a storage format, as bytes.
+Bytes stored(const std::vector<float>& values, Format format) {
+  const auto count = static_cast<int64_t>(values.size());
+  Bytes bytes(static_cast<size_t>(kernels::bytes_of(count, format)));
+  if (kernels::is_block(format)) {
+    kernels::pack(bytes.data(), kernels::scales_behind(bytes.data(), count, format), format,
+                  values.data(), count, {});
+    return bytes;
+  }
+  kernels::convert(bytes.data(), format, values.data(), Format::float32,
+                   static_cast<int64_t>(values.size()));
+  return bytes;
+}
+float* scales_of(Bytes& stored, Format format, int64_t count) {
+  return kernels::scales_behind(stored.data(), count, format);
+}
+std::vector<float> loaded(Bytes& bytes, Format format, size_t count) {
+  std::vector<float> values(count);
+  if (kernels::is_block(format)) {
+    const auto n = static_cast<int64_t>(count);
+    kernels::unpack(values.data(), bytes.data(), scales_of(bytes, format, n), format, n);
+    return values;
+  }
+  kernels::convert(values.data(), Format::float32, bytes.data(), format,
+                   static_cast<int64_t>(values.size()));
+  return values;
+}
+
 // A parameter's sum over ranks and passes, by the contract's formulas.
 class Sum {
  public:
@@ -108,8 +136,18 @@ class Sum {
     const bool mesh = case_.shard > 0 && case_.shard < case_.world;
     const int32_t groups = mesh ? case_.world / case_.shard : std::max(1, case_.hosts);
     const std::vector<std::vector<float>> all =
-        add_groups(local, local.size() / static_cast<size_t>(groups));
-    return add_groups(all, all.size())[0];
+        groups == 1 ? local : add_groups(local, local.size() / static_cast<size_t>(groups));
+    return add_groups(sent(all), all.size())[0];
+  }
+
+  // What ranks, or groups of them, send each other.
+  [[nodiscard]] std::vector<std::vector<float>> sent(std::vector<std::vector<float>> sums) const {
+    if (!case_.quantised || case_.world == 1) return sums;
+    for (std::vector<float>& sum : sums) {
+      Bytes blocks = stored(sum, Format::block8);
+      sum = loaded(blocks, Format::block8, count_);
+    }
+    return sums;
   }
 
   // The sum of every so many, one after another.
@@ -136,34 +174,6 @@ bool has_any(const std::vector<std::vector<std::vector<std::vector<float>>>>& gi
   return std::any_of(given.begin(), given.end(), [](const auto& step) {
     return std::any_of(step.begin(), step.end(), [](const auto& rank) { return !rank.empty(); });
   });
-}
-
-// Values in a storage format, as bytes.
-Bytes stored(const std::vector<float>& values, Format format) {
-  const auto count = static_cast<int64_t>(values.size());
-  Bytes bytes(static_cast<size_t>(kernels::bytes_of(count, format)));
-  if (kernels::is_block(format)) {
-    kernels::pack(bytes.data(), kernels::scales_behind(bytes.data(), count, format), format,
-                  values.data(), count, {});
-    return bytes;
-  }
-  kernels::convert(bytes.data(), format, values.data(), Format::float32,
-                   static_cast<int64_t>(values.size()));
-  return bytes;
-}
-float* scales_of(Bytes& stored, Format format, int64_t count) {
-  return kernels::scales_behind(stored.data(), count, format);
-}
-std::vector<float> loaded(Bytes& bytes, Format format, size_t count) {
-  std::vector<float> values(count);
-  if (kernels::is_block(format)) {
-    const auto n = static_cast<int64_t>(count);
-    kernels::unpack(values.data(), bytes.data(), scales_of(bytes, format, n), format, n);
-    return values;
-  }
-  kernels::convert(values.data(), Format::float32, bytes.data(), format,
-                   static_cast<int64_t>(values.size()));
-  return values;
 }
 
 // The bfloat16 that a split master publishes, by the contract's formula: a tie goes away from zero.
