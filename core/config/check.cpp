@@ -190,13 +190,19 @@ class Checker {
       fail(OTR_E_CONFIG, "{} is not possible: {}", values_.lead(key.path), key.note);
     }
     if (key.status == Status::host) values_.left_to_host.push_back(value.path);
-    const bool later = key.type == Type::choice && value.json.is_string() &&
-                       !match_choice(key.later, value.json.get<std::string>()).empty();
+    const std::string_view choice = key.type == Type::choice && value.json.is_string()
+                                        ? match_choice(key.later, value.json.get<std::string>())
+                                        : std::string_view();
+    const bool later = !choice.empty();
     if (key.status == Status::not_built || later) {
-      const std::string way =
+      std::string way =
           later && !key.choices.empty()
               ? "use " + format_text("{}", fmt::join(split_choices(key.choices), " or "))
               : std::string(key.note);
+      // These are there to send less, which a key does for any rule.
+      if (choice.starts_with("OneBit") || choice.starts_with("ZeroOne")) {
+        way += "; with zero_optimization.zero_quantized_gradients their gradients go in 8 bits";
+      }
       values_.not_built.push_back(
           format_text("{} is recognised but not built yet: {}", values_.lead(key.path), way));
     }

@@ -18,7 +18,7 @@ source scripts/bench/peers.sh
 PEERS_MISSING="no case that was asked for has peers" MPI_MISSING=$PEERS_MISSING
 with_peers=$(($# == 0))
 for word in "$@"; do
-  [[ $word == --* || $word =~ ^(offload_step|watching|calls)$ ]] || with_peers=1
+  [[ $word == --* || $word =~ ^(mpi_exchange|offload_step|watching|calls)$ ]] || with_peers=1
 done
 [[ $with_peers == 0 ]] || install_peers "$venv" "$output/peers.log"
 

@@ -168,7 +168,8 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
        "AdamW"},
       {"{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"freeze_step\": 400}}}",
        "line 1, column 24: optimizer.type = \"OneBitAdam\" is recognised but not built yet: use "
-       "Adam or AdamW"},
+       "Adam or AdamW or Adagrad or Lion or SGD or Lamb or Muon or Host; with "
+       "zero_optimization.zero_quantized_gradients their gradients go in 8 bits"},
       {"{\"zero_optimization\": {\"zenflow\": {\"topk_ratio\": 0.1}}}",
        "line 1, column 35: zero_optimization.zenflow = an object is recognised but not built yet: "
        "leave the section out"},
