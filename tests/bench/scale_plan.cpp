@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rank of a world of any size does before it trains, run for real: declarations,
 // communicator, estimate, layout, commit, a step. scripts/scale/planner.py calls it.
-//   bench_scale_plan SHAPES CONFIG WORLD RANK LIMIT
+//   bench_scale_plan SHAPES CONFIG WORLD RANK LIMIT commit|step
 // SHAPES: a file with a line "name rows columns" for each parameter; CONFIG: a file, JSON. LIMIT:
-// bytes that commit may take by the estimate; where it would take more, commit is not run. Prints
-// JSON: for each phase seconds, and resident memory that it added and the most there was, as the
-// kernel counts them.
+// bytes that commit may take by the estimate; where it would take more, commit is not run. step:
+// and a step after it, which sums a whole model's gradients. Prints JSON: for each phase seconds,
+// and resident memory that it added and the most there was, as the kernel counts them; and what it
+// asked the other ranks.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -168,7 +169,7 @@ json counted(const std::vector<Tensor>& tensors, const std::string& config_text,
 }
 
 json plan(const std::string& shapes, const std::string& config_path, int32_t world, int32_t rank,
-          int64_t limit) {
+          int64_t limit, bool with_step) {
   const std::vector<Tensor> tensors = tensors_of(shapes);
   const std::string config = text_of(config_path);
   Asked asked;
@@ -203,7 +204,8 @@ json plan(const std::string& shapes, const std::string& config_path, int32_t wor
   if (need <= limit) {
     phases.run("commit", [&] { TRY(otr_engine_commit(engine)); });
     found["ledger_bytes"] = resident(engine);
-    // Nobody has a gradient: what is left of a step is what ranks tell each other.
+  }
+  if (need <= limit && with_step) {
     phases.run("step", [&] {
       otr_pass* pass = nullptr;
       TRY(otr_pass_begin(engine, nullptr, 0, nullptr, &pass));
@@ -223,13 +225,15 @@ json plan(const std::string& shapes, const std::string& config_path, int32_t wor
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: %s SHAPES CONFIG WORLD RANK LIMIT\n", argv[0]);
+  const std::string last = argc == 7 ? argv[6] : "";
+  if (last != "commit" && last != "step") {
+    std::fprintf(stderr, "usage: %s SHAPES CONFIG WORLD RANK LIMIT commit|step\n", argv[0]);
     return 2;
   }
   try {
     const json found = plan(argv[1], argv[2], static_cast<int32_t>(std::atoi(argv[3])),
-                            static_cast<int32_t>(std::atoi(argv[4])), std::atoll(argv[5]));
+                            static_cast<int32_t>(std::atoi(argv[4])), std::atoll(argv[5]),
+                            last == "step");
     std::cout << found.dump() << "\n";
     return 0;
   } catch (const std::exception& error) {
