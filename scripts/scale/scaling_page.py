@@ -4,7 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "report"))  # before a package that has the name of its markdown.py
 import anchors  # noqa: E402
 import fits  # noqa: E402
 import planner  # noqa: E402
@@ -118,7 +118,7 @@ def start_up(found):
             rows.append([run["model"], run["configuration"] if title[0].isdigit() else f"{run['world']:,}", run["tensors"], f"{run['layout']['buckets']:,} / {run['layout']['pieces']:,}",
                          *[" / ".join(seconds_and_bytes(run, phase)) for phase in ("communicator", "declare", "estimate", "layout")], *commit])
         second = "configuration" if title[0].isdigit() else "ranks"
-        lines += [f"**{title}**", "", *table(["model", second, "tensors", "buckets / pieces of the rank", "communicator", "declarations", "estimate", "layout", "commit", "memory of commit", "calls and bytes of commit"], rows)]
+        lines += [f"**{title}**", "", *table(["model", second, "tensors", "buckets / pieces of the rank", "communicator", "declarations", "estimate", "layout with all owners", "commit", "memory of commit", "calls and bytes of commit"], rows)]
     lines += [*wrapped(traffic(found["step"])).split("\n"), ""]
     return [*lines, wrapped(origin(found) + f" A commit that would take more than {spoken(found['limit'], 'B')} is not run."), ""]
 
@@ -144,25 +144,25 @@ def memory(found):
     return table(["model", "GPUs", *planner.CONFIGURATIONS], rows)
 
 
-def needs(found, model, column, world):
+def needs(found, model, column, world, tokens):
     """Bytes of a GPU; None: not asked."""
     given = found and planner.device_bytes(found, model.name, predictions.COLUMNS[column][1], world)
-    return given + predictions.gathered(model, column) + predictions.activations(model) if given else None
+    return given + predictions.gathered(model, column) + predictions.activations(model, tokens) if given else None
 
 
-def grid(fitted, found):
+def grid(fitted, found, batch):
     lines = []
     for model in predictions.MODELS:
         rows = []
         for world in planner.WORLDS:
             cells = []
             for column in predictions.COLUMNS:
-                job = predictions.job(model, world, column, fitted)
-                size = needs(found, model, column, world)
+                job = predictions.job(model, world, column, fitted, batch)
+                size = needs(found, model, column, world, batch[0])
                 star = "?" if size is None else "" if size <= predictions.LIMIT else " *"
                 cells.append(f"{step.run(job).seconds:.3g} s, {100 * predictions.efficiency(job):.0f} %{star}")
             rows.append([f"{world:,}", *cells])
-        lines += [f"**{model.name}** ({model.parameters / 1e9:,.1f} billion), simulated", "", *table(["GPUs", *predictions.COLUMNS], rows)]
+        lines += [f"**{model.name}** ({model.parameters / 1e9:,.1f} billion), {batch[0]:,} tokens a GPU, simulated", "", *table(["GPUs", *predictions.COLUMNS], rows)]
     return lines
 
 
@@ -170,8 +170,8 @@ def network(fitted):
     """The widest uncertainty: what share of the network collectives reach."""
     rows = []
     for model in predictions.MODELS:
-        for column in ("stage 3, two levels", "8 bits between hosts", "mesh of a host", "hpZ"):
-            values = predictions.bands(model, column, fitted)
+        for column in ("stage 3, ring or levels", "8 bits between hosts", "mesh of a host", "hpZ"):
+            values = predictions.bands(model, column, fitted, predictions.SMALL)
             rows.append([model.name, column, *(f"{100 * low:.0f} to {100 * high:.0f} %" for high, low in (values[world] for world in planner.WORLDS[1:]))])
     return table(["model", "simulated", *(f"{world:,}" for world in planner.WORLDS[1:])], rows)
 
@@ -186,7 +186,7 @@ def blocks(known):
     fitted, found = fits.fit()
     plans = known.get("planner")
     return {"facts": sources(), "sets": sets(fitted), "verdict": verdict(found), "residuals": residuals(found), "unused": unused(), "shared_memory": shared_memory(known.get("same_host")),
-            "start_up": start_up(plans), "memory": memory(plans), "grid": grid(fitted, plans), "network": network(fitted)}
+            "start_up": start_up(plans), "memory": memory(plans), "grid_large": grid(fitted, plans, predictions.LARGE), "grid_small": grid(fitted, plans, predictions.SMALL), "network": network(fitted)}
 
 
 def filled(page, known):

@@ -11,19 +11,22 @@ import predictions  # noqa: E402
 import same_host  # noqa: E402
 from pictures import COLOURS, plt, save, style  # noqa: E402
 
-DRAWN = ("stage 3, one ring", "stage 3, two levels", "mesh of a host", "hpZ", "8 bits between hosts", "offloaded, float32")
+DRAWN = ("stage 3, one ring", "stage 3, ring or levels", "mesh of a host", "hpZ", "8 bits between hosts", "offloaded, float32")
+BANDS = ("stage 3, ring or levels", "8 bits between hosts")  # more of them would hide each other
+TICKS = [world for world in planner.WORLDS if world != 1024]  # whose label would run into its neighbour's
 
 
 def efficiency(fitted, path):
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), sharex=True, sharey=True)
     for ax, model in zip(axes.flat, predictions.MODELS):
         for colour, column in zip(COLOURS, DRAWN):
-            bands = predictions.bands(model, column, fitted)
+            bands = predictions.bands(model, column, fitted, predictions.SMALL)
             highs, lows = zip(*bands.values())
             ax.plot(list(bands), highs, "o-", color=colour, linewidth=1.4, markersize=3, label=column)
-            ax.fill_between(list(bands), lows, highs, color=colour, alpha=0.12, linewidth=0)
+            if column in BANDS:
+                ax.fill_between(list(bands), lows, highs, color=colour, alpha=0.15, linewidth=0)
         ax.set_xscale("log", base=2)
-        ax.set_xticks(planner.WORLDS, [f"{world:,}" for world in planner.WORLDS])
+        ax.set_xticks(TICKS, [f"{world:,}" for world in TICKS])
         ax.set_ylim(0, 1.02)
         ax.set_title(f"{model.name} parameters", fontsize=9, loc="left")
         style(ax)
@@ -67,7 +70,7 @@ def start_up(found, path):
             ax.plot([run["world"] for run in runs], values, "o-", color=colour, markersize=4, label=model.name)
     for ax, label in zip(axes, ("measured: ms of a rank before commit", "measured: MB of a rank before commit")):
         ax.set_xscale("log", base=2)
-        ax.set_xticks(planner.WORLDS, [f"{world:,}" for world in planner.WORLDS], fontsize=8)
+        ax.set_xticks(TICKS, [f"{world:,}" for world in TICKS], fontsize=8)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("ranks")
         ax.set_ylabel(label)

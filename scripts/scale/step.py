@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step: a GPU that computes layer after layer, and one queue of collectives beside it."""
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import collectives
@@ -16,7 +17,7 @@ EIGHT_BIT = (1 + 4 / BLOCK) / BYTES
 @dataclass(frozen=True)
 class Job:
     """tokens: of one GPU in a step. efficiency: share of the peak that the matrix products reach, fitted for each stack of software.
-    two_levels: gathers and sums go by host, then between hosts; else one ring. shard: ranks of a mesh's group, 0 for all; states_over_all: hpZ.
+    levels: gathers and sums may go by host and then between hosts, where that is faster than one ring. shard: ranks of a mesh's group, 0 for all; states_over_all: hpZ.
     eight_bit: codes of a byte between hosts. offloaded: bytes that the update of a parameter moves on the host."""
 
     model: Transformer
@@ -26,7 +27,7 @@ class Job:
     sequence: int
     efficiency: float
     recompute: bool = False
-    two_levels: bool = False
+    levels: bool = False
     shard: int = 0
     states_over_all: bool = False
     eight_bit: bool = False
@@ -92,9 +93,11 @@ def reduce(job, parameters):
 
 
 def collective(job, group, payload):
-    if job.two_levels or job.eight_bit:
-        return collectives.two_levels(group, payload, EIGHT_BIT if job.eight_bit else 1.0)
-    return collectives.ring(group, payload)
+    """All-gather or reduce-scatter. Codes of 8 bits need two levels: on a host nothing is rounded."""
+    if job.eight_bit:
+        return collectives.two_levels(group, payload, EIGHT_BIT)
+    ring = collectives.ring(group, payload)
+    return min(ring, collectives.two_levels(group, payload)) if job.levels else ring
 
 
 def update(job):
@@ -112,7 +115,9 @@ def update(job):
     return seconds
 
 
+@lru_cache(maxsize=None)
 def run(job):
+    """The step of a job; tables and pictures ask for the same ones."""
     if job.stage not in (0, 1, 2, 3):
         raise ValueError(f"stage {job.stage}: there are 0 to 3")
     rate = job.efficiency * job.cluster.host.peak

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transformers as lists of parameters, and the operations of a step."""
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Transformer:
         ends = [("norm", 1, self.width), *([] if self.tied else [("head", self.vocabulary, self.width)])]
         return [("embedding", self.vocabulary, self.width), *body, *ends]
 
-    @property
+    @cached_property
     def layer_parameters(self):
         return sum(rows * columns for _, rows, columns in self.layer())
 
-    @property
+    @cached_property
     def parameters(self):
         return sum(rows * columns for _, rows, columns in self.tensors())
 
