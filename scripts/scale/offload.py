@@ -11,10 +11,15 @@ def down(cluster, owned):
     return DOWN * owned / cluster.host.pcie
 
 
+def whole(backward, down, update, up):
+    """Clipping needs the norm of all gradients, so the update begins behind the backward. Copies go on beside both."""
+    return max(backward, down) + max(update, up)
+
+
 def after_norm(cluster, owned, moved):
-    """Clipping needs the norm of all gradients, so the update begins behind the backward; copies up go on beside it. DMA reads DRAM, too."""
+    """The second half of it. DMA reads DRAM, too."""
     of_host = owned * cluster.on_host
-    return max((moved + UP) * of_host / cluster.host.dram, UP * owned / cluster.host.pcie)
+    return whole(0, 0, (moved + UP) * of_host / cluster.host.dram, UP * owned / cluster.host.pcie)
 
 
 def one_after_the_other(pcie, dram, owned, on_host, moved, down_bytes, up_bytes):

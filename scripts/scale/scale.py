@@ -2,7 +2,7 @@
 """Measures what docs/scaling.md stands on, and writes its tables and pictures.
 
     python scale.py                     everything
-    python scale.py planner             a part of it: planner or same_host; the other's figures stay
+    python scale.py planner             a part of it: planner, same_host or offloaded; the others' figures stay
     python scale.py --again             nothing is measured: page and pictures from docs/scaling/results.json
 """
 import argparse
@@ -10,13 +10,14 @@ import sys
 import time
 from pathlib import Path
 
+import offloaded
 import planner
 import same_host
 import scaling_page
 import stored
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("planner", "same_host")
+PARTS = ("planner", "same_host", "offloaded")
 
 
 def arguments():
@@ -36,6 +37,8 @@ def arguments():
 
 
 def measure(part, options):
+    if part == "offloaded":  # make bench has measured it
+        return offloaded.taken(options.docs / "benchmarks/results.json")
     if part == "planner":
         return planner.measure(options.programs.absolute(), options.work / "planner", int(options.commit_gib * 2**30))
     return same_host.measure(options.programs.absolute(), options.work / "same_host", options.rounds)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures what docs/scaling.md stands on, and writes its tables and pictures.
-#   scripts/scale/scale.sh [--rounds N] [--commit-gib G] [PART…]     parts: planner, same_host; default both
+#   scripts/scale/scale.sh [--rounds N] [--commit-gib G] [PART…]     parts: planner, same_host, offloaded; default all
 # Its programs go to build/scale. Keep the machine idle meanwhile: same_host is timed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

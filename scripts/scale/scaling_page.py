@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/scaling.md, from the model and docs/scaling/results.json. The text around them is written by hand."""
 import re
+import statistics
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "report"))  # before a package that has the name of its markdown.py
 import anchors  # noqa: E402
 import fits  # noqa: E402
+import offloaded  # noqa: E402
 import planner  # noqa: E402
 import predictions  # noqa: E402
 import same_host  # noqa: E402
@@ -83,7 +85,7 @@ def shared_memory(found):
     for bound, title in ((True, "latency"), (False, "bandwidth")):
         errors = sorted(abs(error) for p, error in checked if (p["bytes"] < same_host.LATENCY_BOUND) == bound)
         limit = fits.LIMITS[anchors.LATENCY if bound else anchors.COMPUTE]
-        middle = (errors[len(errors) // 2] + errors[(len(errors) - 1) // 2]) / 2
+        middle = statistics.median(errors)
         lines.append(f"- Bound by {title}: {len(errors)} points held out, median error {percent(middle, False)} (wanted: {percent(limit, False)} at most: "
                      f"{'reached' if middle <= limit else 'missed'}), largest {percent(errors[-1], False)}.")
     lines.append(f"- Fitted on {', '.join(map(str, same_host.FITTED))} processes: {rate(numbers[0])} read and {rate(numbers[1])} written by all together, "
@@ -92,6 +94,16 @@ def shared_memory(found):
               "fitted" if p["ranks"] in same_host.FITTED else percent(error)] for p, seconds, error in sorted(rows, key=lambda row: (row[0]["ranks"], row[0]["bytes"]))]
     text = [part for line in lines for part in wrapped(line).split("\n")]
     return [*text, "", *table(["processes", "KiB a rank", "measured, median, µs", "least to most", "model, µs", "error"], cells), wrapped(origin(found)), ""]
+
+
+def offload_law(found):
+    if found is None or not found["rows"]:
+        return ["Not measured: make bench has the case offload_step, and make scale takes its figures.", ""]
+    cells = [[row["case"].removeprefix("offloaded step, ").split(", 25 M")[0], *(f"{1e3 * row[part]:.1f}" for part in ("backward_s", "download_s", "update_s", "upload_s")),
+              f"{1e3 * row['seconds']:.1f}", f"{1e3 * seconds:.1f}", percent(error)] for row, seconds, error in offloaded.errors(found)]
+    middle = statistics.median(abs(error) for _, _, error in offloaded.errors(found))
+    where = "; ".join(dict.fromkeys(f"{row['where']}, {row['measured_on']}" for row in found["rows"]))
+    return [*table(["step", "backward, ms", "copies down", "update", "copies up", "measured", "model", "error"], cells), wrapped(f"Median error {percent(middle, False)}; nothing is fitted. Measured on {where}."), ""]
 
 
 def seconds_and_bytes(run, phase):
@@ -185,7 +197,7 @@ def origin(found):
 def blocks(known):
     fitted, found = fits.fit()
     plans = known.get("planner")
-    return {"facts": sources(), "sets": sets(fitted), "verdict": verdict(found), "residuals": residuals(found), "unused": unused(), "shared_memory": shared_memory(known.get("same_host")),
+    return {"facts": sources(), "sets": sets(fitted), "verdict": verdict(found), "residuals": residuals(found), "unused": unused(), "shared_memory": shared_memory(known.get("same_host")), "offload_law": offload_law(known.get("offloaded")),
             "start_up": start_up(plans), "memory": memory(plans), "grid_large": grid(fitted, plans, predictions.LARGE), "grid_small": grid(fitted, plans, predictions.SMALL), "network": network(fitted)}
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step: a GPU that computes layer after layer, and one queue of collectives beside it."""
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from statistics import NormalDist
 
 import collectives
@@ -115,7 +115,7 @@ def update(job):
     return seconds
 
 
-@lru_cache(maxsize=None)
+@cache
 def run(job):
     """The step of a job; tables and pictures ask for the same ones."""
     if job.stage not in (0, 1, 2, 3):

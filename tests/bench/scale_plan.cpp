@@ -7,13 +7,13 @@
 // and a step after it, which sums a whole model's gradients. Prints JSON: for each phase seconds,
 // and resident memory that it added and the most there was, as the kernel counts them; and what it
 // asked the other ranks.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -136,7 +136,7 @@ int64_t resident(const otr_engine* engine) {
 // The layout that commit makes, made once more where its parts can be counted.
 json counted(const std::vector<Tensor>& tensors, const std::string& config_text, int32_t world,
              int32_t rank, Phases& phases) {
-  using namespace outrigger;  // NOLINT: the core's namespaces, in this function alone
+  using namespace outrigger;
   layout::Model model;
   for (const Tensor& tensor : tensors) {
     layout::Parameter p;
@@ -153,8 +153,8 @@ json counted(const std::vector<Tensor>& tensors, const std::string& config_text,
   std::vector<layout::Piece> pieces;
   int64_t buckets = 0, slice = 0, most_owners = 0;
   phases.run("layout", [&] {
-    const layout::Layout layout(
-        model, shape.slices, engine::bucket_elements(model, config, shape.slices));
+    const layout::Layout layout(model, shape.slices,
+                                engine::bucket_elements(model, config, shape.slices));
     pieces = layout.pieces_of_rank(model, shape.slice);
     buckets = static_cast<int64_t>(layout.buckets().size());
     slice = layout.largest_bucket() / shape.slices;
@@ -178,9 +178,8 @@ json plan(const std::string& shapes, const std::string& config_path, int32_t wor
   otr_comm* comm = nullptr;
   otr_engine* engine = nullptr;
   TRY(otr_context_create(nullptr, &context));
-  phases.run("communicator", [&] {
-    TRY(outrigger::bench::make_loopback(context, rank, world, asked, &comm));
-  });
+  phases.run("communicator",
+             [&] { TRY(outrigger::bench::make_loopback(context, rank, world, asked, &comm)); });
   int64_t elements = 0;
   phases.run("declare", [&] {
     TRY(otr_engine_create(comm, config.c_str(), &engine));
@@ -231,9 +230,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const json found = plan(argv[1], argv[2], static_cast<int32_t>(std::atoi(argv[3])),
-                            static_cast<int32_t>(std::atoi(argv[4])), std::atoll(argv[5]),
-                            last == "step");
+    const json found =
+        plan(argv[1], argv[2], static_cast<int32_t>(std::atoi(argv[3])),
+             static_cast<int32_t>(std::atoi(argv[4])), std::atoll(argv[5]), last == "step");
     std::cout << found.dump() << "\n";
     return 0;
   } catch (const std::exception& error) {

@@ -81,10 +81,10 @@ class Steps(unittest.TestCase):
         self.assertEqual(step.timeline([1, 1], [1, 1], [0, 1], 1), 4)
         # Without prefetch the second gather waits for the first unit: 2–3, compute 3–4, reduce 4–5.
         self.assertEqual(step.timeline([1, 1], [1, 1], [0, 1], 0), 5)
-        # A reduce that is ready before a gather may begin goes first, and is not interrupted: 1–4, gather 4–6, compute 6–7.
-        self.assertEqual(step.timeline([1, 1, 1], [0, 0, 2], [3, 0, 0], 0), 7)
+        # A reduce that is ready before a gather may begin goes first, and is not interrupted: 1–4, gather 4–6, compute 6–8.
+        self.assertEqual(step.timeline([1, 1, 2], [0, 0, 2], [3, 0, 0], 0), 8)
         # The gather at 0–2 holds nothing up; the reduce at 2–5.
-        self.assertEqual(step.timeline([1, 1, 1], [0, 0, 2], [3, 0, 0], 2), 5)
+        self.assertEqual(step.timeline([1, 1, 2], [0, 0, 2], [3, 0, 0], 2), 5)
         # Two reduces, in the order in which they get ready: 1–3 and 3–5.
         self.assertEqual(step.timeline([1, 1], [0, 0], [2, 2], 0), 5)
 
@@ -136,6 +136,8 @@ class Steps(unittest.TestCase):
             self.assertAlmostEqual(step.slowest(ranks), expected, delta=0.03)
 
     def test_offload(self):
+        self.assertEqual(offload.whole(60, 50, 17, 51), 111)  # the copies up hold it up, those down do not
+        self.assertEqual(offload.whole(40, 50, 70, 51), 120)
         # 8 GPUs with a billion each share 400 GB/s: 28 bytes and 2 of the copies up.
         self.assertAlmostEqual(offload.after_norm(cluster(8), 1e9, 28), 30 * 8e9 / 400e9, 12)
         # A fast host waits for the link: 2 bytes at 50 GB/s.

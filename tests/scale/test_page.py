@@ -38,10 +38,11 @@ class Page(unittest.TestCase):
         run["phases"]["layout"]["seconds"] *= 2
         run["memory"]["device"]["peak_bytes"] *= 10
         planner.find(changed["planner"], "7 B", "stage 3", 16384)["memory"]["device"]["peak_bytes"] = 90e9
+        changed["offloaded"]["rows"][0]["seconds"] *= 2
         changed["planner"]["step"]["phases"]["step"]["received_bytes"] *= 2
         anew = scaling_page.blocks(changed)
-        self.assertEqual({name for name in made if made[name] != anew[name]}, {"shared_memory", "start_up", "memory", "grid_large", "grid_small"})
-        self.assertIn("(-49.8 %)", " ".join(anew["start_up"]))  # half of what the model has without padding
+        self.assertEqual({name for name in made if made[name] != anew[name]}, {"shared_memory", "offload_law", "start_up", "memory", "grid_large", "grid_small"})
+        self.assertRegex(" ".join(anew["start_up"]), r"the model has 13.5 GB \(-50\.\d %\)")  # of twice as much
 
     def test_simulated_figures_say_so(self):
         made = scaling_page.blocks(KNOWN)
@@ -58,6 +59,7 @@ class Page(unittest.TestCase):
         made = scaling_page.blocks({})
         for name in ("shared_memory", "start_up", "memory"):
             self.assertEqual(made[name][0], "Not measured: make scale has not been run.")
+        self.assertTrue(made["offload_law"][0].startswith("Not measured"))
         self.assertIn("?", made["grid_small"][4])
         missing = copy.deepcopy(KNOWN)
         planner.find(missing["planner"], "7 B", "stage 3", 16384).update(missing="it failed")
