@@ -60,6 +60,11 @@ class Planner(unittest.TestCase):
         self.assertGreater(size["hpZ"], size["stage 3"])
         self.assertGreater(size["stage 3"], size["offload"])
 
+    def test_a_mesh_has_few_owners(self):
+        """Of a parameter of millions: the ranks of a group; where states go over all, all."""
+        self.assertEqual(self.ask(transformers.LLAMA_7B, "mesh", 64)["layout"]["most_owners_of_a_parameter"], 8)
+        self.assertEqual(self.ask(transformers.LLAMA_7B, "hpZ", 64)["layout"]["most_owners_of_a_parameter"], 64)
+
     def test_wrong_use(self):
         shapes, config = planner.question(self.work, SMALL, "stage 3")
         for words, text in ((["x", config, 8, 0, 0, "commit"], "x cannot be read"), ([shapes, "y", 8, 0, 0, "commit"], "y cannot be read"), ([shapes, config, 8, 9, 0, "commit"], "rank"),
