@@ -190,8 +190,9 @@ def network(fitted):
 
 def origin(found):
     machine = found["machine"]
+    nice = f", niceness {found['niceness']}" if found.get("niceness") else ""
     return (f"{found['date']}, Outrigger at {found['revision']}; {machine['cpu']} ({', '.join(machine['simd_of_cpu'])}), {machine['cores']} cores, {machine['memory_gib']} GiB, "
-            f"Linux {machine['kernel']}, load {found['load_after']:.1f} after; {found['took']} s.")
+            f"Linux {machine['kernel']}, load {found['load_after']:.1f} after{nice}; {found['took']} s.")
 
 
 def blocks(known):

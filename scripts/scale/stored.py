@@ -21,7 +21,7 @@ def add(known, part, found, begin):
     described = machine.describe()
     described.pop("load_before")
     known[part] = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "took": round(time.monotonic() - begin), "revision": described.pop("outrigger_revision"),
-                   "load_after": os.getloadavg()[0], "machine": described, **found}
+                   "load_after": os.getloadavg()[0], "niceness": os.nice(0), "machine": described, **found}
 
 
 def write(folder, known):
