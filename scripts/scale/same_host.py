@@ -18,13 +18,15 @@ LATENCY_BOUND = 1 << 20  # and below
 
 
 def terms(ranks, size, cores):
-    """What each number of the fit is multiplied with. All ranks together read each rank's bytes and write one sum, and a line that is written is read first,
-    so the two have rates of their own. Each other rank is waited for once; those that have no core of their own sleep and are woken."""
-    return [ranks * size, size, ranks - 1, max(0, ranks - cores)]
+    """What each number of the fit is multiplied with. All ranks together read each rank's bytes and write one sum: (ranks + 1) × size, at the rate of one
+    core, or of several. Each other rank is waited for once; those that have no core of their own sleep and are woken."""
+    moved = (ranks + 1) * size
+    alone = min(ranks, cores) == 1
+    return [moved if alone else 0, 0 if alone else moved, ranks - 1, max(0, ranks - cores)]
 
 
 def fit(points, cores):
-    """Seconds a byte read, a byte written, a wait, a rank that is woken, on the points of few ranks; each relative error counts alike."""
+    """Seconds a byte by one core and by several, a wait, a rank that is woken, on the points of few ranks; each relative error counts alike."""
     used = [p for p in points if p["ranks"] in FITTED]
     return linear.fit([[t / p["seconds"] for t in terms(p["ranks"], p["bytes"], cores)] for p in used], [1.0] * len(used))
 

@@ -88,7 +88,7 @@ def shared_memory(found):
         middle = statistics.median(errors)
         lines.append(f"- Bound by {title}: {len(errors)} points held out, median error {percent(middle, False)} (wanted: {percent(limit, False)} at most: "
                      f"{'reached' if middle <= limit else 'missed'}), largest {percent(errors[-1], False)}.")
-    lines.append(f"- Fitted on {', '.join(map(str, same_host.FITTED))} processes: {rate(numbers[0])} read and {rate(numbers[1])} written by all together, "
+    lines.append(f"- Fitted on {', '.join(map(str, same_host.FITTED))} processes: {rate(numbers[0])} by one core and {rate(numbers[1])} by all, "
                  f"{spoken(numbers[2], 's')} for each other rank, {spoken(numbers[3], 's')} more for each rank without a core of its own.")
     cells = [[p["ranks"], f"{p['bytes'] / 1024:,.0f}", f"{1e6 * p['seconds']:,.1f}", f"{1e6 * p['fastest']:,.1f} to {1e6 * p['slowest']:,.1f}", f"{1e6 * seconds:,.1f}",
               "fitted" if p["ranks"] in same_host.FITTED else percent(error)] for p, seconds, error in sorted(rows, key=lambda row: (row[0]["ranks"], row[0]["bytes"]))]

@@ -167,9 +167,10 @@ class Fits(unittest.TestCase):
 
     def test_shared_memory(self):
         """From times of known rates the fit finds these, whatever 4 and 8 processes took."""
-        known = (1e-10, 2e-10, 5e-6, 2e-5)
+        known = (3e-10, 2e-10, 5e-6, 2e-5)
         points = [{"ranks": r, "bytes": b, "seconds": same_host.predicted(known, r, b, 2)} for r in same_host.RANKS for b in same_host.SIZES]
-        self.assertAlmostEqual(points[4 * 4]["seconds"], (8e-10 + 2e-10) * 49152 + 7 * 5e-6 + 6 * 2e-5, 15)
+        self.assertAlmostEqual(points[4 * 4]["seconds"], 9 * 2e-10 * 49152 + 7 * 5e-6 + 6 * 2e-5, 15)
+        self.assertAlmostEqual(points[0]["seconds"], 2 * 3e-10 * 49152, 15)
         points[-1]["seconds"] *= 2
         numbers, rows = same_host.residuals({"cores": 2, "points": points})
         for found, expected in zip(numbers, known):
