@@ -6,6 +6,7 @@
 #   make fuzz SECONDS=120               all fuzzers, under clang; own build folder
 #   make numerics                       measures what the formats of the states do to training: docs/numerics.md
 #   make report [MINUTES=…] [SECTIONS=…] DeepSpeed's published experiments and their counterparts: docs/report.md; goes on if stopped
+#   make scale                          a model of steps on up to 16,384 GPUs, its checks, and the planner run at as many ranks: docs/scaling.md
 #   make test-gpu | bench-gpu           on a machine with a GPU; TREE=…: a folder of scripts/gpu/pack.sh, made elsewhere
 #   make setup | build | lint | format | install PREFIX=… | package | wheel | wheel-aarch64 | docs | clean
 # OTR_UNITY=OFF compiles each source by itself: for who edits one at a time.
@@ -23,7 +24,7 @@ BUILD := build/$(or $(VARIANT),release)
 VENV_PYTHON := build/venv/bin/python
 INSTALLED := outrigger outrigger_simulated outrigger_cuda outrigger_mpi outrigger_nccl outrigger_tool
 
-.PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report gpu-tree test-gpu bench-gpu lint format install package wheel wheel-aarch64 docs clean
+.PHONY: all setup frameworks frameworks-and-more frameworks-beside-library build demo test fast soak fuzz bench numerics report scale gpu-tree test-gpu bench-gpu lint format install package wheel wheel-aarch64 docs clean
 .NOTPARALLEL:
 all: build
 
@@ -77,6 +78,11 @@ numerics: build
 
 report: frameworks build
 	@scripts/report/report.sh $(if $(MINUTES),--minutes $(MINUTES)) $(SECTIONS)
+
+# Its own set-up: the library and a Python that draws.
+scale:
+	@scripts/setup.sh demo
+	@scripts/scale/scale.sh
 
 gpu-tree: $(if $(TREE),,build)
 	$(if $(TREE),,@scripts/gpu/pack.sh $(BUILD) build/gpu)
