@@ -12,9 +12,10 @@ from typing import Any
 import gpt
 import probes
 import regression
+import sending
 import texts
 from runs import Run
-from variants import VARIANTS
+from variants import VARIANTS, WAYS
 
 Settings = dict[str, Any]
 
@@ -35,6 +36,7 @@ FULL: Settings = {
     },
     "second_moment": {"before": 2000, "after": 4000, "shrink": 1e-2, "every": 100},
     "constant_gradient": {"steps": 2000, "lr": 2e-5, "every": 50},
+    "sending": {"steps": 2000, "lr": 3e-3, "last": 0.02},
     # GPT-2 XL's, for bytes a parameter
     "large_model": {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257},
 }
@@ -57,6 +59,7 @@ def tiny(settings: Settings) -> Settings:
     }
     result["second_moment"] = {**settings["second_moment"], "before": 200, "after": 800}
     result["constant_gradient"] = {**settings["constant_gradient"], "steps": 300}
+    result["sending"] = {**settings["sending"], "steps": 100}
     return result
 
 
@@ -148,11 +151,20 @@ def processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def measure(settings: Settings, build: Path, work: Path, jobs: int) -> dict[str, Any]:
+def measure_sending(settings: Settings) -> dict[str, list[Run]]:
+    """Four threads each: one run after another."""
+    return {way: [sending.train(way, seed, **settings["sending"]) for seed in settings["seeds"]] for way in WAYS}
+
+
+def prepare(build: Path, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
-    # Both for the processes of the pool, which get them from here.
+    # Both for the processes of the pool, too, which get them from here.
     sys.path.insert(0, str(build / "python"))
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def measure(settings: Settings, build: Path, work: Path, jobs: int) -> dict[str, Any]:
+    prepare(build, work)
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         runner = Runner(pool)
         finish_gpt = measure_gpt(runner, settings, build, work)
@@ -165,5 +177,6 @@ def measure(settings: Settings, build: Path, work: Path, jobs: int) -> dict[str,
                   "plays": {**of_gpt["plays"], **of_regression["plays"]}}
         for key, futures in probed.items():
             result[key] = {name: future.result() for name, future in futures.items()}
+    result["sending"] = measure_sending(settings)
     result["memory"] = gpt.large_model_bytes(build, work, settings["large_model"])
     return result

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measure import FULL, measure, tiny
+from measure import FULL, measure, measure_sending, prepare, tiny
 from page import page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +22,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     parser.add_argument("--tiny", action="store_true", help="runs of seconds, to see that all of it works")
     parser.add_argument("--again", action="store_true", help="no runs: page and pictures from the numbers there are")
+    parser.add_argument("--sending", action="store_true", help="only the runs of gradients that are sent in blocks; the other numbers stay")
     args = parser.parse_args()
     args.build = args.build.resolve()
     args.work = (args.work or args.build / "numerics").resolve()
@@ -58,7 +59,13 @@ def main() -> None:
     folder = args.docs / "numerics"
     folder.mkdir(parents=True, exist_ok=True)
     numbers = folder / "results.json"
-    if not args.again:
+    if args.sending:
+        prepare(args.build, args.work)
+        results = json.loads(numbers.read_text(encoding="utf-8"))
+        results["settings"]["sending"] = FULL["sending"]
+        results["sending"] = rounded(measure_sending(results["settings"]))
+        numbers.write_text(json_text(results) + "\n", encoding="utf-8")
+    elif not args.again:
         settings = tiny(FULL) if args.tiny else FULL
         results = rounded(measure(settings, args.build, args.work, args.jobs))
         numbers.write_text(json_text(results) + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 
 from compare import METRICS, Comparison, compare, mean_of, vanished
 from runs import rate_text
-from variants import FLOAT32, GOAL, NEAREST, VARIANTS
+from variants import FLOAT32, GOAL, HOSTS, NEAREST, RANKS, VARIANTS, WAYS
 
 Lines = list[str]
 
@@ -229,6 +229,25 @@ def probe_text(results: dict[str, Any]) -> Lines:
     ]
 
 
+def sending_text(results: dict[str, Any]) -> Lines:
+    of, play = results["settings"]["sending"], results["sending"]
+    rows, apart = [], []
+    for way, title in WAYS.items():
+        comparisons = [compare(play, way, metric) for metric in METRICS]
+        deltas = ["" if way == FLOAT32 else delta(c) for c in comparisons]
+        rows.append([title, *(f"{c.value:.5f} ± {spread(c.deviation)}" for c in comparisons), *deltas])
+        apart += [f"{title}, {label}" for c, label in zip(comparisons, METRICS.values()) if not c.matches]
+    verdict = "Every loss is within the seeds' noise, σ." if not apart else f"Beyond the seeds' noise, σ: {'; '.join(apart)}."
+    return [
+        "## Gradients sent in 8 bits", "",
+        f"`zero_quantized_gradients` ([hosts.md](hosts.md#gradients-in-a-quarter-of-the-bytes)): the network of the regression, from scratch, on {RANKS} ranks with batches of "
+        f"their own, {of['steps']} steps at a rate of {rate_text(of['lr'])} falling by half a cosine; float32 states, {len(results['settings']['seeds'])} seeds. As {HOSTS} hosts, "
+        "what is rounded is each host's sum; on one level it is each rank's gradient.", "",
+        *table(["what ranks send", *METRICS.values(), *(f"Δ {label}" for label in METRICS.values())], rows),
+        f"{verdict} The held-out loss is without the noise of the targets here.", "",
+    ]
+
+
 def what_follows(results: dict[str, Any]) -> Lines:
     plays, titles = results["plays"], play_titles(results["settings"])
     tuned = [key for key in titles if "tuned" in key]
@@ -281,7 +300,7 @@ def page(results: dict[str, Any]) -> str:
         "says how to ask for each format, [contract.md](contract.md) how each rounds. `make numerics` measures again and writes this page, its "
         "pictures and [its numbers](numerics/results.json).", "",
         "## The short answer", "",
-        *short_answer(results), *how(results), *gpt_text(results), *regression_text(results), *probe_text(results), *what_follows(results),
+        *short_answer(results), *how(results), *gpt_text(results), *regression_text(results), *probe_text(results), *sending_text(results), *what_follows(results),
     ]
     return "\n".join(map(wrapped, lines)).rstrip("\n") + "\n"
 

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 from regression import BATCH, INPUTS, NOISE, network, output, rate, step_once, teacher
 from runs import Run, run_of
-
-RANKS, HOSTS = 4, 2
-PLAIN = "float32"  # what the others are compared with
-WAYS = {PLAIN: "float32", "hosts": "8-bit blocks of two hosts' sums", "ranks": "8-bit blocks of each rank's gradient"}
+from variants import FLOAT32, HOSTS, RANKS
 
 
 def train(way: str, seed: int, steps: int, lr: float, last: float) -> Run:
@@ -31,7 +28,7 @@ def _rank(comm: Any, way: str, seed: int, steps: int, lr: float, last: float) ->
         each = RANKS // HOSTS
         comm = outrigger.Comm.hierarchical(comm, comm.split(comm.rank // each, comm.rank), comm.split(comm.rank % each, comm.rank))
     config = {"gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"weight_decay": 0.01}},
-              "zero_optimization": {"stage": 2, "zero_quantized_gradients": way != PLAIN}}
+              "zero_optimization": {"stage": 2, "zero_quantized_gradients": way != FLOAT32}}
     goal, initial = teacher(0), network(np.random.default_rng([3, seed]), gain=1.0)
     random, losses = np.random.default_rng([7, seed, comm.rank]), []
     with outrigger.numpy.Engine(initial, config, comm=comm) as engine:

@@ -29,6 +29,10 @@ VARIANTS = {
 }
 GOAL = ("split", "bf16-stochastic")  # these have to match float32
 
+# What four ranks send of their gradients, as two hosts or on one level.
+RANKS, HOSTS = 4, 2
+WAYS = {FLOAT32: "float32", "hosts": "8-bit blocks of two hosts' sums", "ranks": "8-bit blocks of each rank's gradient"}
+
 BASE: dict[str, Any] = {
     "gradient_clipping": 1.0,
     "optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01}},

@@ -14,7 +14,7 @@ SCRIPTS = ROOT / "scripts" / "numerics"
 sys.path.insert(0, str(SCRIPTS))
 from compare import Comparison, compare, vanished  # noqa: E402
 from page import page  # noqa: E402
-from variants import FLOAT32, NEAREST, VARIANTS  # noqa: E402
+from variants import FLOAT32, NEAREST, VARIANTS, WAYS  # noqa: E402
 
 BUILD = ""  # from the command line
 LOW = [name for name in VARIANTS if name.startswith("bf16")]  # bfloat16 masters
@@ -54,6 +54,16 @@ class TinyReport(unittest.TestCase):
         for name in ("gpt-scratch", "gpt-tuned", "regression", "probes"):
             self.assertIn(f"(numerics/{name}.png)", text)
             self.assertGreater((docs / "numerics" / f"{name}.png").stat().st_size, 10_000)
+
+    def test_gradients_in_blocks_are_others_and_teach_the_same(self) -> None:
+        play = self.results["sending"]
+        self.assertEqual(list(play), list(WAYS))
+        curves = [run["curve"] for runs in play.values() for run in runs]
+        self.assertEqual(len({tuple(curve) for curve in curves}), len(curves), "nothing was rounded")
+        for way in WAYS:
+            for run, plain in zip(play[way], play[FLOAT32]):
+                self.assertLess(run["final"], 0.7 * run["curve"][0], way)
+                self.assertAlmostEqual(run["final"] / plain["final"], 1, delta=0.05, msg=way)
 
     def test_bytes_a_parameter(self) -> None:
         expected = {FLOAT32: 16, NEAREST: 8, "bf16-stochastic": 8, "split": 10, "bf16-block8": 6.03, "split-block8": 8.03}
