@@ -28,6 +28,7 @@ class TransportChannel final : public Channel {
   int32_t rank() const override { return group_->rank(); }
   int32_t size() const override { return group_->size(); }
   std::string_view provider() const override { return group_->job().plugin().name; }
+  uint64_t identity() const override { return id_; }
   bool is_one_host() const override { return group_->is_one_host(); }
   const void* fate() const override { return &group_->fate(); }
   std::string text() const override { return current_.text(); }

@@ -47,6 +47,7 @@ void Engine::commit() {
   require(State::declared, kCall);
   watch_.add_from_environment();
   // Here the ranks meet; afterwards none is to be waited for long.
+  comm_->follow(run_.moment);
   health_.collective(kCall, Again::always, [this] { control_ = comm_->duplicate("control"); });
   health_.watch(control_.get());
   health_.collective(kCall, Again::never, [this] {
