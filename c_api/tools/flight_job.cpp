@@ -31,6 +31,8 @@ std::string who(const Flight& flight) {
   return format_text("rank {} (process {} of {})", rank_of(flight), flight.process, flight.host);
 }
 
+bool is_gone(const Flight& flight) { return flight.fate == Fate::ended && !flight.failure; }
+
 // Whom a rank waited for: its file, or if there is none its number, if that is known.
 struct Next {
   const Flight* flight = nullptr;
@@ -47,28 +49,6 @@ const Flight* member(const Job& job, uint64_t group, int32_t rank) {
   return nullptr;
 }
 
-Next named_by(const Job& job, const Flight& flight) {
-  const FlightFailure& failure = *flight.failure;
-  Next next;
-  next.is_dead = failure.status == OTR_E_PEER_DEAD;
-  const RankGroup* const largest = flight.largest();
-  if (failure.culprit == -1) {
-    next.flight = &flight;
-  } else if (failure.culprit < 0) {
-    next.missing = rank_outside(failure.culprit);
-    for (const Flight& other : job.ranks) {
-      if (rank_of(other) == next.missing) next.flight = &other;
-    }
-  } else {
-    next.flight = member(job, failure.group, failure.culprit);
-    const RankGroup* const its = flight.find(failure.group);
-    if (its != nullptr && largest != nullptr && its->size == largest->size) {
-      next.missing = failure.culprit;
-    }
-  }
-  return next;
-}
-
 // Of the group's ranks the first that has not come to this operation; better one that has ended.
 Next behind(const Job& job, const Flight& flight, const FlightOperation& operation) {
   Next next, inside;
@@ -79,10 +59,10 @@ Next behind(const Job& job, const Flight& flight, const FlightOperation& operati
     ++seen;
     if (&other == &flight) continue;
     const uint64_t come = its->current ? its->current->number : 0;
-    const bool has_ended = other.fate == Fate::ended && !other.failure;
+    const bool has_ended = is_gone(other);
     if (has_ended && come == operation.number) inside.flight = &other;
     if (come >= operation.number) continue;
-    const bool is_better = next.flight == nullptr || (has_ended && next.flight->fate != Fate::ended);
+    const bool is_better = next.flight == nullptr || (has_ended && !is_gone(*next.flight));
     if (is_better) next.flight = &other;
   }
   if (next.flight != nullptr) return next;
@@ -98,9 +78,34 @@ Next behind(const Job& job, const Flight& flight, const FlightOperation& operati
   return next;
 }
 
+Next named_by(const Job& job, const Flight& flight) {
+  const FlightFailure& failure = *flight.failure;
+  Next next;
+  next.is_dead = failure.status == OTR_E_PEER_DEAD;
+  const RankGroup* const largest = flight.largest();
+  if (failure.culprit == -1) {  // its own, unless one that is gone made its library fail
+    const FlightOperation* const failed = failed_operation(flight);
+    const Next gone = failed == nullptr ? Next{} : behind(job, flight, *failed);
+    next.flight = &flight;
+    if (gone.flight != nullptr && is_gone(*gone.flight)) return gone;
+  } else if (failure.culprit < 0) {
+    next.missing = rank_outside(failure.culprit);
+    for (const Flight& other : job.ranks) {
+      if (rank_of(other) == next.missing) next.flight = &other;
+    }
+  } else {
+    next.flight = member(job, failure.group, failure.culprit);
+    const RankGroup* const its = flight.find(failure.group);
+    if (its != nullptr && largest != nullptr && its->size == largest->size) {
+      next.missing = failure.culprit;
+    }
+  }
+  return next;
+}
+
 Next next_of(const Job& job, const Flight& flight) {
   if (flight.failure) return named_by(job, flight);
-  if (flight.fate == Fate::ended) return {};
+  if (is_gone(flight)) return {};
   const FlightOperation* const operation = flight.under_way();
   return operation == nullptr ? Next{} : behind(job, flight, *operation);
 }
@@ -121,10 +126,6 @@ const Flight* first_of(const Job& job) {
   return first;
 }
 
-const FlightOperation* last_ended(const Flight& flight) {
-  return flight.operations.empty() ? nullptr : &flight.operations.back();
-}
-
 std::string where_it_was(const Job& job, const Flight& flight, bool is_gone) {
   const FlightOperation* const inside = flight.under_way();
   const char* const did = is_gone ? "its process ended" : "it is";
@@ -132,11 +133,11 @@ std::string where_it_was(const Job& job, const Flight& flight, bool is_gone) {
     return format_text("{} in {}, which it began {}", did, text_of(job, flight, *inside),
                        is_gone ? "last" : seconds(now() - inside->begun) + " ago");
   }
-  const FlightOperation* const last = last_ended(flight);
+  const FlightOperation* const last = flight.operations.empty() ? nullptr : &flight.operations.back();
   if (last == nullptr) return format_text("{} before any operation", did);
   return is_gone ? format_text("its process ended outside of any operation; its last was {}",
                                text_of(job, flight, *last))
-                 : format_text("it is in no operation since {}; its last was {}",
+                 : format_text("it has been in no operation for {}; its last was {}",
                                seconds(now() - last->ended), text_of(job, flight, *last));
 }
 
@@ -201,6 +202,14 @@ int32_t rank_of(const Flight& flight) {
   return flight.largest() == nullptr ? -1 : flight.largest()->rank;
 }
 
+const FlightOperation* failed_operation(const Flight& flight) {
+  if (!flight.failure) return nullptr;
+  const auto failed =
+      std::find_if(flight.operations.rbegin(), flight.operations.rend(),
+                   [](const FlightOperation& each) { return each.status != OTR_OK; });
+  return failed == flight.operations.rend() ? nullptr : &*failed;
+}
+
 std::string list_of(std::vector<int32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());
   std::string text;
@@ -259,15 +268,12 @@ Verdict verdict_of(const Job& job) {
   for (const Flight& flight : job.ranks) {
     if (&flight == at.flight) continue;
     const FlightOperation* const inside = flight.under_way();
-    const auto failed = std::find_if(
-        flight.operations.rbegin(), flight.operations.rend(),
-        [&](const FlightOperation& o) { return flight.failure && o.status != OTR_OK; });
-    const bool has_failed = failed != flight.operations.rend();
-    if (inside == nullptr && !has_failed) continue;
+    const FlightOperation* const failed = failed_operation(flight);
+    if (inside == nullptr && failed == nullptr) continue;
     verdict.held_up.push_back(rank_of(flight));
     if (waiter != nullptr && &flight != first) continue;
     waiter = &flight;
-    waited_in = has_failed ? &*failed : inside;
+    waited_in = failed != nullptr ? failed : inside;
   }
   std::string held;
   if (waiter != nullptr) {

@@ -23,6 +23,8 @@ struct Job {
 [[nodiscard]] std::vector<Job> jobs_of(std::vector<Flight> flights);
 
 [[nodiscard]] int32_t rank_of(const Flight& flight);  // −1: it had come to no group
+// The last that failed, of a rank that failed.
+[[nodiscard]] const FlightOperation* failed_operation(const Flight& flight);
 // "0-2, 5"
 [[nodiscard]] std::string list_of(std::vector<int32_t> ranks);
 // "reduce 'reduce gradients' (operation 12 of 'gradients' of ranks 0-1, step 101)"

@@ -48,11 +48,7 @@ std::string short_text(const FlightOperation& operation) {
 // The operation that a rank is in, was in when it ended, or that failed.
 const FlightOperation* shown_operation(const Flight& flight) {
   if (const FlightOperation* const inside = flight.under_way()) return inside;
-  if (!flight.failure) return nullptr;
-  const auto failed =
-      std::find_if(flight.operations.rbegin(), flight.operations.rend(),
-                   [](const FlightOperation& each) { return each.status != OTR_OK; });
-  return failed == flight.operations.rend() ? nullptr : &*failed;
+  return failed_operation(flight);
 }
 
 const FlightOperation* last_good(const Flight& flight) {

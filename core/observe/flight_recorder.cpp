@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -132,6 +133,8 @@ void FlightRecorder::make_file(const FlightPlace& place) {
       space.f_bavail * space.f_frsize / 64 < kFlightBytes) {
     error = ENOSPC;
   }
+  rlimit most{};  // to exceed it would raise SIGXFSZ
+  if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < kFlightBytes) error = EFBIG;
   while (error == 0) {
     error = posix_fallocate(descriptor_, 0, static_cast<off_t>(kFlightBytes));
     if (error != EINTR) break;
