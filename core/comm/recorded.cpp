@@ -36,7 +36,9 @@ class Recorded final : public Forwarding {
       : Forwarding(std::move(made)),
         recorder_(std::move(recorder)),
         moment_(std::move(moment)),
-        place_(recorder_->open({inner().identity(), rank(), size(), provider(), name})) {}
+        place_(recorder_->open({inner().identity(), rank(), size(), provider(), name})) {
+    entry_.group = inner().identity();
+  }
   ~Recorded() override { recorder_->close(place_); }
 
   uint64_t identity() const override { return inner().identity(); }
@@ -116,7 +118,6 @@ class Recorded final : public Forwarding {
   auto kept(std::string_view what, size_t bytes, size_t offset, std::string_view label,
             const Body& body) -> decltype(body()) {
     entry_.number += kCounts ? 1 : 0;
-    entry_.group = inner().identity();
     entry_.bytes = bytes;
     entry_.offset = offset;
     entry_.status = OTR_OK;

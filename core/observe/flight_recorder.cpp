@@ -8,11 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cctype>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -43,10 +42,14 @@ constexpr size_t kWords = sizeof(FlightEntry) / sizeof(uint64_t);
 
 // serial last, and its copy first.
 void put_entry(FlightEntry& to, const FlightEntry& from) noexcept {
-  const auto words = std::bit_cast<std::array<uint64_t, kWords>>(from);
+  const auto* const source = reinterpret_cast<const std::byte*>(&from);
   auto* const target = reinterpret_cast<uint64_t*>(&to);
   put(target[0], uint64_t{0});
-  for (size_t i = kWords; i-- > 0;) put(target[i], words.at(i));
+  for (size_t i = kWords; i-- > 0;) {
+    uint64_t word = 0;
+    std::memcpy(&word, source + i * sizeof word, sizeof word);
+    put(target[i], word);
+  }
 }
 
 template <size_t Size>
