@@ -108,6 +108,15 @@ class Recorded final : public Forwarding {
     recorder_->fail(identity(), error.status(), error.culprit(), reason);
     inner().abort_for(error, reason);
   }
+  // An engine's threads may learn of a failure by this first, and then cancel what else waits.
+  void check() const override {
+    try {
+      inner().check();
+    } catch (const Error& error) {
+      keep(error.status(), error.culprit(), error.what());
+      throw;
+    }
+  }
   void cancel() noexcept override {
     is_cancelled_.store(true, std::memory_order_relaxed);
     inner().cancel();
@@ -158,12 +167,16 @@ class Recorded final : public Forwarding {
   void failed(int32_t status, int32_t culprit, std::string_view text) noexcept {
     entry_.status = status;
     entry_.culprit = culprit;
-    if (is_cancelled_.load(std::memory_order_relaxed)) return;  // by this rank itself
     try {
       inner().check();
     } catch (const std::exception&) {  // the group is over
-      recorder_->fail(entry_.group, status, culprit, text);
+      keep(status, culprit, text);
     }
+  }
+
+  void keep(int32_t status, int32_t culprit, std::string_view text) const noexcept {
+    if (status == OTR_E_STATE || is_cancelled_.load(std::memory_order_relaxed)) return;
+    recorder_->fail(entry_.group, status, culprit, text);
   }
 
   const std::shared_ptr<FlightRecorder> recorder_;

@@ -192,6 +192,29 @@ TEST_P(RecordedTest, AFailureKeepsTheFileWithItsText) {
   }
 }
 
+TEST(FlightRecorder, WhoOnlyAsksLearnsOfAFailureToo) {
+  const Folder folder;
+  auto ranks = make_threads(2, {});
+  {
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(std::move(ranks[0]), recorder, "main");
+    comm->check();
+    ranks[1]->abort("enough");
+    EXPECT_THROW(comm->check(), Error);
+    comm->cancel();
+  }
+  ASSERT_EQ(folder.files().size(), 1U);
+  EXPECT_EQ(read(folder.files()[0]).header.failed_status, OTR_E_ABORTED);
+  {
+    auto others = make_threads(2, {});
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(std::move(others[0]), recorder, "main");
+    comm->cancel();  // as an engine does that is destroyed
+    EXPECT_THROW(comm->check(), Error);
+  }
+  EXPECT_EQ(folder.files().size(), 1U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Providers, RecordedTest,
                          testing::Values(Ranks{Provider::self, 1}, Ranks{Provider::threads, 3},
                                          Ranks{Provider::shm, 2}, Ranks{Provider::custom, 2},
