@@ -130,6 +130,13 @@ void read_operations(const std::string& bytes, const FlightHeader& h, Flight& in
             [](const auto& a, const auto& b) { return a.serial < b.serial; });
 }
 
+// Its process was ended, or is just about to write to it.
+bool is_unwritten(const std::string& path) {
+  uint64_t magic = 0;
+  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return magic == 0;
+}
+
 }  // namespace
 
 const RankGroup* Flight::largest() const {
@@ -214,7 +221,7 @@ Flights read_flights(const std::string& where) {
       all.good.push_back(read_flight(path));
     } catch (const Fault& fault) {
       if (paths.size() == 1) throw;
-      all.damaged.emplace_back(fault.what());
+      if (!is_unwritten(path)) all.damaged.emplace_back(fault.what());
     }
   }
   return all;

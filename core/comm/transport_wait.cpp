@@ -68,15 +68,31 @@ void TransportChannel::look_around(Clock::time_point now, Clock::time_point dead
   fail(OTR_E_INTERRUPTED, "{}", final);
 }
 
-void TransportChannel::look_for_the_gone() {
-  std::optional<ChannelNews::Gone> goner;  // the first; better one that went by itself
+// The first; better one that went by itself.
+std::optional<ChannelNews::Gone> TransportChannel::goner() const {
+  std::optional<ChannelNews::Gone> goner;
   group_->with(*news_, [&](const ChannelNews& news) {
     for (const ChannelNews::Gone& gone : news.gone) {
       if (gone.number >= current_.number) continue;
       if (!goner || (goner->culprit != goner->rank && gone.culprit == gone.rank)) goner = gone;
     }
   });
+  return goner;
+}
+
+void TransportChannel::look_for_the_gone() {
+  std::optional<ChannelNews::Gone> goner = this->goner();
   if (!goner) return;
+  // It went because of another one, and its word has overtaken that one's story, which all others
+  // tell.
+  for (const auto until = Clock::now() + kGrace;
+       goner->culprit != goner->rank && Clock::now() < until; goner = this->goner()) {
+    group_->job().poll();
+    check();
+    Watching::check();
+    look_for_the_dead();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   const std::string cause =
       goner->culprit == goner->rank ? ""
       : goner->culprit < 0 ? format_text(" because of rank {} of all", rank_outside(goner->culprit))

@@ -178,17 +178,20 @@ TEST_P(RecordedTest, AFailureKeepsTheFileWithItsText) {
   for (const std::string& file : folder.files()) {
     const Content content = read(file);
     EXPECT_EQ(content.header.failed, 2U);
-    ASSERT_EQ(content.entries.size(), 2U);
+    ASSERT_FALSE(content.entries.empty());
+    const FlightEntry& last = content.entries.back();
     // The caller's functions have no more to tell than that they failed.
     const bool is_told =
         content.groups[0].rank == 0 || text(content.groups[0].provider) != "custom";
     EXPECT_EQ(content.header.failed_status, is_told ? OTR_E_ABORTED : OTR_E_HOST);
-    EXPECT_EQ(content.entries[1].status, content.header.failed_status);
-    EXPECT_NE(text(content.header.failure).find(is_told ? "enough of this" : "'never over'"),
+    EXPECT_EQ(last.status, content.header.failed_status);
+    // Messages may overtake: another rank may hear of the abort while it is in the first barrier.
+    EXPECT_EQ(text(last.label), content.entries.size() == 1 ? "all are here" : "never over");
+    EXPECT_NE(text(content.header.failure)
+                  .find(is_told ? "enough of this" : "operation "),
               std::string::npos)
         << text(content.header.failure);
-    EXPECT_EQ(text(content.entries[1].label), "never over");
-    EXPECT_EQ(content.header.failed_group, content.entries[1].group);
+    EXPECT_EQ(content.header.failed_group, last.group);
   }
 }
 
@@ -313,6 +316,15 @@ TEST(FlightRecorder, ThreadsShareOne) {
   }
 }
 
+// The one file of the folder is whole.
+bool has_begun(const Folder& folder) {
+  if (folder.files().empty()) return false;
+  uint64_t magic = 0;
+  std::ifstream(folder.files()[0], std::ios::binary)
+      .read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return magic == kFlightMagic;
+}
+
 // A child that is killed at any moment leaves whole entries, and the one that it was in.
 TEST(FlightRecorder, OutlivesAKilledProcess) {
   const Folder folder;
@@ -325,8 +337,8 @@ TEST(FlightRecorder, OutlivesAKilledProcess) {
       const auto comm = recorded(make_self(), recorder, "main");
       for (int i = 1;; ++i) comm->barrier(outrigger::format_text("{} {}", i, std::string(30, 'x')));
     }
-    while (folder.files().empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    std::this_thread::sleep_for(std::chrono::microseconds(2000 + random() % 3000));
+    while (!has_begun(folder)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     ASSERT_EQ(folder.files().size(), 1U);

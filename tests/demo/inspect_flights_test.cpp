@@ -336,7 +336,8 @@ TEST_F(InspectFlights, AnyBytesAreReadWithoutHarm) {
 
 TEST_F(InspectFlights, ADamagedFileDoesNotHideTheOthers) {
   play([](Player& p) { p.run(p.join(1, 0, 1, "one"), "barrier", "b"); });
-  std::ofstream(folder_.file("other.flight")) << "short";
+  std::ofstream(folder_.file("other.flight")) << "something else";
+  std::ofstream(folder_.file("unwritten.flight")) << std::string(184320, '\0');
   const Json all = inspect(1);
   EXPECT_EQ(all["ranks"].size(), 1U);
   ASSERT_EQ(all["damaged"].size(), 1U);
