@@ -269,8 +269,9 @@ Verdict verdict_of(const Job& job) {
     if (&flight == at.flight) continue;
     const FlightOperation* const inside = flight.under_way();
     const FlightOperation* const failed = failed_operation(flight);
-    if (inside == nullptr && failed == nullptr) continue;
+    if (inside == nullptr && !flight.failure) continue;
     verdict.held_up.push_back(rank_of(flight));
+    if (inside == nullptr && failed == nullptr) continue;  // it heard of it between operations
     if (waiter != nullptr && &flight != first) continue;
     waiter = &flight;
     waited_in = failed != nullptr ? failed : inside;

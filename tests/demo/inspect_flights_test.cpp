@@ -60,6 +60,9 @@ class Player {
     end(place, entry, status, culprit);
     recorder_.fail(entry.group, status, culprit, text);
   }
+  void hear(int32_t place, int32_t status, const char* text) {
+    recorder_.fail(identities_.at(static_cast<size_t>(place)), status, -1, text);
+  }
 
  private:
   FlightRecorder& recorder_;
@@ -229,12 +232,14 @@ TEST_F(InspectFlights, FunctionsThatFailBecauseAProcessIsGoneNameNobody) {
       const int32_t main = p.join(11, rank, 3, "main");
       p.run(main, "barrier", "first");
       if (rank == 2) return;
+      if (rank == 1) return p.hear(main, OTR_E_HOST, "told between two operations");
       const FlightEntry entry = p.begin(main, "barrier", "second");
       p.fail(main, entry, OTR_E_HOST, -1, "the communicator's all_gather returned 7");
     });
   }
   kill(2);
   EXPECT_EQ(inspect()["culprit"], 2);
+  EXPECT_EQ(inspect()["held_up"], Json({0, 1}));
 }
 
 TEST_F(InspectFlights, ARankOfAnotherHostIsMissing) {
