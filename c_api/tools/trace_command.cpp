@@ -38,12 +38,12 @@ std::string renumbered(std::string_view line, size_t number, const std::string& 
 }
 
 // How much a rank's clock shows more than rank 0's, as its file tells; else unknown.
-struct Clock {
+struct RankClock {
   int64_t offset = 0, bound = 0;
   bool is_known = false;
 };
 
-Clock clock_of(const std::string& line) {
+RankClock clock_of(const std::string& line) {
   constexpr std::string_view kMark = R"("name":"clock")";
   if (line.find(kMark) == std::string::npos || line.find(R"("ph":"M")") == std::string::npos) {
     return {};
@@ -58,17 +58,17 @@ Clock clock_of(const std::string& line) {
 }
 
 // The clock stands behind the first events where a trace began before the ranks had met.
-Clock find_clock(const std::filesystem::path& path) {
+RankClock find_clock(const std::filesystem::path& path) {
   std::ifstream in(path);
   std::string line;
   while (std::getline(in, line)) {
-    if (const Clock clock = clock_of(line); clock.is_known) return clock;
+    if (const RankClock clock = clock_of(line); clock.is_known) return clock;
   }
   return {};
 }
 
 // An event's line with its time by rank 0's clock.
-std::string corrected(std::string line, const Clock& clock) {
+std::string corrected(std::string line, const RankClock& clock) {
   constexpr std::string_view kTime = R"("ts":)";
   const size_t begin = line.find(kTime);
   if (clock.offset == 0 || begin == std::string::npos) return line;
@@ -90,7 +90,7 @@ std::string corrected(std::string line, const Clock& clock) {
 }
 
 size_t append(std::ofstream& out, const std::filesystem::path& path, size_t number, bool is_first,
-              const Clock& clock) {
+              const RankClock& clock) {
   std::ifstream in(path);
   std::string line;
   if (!std::getline(in, line)) return 0;  // its process was ended before the first event
@@ -120,7 +120,7 @@ int merge(const std::string& folder, const std::string& output, bool replace, bo
   }
   const std::string unfinished = output + ".unfinished";
   size_t events = 0;
-  std::vector<Clock> clocks;
+  std::vector<RankClock> clocks;
   try {
     std::ofstream out(unfinished, std::ios::trunc);
     if (!out) fail_writing(unfinished);
@@ -138,12 +138,12 @@ int merge(const std::string& folder, const std::string& output, bool replace, bo
     throw;
   }
   int64_t most = 0, bound = 0;
-  for (const Clock& clock : clocks) {
+  for (const RankClock& clock : clocks) {
     most = std::max(most, std::abs(std::max(clock.offset, -INT64_MAX)));
     bound = std::max(bound, clock.bound);
   }
   const bool has_clocks =
-      std::any_of(clocks.begin(), clocks.end(), [](const Clock& clock) { return clock.is_known; });
+      std::any_of(clocks.begin(), clocks.end(), [](const RankClock& clock) { return clock.is_known; });
   if (json) {
     nlohmann::ordered_json told = {{"path", output}, {"ranks", files.size()}, {"events", events}};
     if (has_clocks) told["clocks"] = {{"largest_offset_ns", most}, {"bound_ns", bound}};

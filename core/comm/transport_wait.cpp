@@ -18,7 +18,8 @@ namespace outrigger::comm {
 namespace {
 
 constexpr auto kGrace = std::chrono::seconds(1);  // for words of others that are on their way
-constexpr auto kLastWords = std::chrono::milliseconds(300);
+// … of a rank that has ended, on this host and from another one.
+constexpr auto kNearWords = std::chrono::milliseconds(100), kFarWords = 3 * kNearWords;
 constexpr const char* kStartAgain =
     "The job cannot go on: start all ranks again, from the last checkpoint";
 
@@ -107,17 +108,17 @@ void TransportChannel::look_for_the_gone() {
 void TransportChannel::look_for_the_dead() {
   std::vector<int32_t> dead = group_->ended();
   if (dead.empty()) return;
-  // Its last words may be that it left, or why it ended. Those from another host may be on their
-  // way: it may have ended because of another one, of which this rank has not heard yet.
+  // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
+  // because of another one, of which this rank has not heard yet.
   const bool is_near = std::ranges::any_of(dead, [&](int32_t r) {
     return group_->job().is_on_this_host(group_->member(r));
   });
-  for (const auto until = Clock::now() + kLastWords;;) {
+  for (const auto until = Clock::now() + (is_near ? kNearWords : kFarWords);;) {
     group_->job().poll();
     check();
     Watching::check();
-    if (is_near || Clock::now() >= until) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (Clock::now() >= until) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   dead = group_->ended();
   fail_job(OTR_E_PEER_DEAD, dead.front(),

