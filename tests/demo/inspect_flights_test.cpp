@@ -368,5 +368,57 @@ TEST_F(InspectFlights, WrongUseIsRefused) {
   expect(off.err, "OTR_FLIGHT_RECORDER is \"off\": name a folder");
 }
 
+// ---- outrigger trace: events of ranks whose clocks are apart
+
+std::string trace_of(const std::string& clock, const std::string& time) {
+  return R"([
+{"pid":7,"tid":0,"ph":"M","name":"process_name","args":{"name":"rank"}},
+{"pid":7,"tid":1,"ph":"X","name":"early","ts":)" + time + R"(,"dur":2.500,"args":{"what":"\"ts\":1.000"}},
+)" + clock + R"({"pid":7,"tid":1,"ph":"X","name":"late","ts":)" + time + R"(,"dur":1.000,"args":{}},
+)";
+}
+
+std::string clock_line(const std::string& offset, const std::string& bound) {
+  return R"({"pid":7,"tid":0,"ph":"M","name":"clock","args":{"offset_ns":)" + offset +
+         R"(,"bound_ns":)" + bound + "}},\n";
+}
+
+TEST(Trace, TimesAreThoseOfRank0sClock) {
+  const TemporaryFolder folder;
+  static_cast<void>(folder.write("rank-0.trace.json", trace_of(clock_line("0", "0"), "1000.000")));
+  static_cast<void>(folder.write("rank-1.trace.json",
+                                 trace_of(clock_line("1500250", "40000"), "2600.500")));
+  static_cast<void>(folder.write("rank-2.trace.json",
+                                 trace_of(clock_line("-2500000", "90000"), "0.001")));
+  static_cast<void>(folder.write("rank-3.trace.json", trace_of("", "77.000")));
+  // What makes no sense changes nothing.
+  static_cast<void>(folder.write("rank-4.trace.json",
+                                 trace_of(clock_line("\"x\"", "1"), "78.000")));
+  const std::string out = folder.file("all.json");
+  const Result result = run({kTool, "trace", folder.file(""), "-o", out});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(count(result.out, "clocks of hosts: up to 2.500 ms apart, corrected to within 0.090 ms"),
+            1)
+      << result.out;
+  const Json all = Json::parse(read_text(out));
+  const std::vector<double> wanted{1000, 1100.25, 2500.001, 77, 78};
+  std::vector<int> seen(5, 0);
+  for (const Json& event : all) {
+    if (event["ph"] != "X") continue;
+    const auto file = event["pid"].get<size_t>() - 1;
+    EXPECT_DOUBLE_EQ(event["ts"].get<double>(), wanted.at(file)) << event;
+    if (event["name"] == "early") {
+      EXPECT_EQ(event["dur"], 2.5);
+      EXPECT_EQ(event["args"]["what"], "\"ts\":1.000") << "of the text, nothing";
+    }
+    ++seen.at(file);
+  }
+  EXPECT_EQ(seen, std::vector<int>(5, 2));
+  const Json told = Json::parse(
+      run({kTool, "trace", folder.file(""), "-o", out, "--replace", "--json"}).out);
+  EXPECT_EQ(told["clocks"]["largest_offset_ns"], 2500000);
+  EXPECT_EQ(told["clocks"]["bound_ns"], 90000);
+}
+
 }  // namespace
 }  // namespace outrigger::testing
