@@ -106,7 +106,7 @@ void TransportChannel::look_for_the_gone() {
 }
 
 void TransportChannel::look_for_the_dead() {
-  std::vector<int32_t> dead = group_->ended();
+  const std::vector<int32_t> dead = group_->ended();
   if (dead.empty()) return;
   // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
   // because of another one, of which this rank has not heard yet.
@@ -120,7 +120,7 @@ void TransportChannel::look_for_the_dead() {
     if (Clock::now() >= until) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  dead = group_->ended();
+  // Not who has ended meanwhile: because of this one.
   fail_job(OTR_E_PEER_DEAD, dead.front(),
            format_text("{} ended, and others waited for it in {}. {}",
                        group_->name_of(dead.front()), waited_in(), kStartAgain));

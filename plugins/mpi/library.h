@@ -43,8 +43,10 @@ namespace outrigger::mpi {
   FUNCTION(MPI_Group_size, Handle, int*)                                                  \
   FUNCTION(MPI_Group_translate_ranks, Handle, int, const int*, Handle, int*)              \
   FUNCTION(MPI_Group_free, Handle*)
-// … and libraries with user-level failure mitigation (ULFM) this one, too.
-#define OTR_MPI_FAILURE_FUNCTIONS(FUNCTION) FUNCTION(MPIX_Comm_get_failed, Handle, Handle*)
+// … and libraries with user-level failure mitigation (ULFM) these, too.
+#define OTR_MPI_FAILURE_FUNCTIONS(FUNCTION)       \
+  FUNCTION(MPIX_Comm_get_failed, Handle, Handle*) \
+  FUNCTION(MPIX_Comm_failure_ack, Handle)
 
 // What the three interfaces give different values.
 template <typename Handle>
