@@ -162,6 +162,7 @@ class ChannelOf final : public Channel {
   bool receive_message(void* message) override;
   std::vector<int32_t> failed() override;
   void part() noexcept override;
+  void let_go() noexcept override;
 
  private:
   struct Sent {
@@ -352,6 +353,23 @@ void ChannelOf<Handle>::part() noexcept {
   }
 }
 
+template <typename Handle>
+void ChannelOf<Handle>::let_go() noexcept {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kMost{300};
+  try {
+    for (const auto until = Clock::now() + kMost; Clock::now() < until;) {
+      {
+        const std::lock_guard lock(messages_);
+        sent_.remove_if([this](Sent& sent) { return is_over(sent.request); });
+        if (sent_.empty()) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (const plugins::Failure&) {  // nothing more can be told
+  }
+}
+
 Channel::Made attach_to(const void* group) {
   return std::visit(
       [&]<typename Handle>(const Mpi<Handle>& mpi) {
@@ -368,7 +386,7 @@ std::vector<std::shared_ptr<Channel>> attached;  // for messages; until MPI_Fina
 
 void part_from_all() {
   const std::lock_guard lock(parting);
-  for (const auto& channel : attached) channel->part();
+  for (const auto& channel : attached) is_unfinished() ? channel->let_go() : channel->part();
 }
 
 }  // namespace

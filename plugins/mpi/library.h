@@ -94,5 +94,6 @@ inline constexpr int kUndefined = -32766;  // a color, in all three
 void set_farewell(void (*farewell)());
 // From now on MPI_Finalize may wait for ever: at the process's end it is not called.
 void leave_unfinished();
+[[nodiscard]] bool is_unfinished();
 
 }  // namespace outrigger::mpi
