@@ -10,6 +10,7 @@
 #include "core/comm/custom.h"
 #include "core/comm/hierarchical.h"
 #include "core/comm/launched.h"
+#include "core/comm/recorded.h"
 #include "core/comm/transport.h"
 #include "outrigger.h"
 
@@ -70,7 +71,8 @@ int32_t otr_comm_options_init(otr_comm_options* options, size_t size) noexcept {
 int32_t otr_comm_create_self(otr_context* context, otr_comm** out_comm) noexcept {
   return guard([&] {
     required(out_comm, "out_comm") = nullptr;
-    *out_comm = wrap(get(context, "context"), comm::make_self());
+    const auto& kept = get(context, "context");
+    *out_comm = wrap(kept, comm::recorded(comm::make_self(), kept->flight_recorder(), "main"));
   });
 }
 
@@ -84,7 +86,10 @@ int32_t otr_comm_create_threads(otr_context* context, int32_t world_size,
     auto made = comm::make_threads(world_size,
                                    settings_of(read_struct(options, comm_defaults(), "options")));
     std::vector<std::unique_ptr<otr_comm>> handles;
-    for (auto& c : made) handles.emplace_back(wrap(kept, std::move(c)));
+    for (auto& c : made) {
+      auto own = comm::recorded(std::move(c), kept->own_flight_recorder(), "main");
+      handles.emplace_back(wrap(kept, std::move(own)));
+    }
     for (size_t i = 0; i < handles.size(); ++i) out_comms[i] = handles[i].release();
   });
 }
@@ -106,8 +111,10 @@ int32_t otr_comm_create_shm(otr_context* context, const otr_comm_options* option
            "job is {}: give all ranks of one job the same text, or use otr_comm_from_env",
            o.job == nullptr ? "NULL" : "empty");
     }
+    const auto recorder = kept->flight_recorder();  // before other ranks wait for this one
     const Interruptible scope(*kept);
-    *out_comm = wrap(kept, comm::make_shm(o.rank, o.world_size, o.job, settings_of(o)));
+    auto made = comm::make_shm(o.rank, o.world_size, o.job, settings_of(o));
+    *out_comm = wrap(kept, comm::recorded(std::move(made), recorder, "main"));
   });
 }
 
@@ -131,7 +138,8 @@ int32_t otr_comm_create_custom(otr_context* context, const otr_comm_table* table
            "table.duplicate is NULL: an engine reduces gradients on a thread of its own and needs "
            "a channel for it");
     }
-    *out_comm = wrap(kept, comm::make_custom(read));
+    const auto recorder = kept->flight_recorder();
+    *out_comm = wrap(kept, comm::recorded(comm::make_custom(read), recorder, "main"));
   });
 }
 
@@ -141,9 +149,10 @@ int32_t otr_comm_create_mpi(otr_context* context, const void* mpi_comm,
     required(out_comm, "out_comm") = nullptr;
     const auto& kept = get(context, "context");
     const comm::Settings settings = settings_of(read_struct(options, comm_defaults(), "options"));
+    const auto recorder = kept->flight_recorder();
     const Interruptible scope(*kept);
-    *out_comm =
-        wrap(kept, comm::make_transport(device::load_transport_plugin("mpi"), mpi_comm, settings));
+    auto made = comm::make_transport(device::load_transport_plugin("mpi"), mpi_comm, settings);
+    *out_comm = wrap(kept, comm::recorded(std::move(made), recorder, "main"));
   });
 }
 
@@ -190,8 +199,9 @@ int32_t otr_comm_from_env(otr_context* context, const otr_comm_options* options,
     const comm::Settings settings = settings_of(o);
     const comm::Launch launch = comm::read_launch_environment();
     const std::string job = o.job != nullptr && o.job[0] != '\0' ? o.job : launch.job;
+    const auto recorder = kept->flight_recorder();
     const Interruptible scope(*kept);
-    *out_comm = wrap(kept, comm::make_launched(launch, job, settings));
+    *out_comm = wrap(kept, comm::make_launched(launch, job, settings, recorder));
   });
 }
 

@@ -7,7 +7,10 @@
 
 #include "checkpoint.h"
 #include "command.h"
+#include "core/observe/flight_folder.h"
 #include "fault.h"
+#include "flight_file.h"
+#include "flight_report.h"
 #include "progress.h"
 #include "text.h"
 
@@ -19,6 +22,7 @@ using Json = nlohmann::ordered_json;
 struct Inspection {
   std::string directory, tag, other, other_tag;
   bool verify = false;
+  FlightRequest flights;
 };
 
 std::string text_in(const Json& value) { return shown(value.get<std::string>()); }
@@ -147,6 +151,43 @@ int inspect(const Inspection& request, bool json) {
   return damage.empty() && found.empty() ? 0 : 1;
 }
 
+// What flight recorders have left, where no checkpoint is asked for.
+int inspect_flights(Inspection request, bool json) {
+  if (request.verify || !request.tag.empty() || !request.other.empty()) {
+    throw Misuse(
+        format_text("{} has files of flight recorders, and --tag, --verify and --diff are for "
+                    "checkpoints",
+                    request.directory));
+  }
+  request.flights.where = request.directory;
+  request.flights.json = json;
+  return report_flights(request.flights);
+}
+
+int inspect_either(Inspection request, bool json) {
+  if (request.directory.empty()) {
+    const observe::FlightPlace place = observe::flight_place();
+    if (place.folder.empty()) {
+      throw Misuse("OTR_FLIGHT_RECORDER is \"off\": name a folder", OTR_E_NOT_FOUND);
+    }
+    request.directory = place.folder;
+    return inspect_flights(std::move(request), json);
+  }
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(request.directory, none);
+  if (is_folder ? has_flights(request.directory)
+                : request.directory.ends_with(observe::kFlightSuffix)) {
+    return inspect_flights(std::move(request), json);
+  }
+  if (request.flights.process != 0 || request.flights.last != 0) {
+    throw Misuse(format_text("{} has no files of flight recorders, and --process and --last are "
+                             "for them",
+                             request.directory),
+                 OTR_E_NOT_FOUND);
+  }
+  return inspect(request, json);
+}
+
 void make_folder(const std::string& path) {
   std::error_code reason;
   std::filesystem::create_directories(path, reason);
@@ -158,8 +199,15 @@ void make_folder(const std::string& path) {
 Command add_inspect(CLI::App& app, bool& json) {
   const auto request = std::make_shared<Inspection>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Show what a checkpoint holds, check or compare it");
-  command->add_option("directory", request->directory, "Folder of checkpoints")->required();
+      app.add_subcommand("inspect", "Show what each rank of a job did last, or what a checkpoint holds");
+  command->add_option("directory", request->directory,
+                      "Folder of checkpoints, or of flight recorders' files; without it, where "
+                      "those of this machine are");
+  command->add_option("--process", request->flights.process,
+                      "The job that this process was of; without it the last")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX));
+  command->add_option("--last", request->flights.last, "So many operations of each rank, too")
+      ->check(CLI::Range(int64_t{1}, int64_t{observe::kFlightEntries}));
   command->add_option("--tag", request->tag, "Which one; without it the latest");
   command->add_flag("--verify", request->verify, "Read all values and compare them with checksums");
   CLI::Option* diff = command->add_option("--diff", request->other,
@@ -167,7 +215,7 @@ Command add_inspect(CLI::App& app, bool& json) {
   command->add_option("--diff-tag", request->other_tag, "Which one there; without it the latest")
       ->needs(diff);
   command->add_flag("--json", json, "As JSON");
-  return {command, [request](const Call& call) { return inspect(*request, call.json); }, 2};
+  return {command, [request](const Call& call) { return inspect_either(*request, call.json); }, 2};
 }
 
 Command add_export(CLI::App& app, bool& json) {

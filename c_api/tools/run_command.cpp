@@ -9,6 +9,8 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "core/observe/flight_folder.h"
+#include "core/observe/flight_format.h"
 #include "cores.h"
 #include "fault.h"
 #include "launch.h"
@@ -47,6 +49,21 @@ std::string summary(const LaunchResult& result) {
 void watch_in(const char* variable, const std::string& folder) {
   if (folder.empty()) return;
   setenv(variable, std::filesystem::absolute(folder).c_str(), 1);
+}
+
+// Where a worker has left its flight recorder's file, how to read those of all.
+void say_how_to_inspect(const LaunchResult& result) {
+  const observe::FlightPlace place = observe::flight_place();
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(place.folder, none)) {
+    for (const WorkerEnd& worker : result.workers) {
+      const std::string end = format_text("-{}{}", worker.pid, observe::kFlightSuffix);
+      if (!entry.path().filename().string().ends_with(end)) continue;
+      say("outrigger run: outrigger inspect{} --process {} shows what each rank did last\n",
+          place.is_stated ? " " + place.folder : "", worker.pid);
+      return;
+    }
+  }
 }
 
 }  // namespace
@@ -114,6 +131,7 @@ Command add_run(CLI::App& app, bool& json) {
     watch_in("OTR_RECORDS", request->records);
     watch_in("OTR_TRACE", request->trace);
     const LaunchResult result = launch(launch_options);
+    if (result.exit_code != 0) say_how_to_inspect(result);
     if (call.json) say("{}\n", summary(result));
     return result.exit_code;
   };

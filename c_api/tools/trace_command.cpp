@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `outrigger trace`: the traces of all ranks of a run in one file.
+// `outrigger trace`: the traces of all ranks of a run in one file, by rank 0's clock.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -33,7 +37,60 @@ std::string renumbered(std::string_view line, size_t number, const std::string& 
   return format_text("{}{}{}", kBegin, number, line.substr(end, line.size() - end - 1));
 }
 
-size_t append(std::ofstream& out, const std::filesystem::path& path, size_t number, bool is_first) {
+// How much a rank's clock shows more than rank 0's, as its file tells; else unknown.
+struct RankClock {
+  int64_t offset = 0, bound = 0;
+  bool is_known = false;
+};
+
+RankClock clock_of(const std::string& line) {
+  constexpr std::string_view kMark = R"("name":"clock")";
+  if (line.find(kMark) == std::string::npos || line.find(R"("ph":"M")") == std::string::npos) {
+    return {};
+  }
+  const size_t comma = line.find_last_not_of(',');
+  const auto json = nlohmann::json::parse(line.substr(0, comma + 1), nullptr, false);
+  if (!json.is_object() || json.value("name", "") != "clock") return {};
+  const auto args = json.value("args", nlohmann::json::object());
+  if (!args.is_object() || !args.contains("offset_ns") || !args.contains("bound_ns")) return {};
+  if (!args["offset_ns"].is_number_integer() || !args["bound_ns"].is_number_integer()) return {};
+  return {args["offset_ns"].get<int64_t>(), args["bound_ns"].get<int64_t>(), true};
+}
+
+// The clock stands behind the first events where a trace began before the ranks had met.
+RankClock find_clock(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (const RankClock clock = clock_of(line); clock.is_known) return clock;
+  }
+  return {};
+}
+
+// An event's line with its time by rank 0's clock.
+std::string corrected(std::string line, const RankClock& clock) {
+  constexpr std::string_view kTime = R"("ts":)";
+  const size_t begin = line.find(kTime);
+  if (clock.offset == 0 || begin == std::string::npos) return line;
+  const size_t at = begin + kTime.size();
+  int64_t microseconds = 0, thousandths = 0;
+  const char* const last = line.data() + line.size();
+  const auto whole = std::from_chars(line.data() + at, last, microseconds);
+  if (whole.ec != std::errc() || whole.ptr == last || *whole.ptr != '.') return line;
+  const auto rest = std::from_chars(whole.ptr + 1, last, thousandths);
+  if (rest.ec != std::errc() || rest.ptr != whole.ptr + 4) return line;
+  int64_t time = 0;
+  if (microseconds < 0 || thousandths < 0 || __builtin_mul_overflow(microseconds, 1000, &time) ||
+      __builtin_add_overflow(time, thousandths, &time) ||
+      __builtin_sub_overflow(time, clock.offset, &time) || time < 0) {
+    return line;
+  }
+  const auto end = static_cast<size_t>(rest.ptr - line.data());
+  return line.replace(at, end - at, format_text("{}.{:03}", time / 1000, time % 1000));
+}
+
+size_t append(std::ofstream& out, const std::filesystem::path& path, size_t number, bool is_first,
+              const RankClock& clock) {
   std::ifstream in(path);
   std::string line;
   if (!std::getline(in, line)) return 0;  // its process was ended before the first event
@@ -41,7 +98,8 @@ size_t append(std::ofstream& out, const std::filesystem::path& path, size_t numb
   size_t events = 0;
   while (std::getline(in, line)) {
     if (in.eof()) break;  // without its end: the process was killed in the middle
-    out << (is_first && events == 0 ? "\n" : ",\n") << renumbered(line, number, path.string());
+    out << (is_first && events == 0 ? "\n" : ",\n")
+        << corrected(renumbered(line, number, path.string()), clock);
     ++events;
   }
   return events;
@@ -62,11 +120,15 @@ int merge(const std::string& folder, const std::string& output, bool replace, bo
   }
   const std::string unfinished = output + ".unfinished";
   size_t events = 0;
+  std::vector<RankClock> clocks;
   try {
     std::ofstream out(unfinished, std::ios::trunc);
     if (!out) fail_writing(unfinished);
     out << "[";
-    for (size_t i = 0; i < files.size(); ++i) events += append(out, files[i], i + 1, events == 0);
+    for (size_t i = 0; i < files.size(); ++i) {
+      clocks.push_back(find_clock(files[i]));
+      events += append(out, files[i], i + 1, events == 0, clocks.back());
+    }
     out << "\n]\n";
     out.close();
     if (!out) fail_writing(unfinished);
@@ -75,13 +137,24 @@ int merge(const std::string& folder, const std::string& output, bool replace, bo
     std::remove(unfinished.c_str());
     throw;
   }
+  int64_t most = 0, bound = 0;
+  for (const RankClock& clock : clocks) {
+    most = std::max(most, std::abs(std::max(clock.offset, -INT64_MAX)));
+    bound = std::max(bound, clock.bound);
+  }
+  const bool has_clocks =
+      std::any_of(clocks.begin(), clocks.end(), [](const RankClock& clock) { return clock.is_known; });
   if (json) {
-    const nlohmann::ordered_json told = {
-        {"path", output}, {"ranks", files.size()}, {"events", events}};
+    nlohmann::ordered_json told = {{"path", output}, {"ranks", files.size()}, {"events", events}};
+    if (has_clocks) told["clocks"] = {{"largest_offset_ns", most}, {"bound_ns", bound}};
     write_text("{}\n", told.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     write_text("{}: {} events of {} file{}; open it in ui.perfetto.dev or chrome://tracing\n",
                output, events, files.size(), files.size() == 1 ? "" : "s");
+    if (has_clocks) {
+      write_text("clocks of hosts: up to {:.3f} ms apart, corrected to within {:.3f} ms\n",
+                 static_cast<double>(most) * 1e-6, static_cast<double>(bound) * 1e-6);
+    }
   }
   return 0;
 }

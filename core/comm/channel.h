@@ -26,6 +26,7 @@ class Channel {
   [[nodiscard]] virtual int32_t rank() const = 0;
   [[nodiscard]] virtual int32_t size() const = 0;
   [[nodiscard]] virtual std::string_view provider() const = 0;
+  [[nodiscard]] virtual uint64_t identity() const = 0;  // as Communicator::identity
   [[nodiscard]] virtual bool is_one_host() const { return false; }
   // Whose failures end this channel; duplicates have the same one.
   [[nodiscard]] virtual const void* fate() const = 0;

@@ -51,6 +51,7 @@ class ChannelCommunicator final : public Communicator {
   int32_t rank() const override { return channel_->rank(); }
   int32_t size() const override { return channel_->size(); }
   std::string_view provider() const override { return channel_->provider(); }
+  uint64_t identity() const override { return channel_->identity(); }
   bool shares_memory() const override { return false; }
   bool is_one_host() const override { return channel_->is_one_host(); }
   uint64_t completed() const override { return channel_->completed(); }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/comm/group.h"
+#include "core/comm/moment.h"
 #include "core/comm/settings.h"
 #include "core/comm/shape.h"
 #include "core/comm/window.h"
@@ -48,6 +49,11 @@ struct Reduce {
 
 class Communicator : public Group {
  public:
+  // The same on all ranks of this object, and of no other one, duplicates included.
+  [[nodiscard]] virtual uint64_t identity() const = 0;
+  // Its operations, and those of what is made of it, belong to this moment of a training.
+  virtual void follow([[maybe_unused]] std::shared_ptr<const Moment> moment) {}
+
   // Whether ranks see each other's windows, those that together have all slices. Where they do not,
   // there are no common windows.
   [[nodiscard]] virtual bool shares_memory() const { return true; }

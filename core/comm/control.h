@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks of one host share: fixed layouts, lock-free atomics, no pointers. Zero bytes are a
-// valid start for all but magic, version and world, which rank 0 writes before anyone else maps the
+// valid start for all but magic, version, world and identity, which rank 0 writes before anyone else maps the
 // block.
 //
 //   JobBlock      once a job:           whose failure ended it, and one record a rank
@@ -21,7 +21,7 @@
 namespace outrigger::comm {
 
 inline constexpr uint64_t kMagic = 0x524547474952544f;  // "OTRIGGER", little-endian
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr size_t kLine = 128;  // two cache lines: the next-line prefetcher couples them
 
 // Why the job or a channel ended, as told to every rank. Written by one rank before it is pointed
@@ -44,6 +44,7 @@ struct alignas(kLine) JobBlock {
   int32_t world;
   std::atomic<uint32_t> failed_by;  // 0: nobody; r + 1: rank r's record is the job's failure
   std::atomic<uint64_t> channels;   // how many duplicates were made
+  uint64_t identity;                // of the job (identity.h)
 
   [[nodiscard]] MemberRecord& member(int32_t rank) {
     return reinterpret_cast<MemberRecord*>(this + 1)[rank];

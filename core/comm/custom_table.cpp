@@ -7,6 +7,7 @@
 
 #include "core/base/process.h"
 #include "core/base/text.h"
+#include "core/comm/identity.h"
 
 namespace outrigger::comm {
 
@@ -96,6 +97,7 @@ std::unique_ptr<Channel> CustomTable::duplicate(std::string_view name) {
   call("duplicate", [&] { return table_.duplicate(table_.user_data, &table.user_data); });
   auto made = std::make_unique<CustomTable>(table, fate_, name);
   made->own();
+  made->set_identity(child_of(identity_, current_.number));
   return made;
 }
 
@@ -112,6 +114,8 @@ std::unique_ptr<Channel> CustomTable::split(const std::vector<int32_t>& groups,
   if (size == 0) return nullptr;
   auto made = std::make_unique<CustomTable>(table, std::make_shared<Fate>(), name);
   made->own();
+  const auto group = static_cast<uint64_t>(groups[static_cast<size_t>(this->rank())]);
+  made->set_identity(child_of(identity_, current_.number, group + 1));
   return made;
 }
 

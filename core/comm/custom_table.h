@@ -30,10 +30,12 @@ class CustomTable final : public Channel {
   CustomTable(const CustomTable&) = delete;
   CustomTable& operator=(const CustomTable&) = delete;
   void own() { owns_ = true; }
+  void set_identity(uint64_t identity) { identity_ = identity; }
 
   int32_t rank() const override { return table_.rank; }
   int32_t size() const override { return table_.world_size; }
   std::string_view provider() const override { return "custom"; }
+  uint64_t identity() const override { return identity_; }
   const void* fate() const override { return fate_.get(); }
   std::string text() const override { return current_.text(); }
 
@@ -65,6 +67,7 @@ class CustomTable final : public Channel {
   const std::shared_ptr<Fate> fate_;
   const std::string name_;
   const pid_t process_;
+  uint64_t identity_ = 0;
   bool owns_ = false;  // user_data
   std::atomic<bool> cancelled_{false}, in_call_{false};
   Operation current_;

@@ -18,6 +18,8 @@ class Forwarding : public Communicator {
   int32_t rank() const override { return inner_->rank(); }
   int32_t size() const override { return inner_->size(); }
   std::string_view provider() const override { return inner_->provider(); }
+  uint64_t identity() const override { return inner_->identity(); }
+  void follow(std::shared_ptr<const Moment> moment) override { inner_->follow(std::move(moment)); }
   bool shares_memory() const override { return inner_->shares_memory(); }
   bool is_one_host() const override { return inner_->is_one_host(); }
   int32_t slices() const override { return inner_->slices(); }

@@ -14,6 +14,7 @@
 #include "core/base/process.h"
 #include "core/comm/copy.h"
 #include "core/comm/host_window.h"
+#include "core/comm/identity.h"
 
 namespace outrigger::comm {
 HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_ptr<Region> region,
@@ -32,6 +33,8 @@ HostCommunicator::HostCommunicator(std::shared_ptr<Member> member, std::shared_p
       slices_(static_cast<size_t>(world_)) {}
 
 HostCommunicator::~HostCommunicator() { go({Gone::left, rank_}); }
+
+uint64_t HostCommunicator::identity() const { return child_of(member_->job.identity, channel_.id); }
 
 void HostCommunicator::give_up(int32_t culprit) noexcept { go({Gone::gave_up, culprit}); }
 

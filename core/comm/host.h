@@ -35,6 +35,7 @@ class HostCommunicator final : public Communicator {
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return world_; }
   std::string_view provider() const override { return member_->provider; }
+  uint64_t identity() const override;
 
   std::unique_ptr<Communicator> duplicate(std::string_view name) override;
   std::unique_ptr<Communicator> subgroup(const std::vector<int32_t>& members) override;

@@ -5,10 +5,13 @@
 #include "core/base/text.h"
 #include "core/comm/combine.h"
 #include "core/comm/hierarchical.h"
+#include "core/comm/recorded.h"
 #include "core/comm/transport.h"
 
 namespace outrigger::comm {
 namespace {
+
+using Recorder = std::shared_ptr<observe::FlightRecorder>;
 
 // Whether all hosts have `each` consecutive ranks.
 bool is_even(Communicator& all, const Launch& launch) {
@@ -27,7 +30,7 @@ bool is_even(Communicator& all, const Launch& launch) {
 }
 
 std::unique_ptr<Communicator> make_over_hosts(const Launch& launch, const std::string& job,
-                                              const Settings& settings) {
+                                              const Settings& settings, const Recorder& recorder) {
   if (launch.launcher == "torchrun") {
     fail(OTR_E_UNSUPPORTED,
          "RANK and WORLD_SIZE describe {} ranks, {} of them on this host; ranks on several hosts "
@@ -35,7 +38,8 @@ std::unique_ptr<Communicator> make_over_hosts(const Launch& launch, const std::s
          "(otr_comm_create_custom; in PyTorch the default process group serves)",
          launch.world, launch.local_world);
   }
-  auto all = make_transport(device::load_transport_plugin("mpi"), nullptr, settings);
+  auto all = recorded(make_transport(device::load_transport_plugin("mpi"), nullptr, settings),
+                      recorder, "all");
   if (all->size() != launch.world || all->rank() != launch.rank) {
     fail(OTR_E_CONFIG,
          "{} says that this is rank {} of {}, MPI that it is rank {} of {}: the MPI library is not "
@@ -44,8 +48,9 @@ std::unique_ptr<Communicator> make_over_hosts(const Launch& launch, const std::s
   }
   if (!is_even(*all, launch) || launch.local_world == 1) return all;
   const int32_t host_number = launch.rank / launch.local_world;
-  auto host = make_shm(launch.local_rank, launch.local_world,
-                       format_text("{} host {}", job, host_number), settings);
+  auto host = recorded(make_shm(launch.local_rank, launch.local_world,
+                                format_text("{} host {}", job, host_number), settings),
+                       recorder, "host");
   auto across = split(*all, launch.local_rank, launch.rank);
   return make_hierarchical(*all, *host, *across);
 }
@@ -53,10 +58,10 @@ std::unique_ptr<Communicator> make_over_hosts(const Launch& launch, const std::s
 }  // namespace
 
 std::unique_ptr<Communicator> make_launched(const Launch& launch, const std::string& job,
-                                            const Settings& settings) {
-  if (launch.world == 1) return make_self();
-  if (launch.local_world != launch.world) return make_over_hosts(launch, job, settings);
-  return make_shm(launch.rank, launch.world, job, settings);
+                                            const Settings& settings, const Recorder& recorder) {
+  if (launch.world == 1) return recorded(make_self(), recorder, "main");
+  if (launch.local_world != launch.world) return make_over_hosts(launch, job, settings, recorder);
+  return recorded(make_shm(launch.rank, launch.world, job, settings), recorder, "main");
 }
 
 }  // namespace outrigger::comm

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/comm/identity.h"
 
 namespace outrigger::comm {
 
@@ -37,6 +38,7 @@ void initialise_control(Region& control, int32_t world) {
   job.magic = kMagic;
   job.version = kLayoutVersion;
   job.world = world;
+  job.identity = new_identity();
 }
 
 void check_control(const Region& control, int32_t world) {

@@ -10,6 +10,7 @@
 
 #include "core/base/process.h"
 #include "core/comm/channel_communicator.h"
+#include "core/comm/identity.h"
 #include "core/comm/transport.h"
 
 namespace outrigger::comm {
@@ -49,8 +50,7 @@ std::string TransportChannel::waiting() const {
 
 // The same on all ranks of what an operation makes.
 uint64_t TransportChannel::child_id(uint64_t salt) const {
-  const std::array<uint64_t, 3> parts{id_, current_.number, salt};
-  return XXH3_64bits(parts.data(), sizeof parts) | 1;
+  return child_of(id_, current_.number, salt);
 }
 
 std::byte* TransportChannel::staging(size_t bytes) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class TransportChannel final : public Channel {
   int32_t rank() const override { return group_->rank(); }
   int32_t size() const override { return group_->size(); }
   std::string_view provider() const override { return group_->job().plugin().name; }
+  uint64_t identity() const override { return id_; }
   bool is_one_host() const override { return group_->is_one_host(); }
   const void* fate() const override { return &group_->fate(); }
   std::string text() const override { return current_.text(); }
@@ -74,6 +76,7 @@ class TransportChannel final : public Channel {
   // Throws; then owner stays for ever, unless an interrupted meeting goes on.
   void wait(Request request, const Owner& owner);
   void look_around(Clock::time_point now, Clock::time_point deadline);
+  [[nodiscard]] std::optional<ChannelNews::Gone> goner() const;
   void look_for_the_gone();  // ranks that come to no operation of this channel any more
   void look_for_the_dead();  // … whose processes have ended
   [[noreturn]] void request_failed(int32_t status, const std::string& text);

@@ -10,12 +10,12 @@
 #include <cstring>
 #include <fstream>
 #include <new>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/process.h"
+#include "core/comm/identity.h"
 #include "core/comm/watch.h"
 #include "core/context/interrupt.h"
 
@@ -76,10 +76,7 @@ void TransportJob::meet() {
   const auto ranks = static_cast<size_t>(world_);
   const auto board = std::make_shared<Board>(Board{0, std::vector<Identity>(ranks)});
   otr_plugin_request* request = nullptr;
-  if (rank_ == 0) {
-    std::random_device random;
-    board->id = (uint64_t{random()} << 32 | random()) | 1;
-  }
+  if (rank_ == 0) board->id = new_identity();
   check(plugin_.table.broadcast(channel_, &board->id, sizeof board->id, 0, &request), "attach");
   finish(request, "attach", board);
   Identity& mine = board->all[static_cast<size_t>(rank_)];

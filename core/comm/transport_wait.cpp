@@ -18,6 +18,8 @@ namespace outrigger::comm {
 namespace {
 
 constexpr auto kGrace = std::chrono::seconds(1);  // for words of others that are on their way
+// … of a rank that has ended, on this host and from another one.
+constexpr auto kNearWords = std::chrono::milliseconds(100), kFarWords = 3 * kNearWords;
 constexpr const char* kStartAgain =
     "The job cannot go on: start all ranks again, from the last checkpoint";
 
@@ -68,15 +70,31 @@ void TransportChannel::look_around(Clock::time_point now, Clock::time_point dead
   fail(OTR_E_INTERRUPTED, "{}", final);
 }
 
-void TransportChannel::look_for_the_gone() {
-  std::optional<ChannelNews::Gone> goner;  // the first; better one that went by itself
+// The first; better one that went by itself.
+std::optional<ChannelNews::Gone> TransportChannel::goner() const {
+  std::optional<ChannelNews::Gone> goner;
   group_->with(*news_, [&](const ChannelNews& news) {
     for (const ChannelNews::Gone& gone : news.gone) {
       if (gone.number >= current_.number) continue;
       if (!goner || (goner->culprit != goner->rank && gone.culprit == gone.rank)) goner = gone;
     }
   });
+  return goner;
+}
+
+void TransportChannel::look_for_the_gone() {
+  std::optional<ChannelNews::Gone> goner = this->goner();
   if (!goner) return;
+  // It went because of another one, and its word has overtaken that one's story, which all others
+  // tell.
+  for (const auto until = Clock::now() + kGrace;
+       goner->culprit != goner->rank && Clock::now() < until; goner = this->goner()) {
+    group_->job().poll();
+    check();
+    Watching::check();
+    look_for_the_dead();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   const std::string cause =
       goner->culprit == goner->rank ? ""
       : goner->culprit < 0 ? format_text(" because of rank {} of all", rank_outside(goner->culprit))
@@ -90,9 +108,19 @@ void TransportChannel::look_for_the_gone() {
 void TransportChannel::look_for_the_dead() {
   const std::vector<int32_t> dead = group_->ended();
   if (dead.empty()) return;
-  // Its last words may be that it left, or why it ended.
-  group_->job().poll();
-  check();
+  // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
+  // because of another one, of which this rank has not heard yet.
+  const bool is_near = std::ranges::any_of(dead, [&](int32_t r) {
+    return group_->job().is_on_this_host(group_->member(r));
+  });
+  for (const auto until = Clock::now() + (is_near ? kNearWords : kFarWords);;) {
+    group_->job().poll();
+    check();
+    Watching::check();
+    if (Clock::now() >= until) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  // Not who has ended meanwhile: because of this one.
   fail_job(OTR_E_PEER_DEAD, dead.front(),
            format_text("{} ended, and others waited for it in {}. {}",
                        group_->name_of(dead.front()), waited_in(), kStartAgain));

@@ -77,6 +77,9 @@ class TwoLevels : public Forwarding {
         across_(std::move(levels.across)),
         family_(std::move(family)) {}
 
+  void follow(std::shared_ptr<const Moment> moment) override {
+    for (Communicator* each : parts()) each->follow(moment);
+  }
   std::unique_ptr<Communicator> duplicate(std::string_view name) override;
   std::shared_ptr<Window> create_window(WindowKind kind, size_t bytes,
                                         std::string_view label) override;

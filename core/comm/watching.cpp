@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace outrigger::comm {
 
 static thread_local const Watching* current = nullptr;
@@ -12,7 +14,14 @@ Watching::Watching(const Group& whole) : whole_(whole), outer_(std::exchange(cur
 Watching::~Watching() { current = outer_; }
 
 void Watching::check() {
-  for (const Watching* each = current; each != nullptr; each = each->outer_) each->whole_.check();
+  for (const Watching* each = current; each != nullptr; each = each->outer_) {
+    try {
+      each->whole_.check();
+    } catch (const Error& error) {
+      if (error.culprit() < 0) throw;
+      throw Error(error.status(), error.what(), rank_outside(error.culprit()));
+    }
+  }
 }
 
 }  // namespace outrigger::comm

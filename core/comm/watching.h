@@ -14,7 +14,8 @@ class Watching {
   Watching(const Watching&) = delete;
   Watching& operator=(const Watching&) = delete;
 
-  // Throws the failure of what this thread watches, if there is one.
+  // Throws the failure of what this thread watches, if there is one; its culprit is a rank_outside,
+  // since the waits are those of a part.
   static void check();
 
  private:

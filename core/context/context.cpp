@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/threads/cores.h"
@@ -33,6 +34,35 @@ Context::Context(const otr_context_options& options) : options_(options) {
          options.log_level, static_cast<int>(OTR_LOG_ERROR), static_cast<int>(OTR_LOG_DEBUG));
   }
   workers_ = options.workers != 0 ? options.workers : default_workers();
+}
+
+std::shared_ptr<observe::FlightRecorder> Context::flight_recorder() {
+  {
+    const std::lock_guard lock(flight_mutex_);
+    if (auto there = flight_recorder_.lock()) return there;
+  }
+  auto made = own_flight_recorder();
+  const std::lock_guard lock(flight_mutex_);
+  flight_recorder_ = made;
+  return made;
+}
+
+std::shared_ptr<observe::FlightRecorder> Context::own_flight_recorder() {
+  const observe::FlightPlace place = observe::flight_place();
+  if (place.folder.empty()) return nullptr;
+  std::shared_ptr<observe::FlightRecorder> made;
+  std::string trouble;
+  try {
+    made = std::make_shared<observe::FlightRecorder>(place);
+  } catch (const Error& error) {
+    if (place.is_stated || error.status() != OTR_E_IO) throw;
+    trouble = error.what();
+  }
+  const std::lock_guard lock(flight_mutex_);
+  if (std::exchange(has_swept_, true)) return made;
+  if (!trouble.empty()) log(OTR_LOG_WARNING, trouble);
+  if (!place.is_stated) observe::sweep_flights(place.folder);
+  return made;
 }
 
 void Context::log(int32_t level, const std::string& text) const {

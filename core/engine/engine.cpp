@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "core/comm/clocks.h"
+#include "core/comm/combine.h"
 #include "core/comm/mesh.h"
 #include "core/engine/log.h"
 #include "core/engine/pass.h"
@@ -47,6 +49,7 @@ void Engine::commit() {
   require(State::declared, kCall);
   watch_.add_from_environment();
   // Here the ranks meet; afterwards none is to be waited for long.
+  comm_->follow(run_.moment);
   health_.collective(kCall, Again::always, [this] { control_ = comm_->duplicate("control"); });
   health_.watch(control_.get());
   health_.collective(kCall, Again::never, [this] {
@@ -63,6 +66,7 @@ void Engine::commit() {
     }
     require_memory(declared_, *committed_);
     values_->distribute_initial();
+    compare_clocks();
   });
   run_.updates.assign(static_cast<size_t>(model().size()), 0);
   log_commit(declared_, *committed_);
@@ -84,6 +88,19 @@ void Engine::join_mesh() {
   std::unique_ptr<comm::Communicator> control = comm_->duplicate("control");
   health_.watch(control.get());
   control_ = std::move(control);
+}
+
+// Traces of several hosts are put together by it. Ranks of one host have one clock.
+void Engine::compare_clocks() {
+  if (control_->is_one_host()) return;
+  int32_t traces = declared_.timeline.has_traces() ? 1 : 0;
+  comm::combine_value(
+      *control_, traces, [](int32_t& into, const int32_t& from) { into |= from; },
+      "who writes traces");
+  if (traces == 0) return;
+  const comm::ClockOffset offset = comm::compare_clocks(
+      *control_, [this] { return declared_.timeline.calendar_now(); });
+  declared_.timeline.set_clock(offset.nanoseconds, offset.bound);
 }
 
 void Engine::finalize() {

@@ -146,6 +146,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   void require(State state, const char* call) const;
   void join_mesh();
+  void compare_clocks();
   void require_between_windows(const char* call);
   // None of these OTR_STATES_ are away.
   void require_here(int32_t states, const char* call) const;

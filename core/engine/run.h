@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "core/base/bits.h"
+#include "core/comm/moment.h"
 #include "core/engine/declared.h"
 #include "core/engine/names.h"
 #include "core/engine/progress.h"
@@ -20,6 +22,14 @@ struct Run {
   explicit Run(const config::EngineConfig& config)
       : scaler(config.loss_scaling), outliers(config.optimizer.outliers) {}
 
+  // What the communicators do from here on belongs to the step that comes next.
+  void mark() const {
+    const auto taken = applied_steps.load(std::memory_order_relaxed) + skipped_steps;
+    moment->step.store(taken + 1, std::memory_order_relaxed);
+    moment->micro_step.store(micro_steps + 1, std::memory_order_relaxed);
+  }
+
+  const std::shared_ptr<comm::Moment> moment = std::make_shared<comm::Moment>();
   int64_t micro_steps = 0, skipped_steps = 0;
   std::atomic<int64_t> applied_steps{0};  // group_value reads it while a step is pending
   int32_t boundary = OTR_BOUNDARY_CONFIGURED;

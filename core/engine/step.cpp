@@ -97,6 +97,7 @@ void Engine::step(otr_step_report& report, bool wants_report) {
 }
 
 void Engine::do_step(otr_step_report& report, bool wants_report) {
+  run_.mark();
   if (!at_boundary()) {
     if (wants_report) hear();
     run_.stuck_at_minimum = false;

@@ -21,6 +21,7 @@ Window::Window(Declared& declared, Committed& committed, Run& run,
           committed.plan, std::move(gradients)) {}
 
 std::unique_ptr<GradientSink> Window::begin_pass() {
+  run_.mark();
   std::unique_ptr<GradientSink> sink = reducer_.begin_pass();
   if (!std::exchange(has_begun_, true)) declared_.ledger.touch_all();
   ++open_passes_;

@@ -58,10 +58,19 @@ void Timeline::trace_to(const std::string& folder, int32_t rank, std::string_vie
   auto trace = std::make_unique<TraceFile>(folder, rank, names);
   {
     const std::lock_guard lock(mutex_);
+    if (clock_) trace->add_clock(clock_->first, clock_->second);
     traces_.push_back(std::move(trace));
   }
   has_traces_.store(true, std::memory_order_release);
   turn_on();
+}
+
+int64_t Timeline::calendar_now() const { return now() + to_calendar_; }
+
+void Timeline::set_clock(int64_t offset, int64_t bound) {
+  const std::lock_guard lock(mutex_);
+  clock_ = {offset, bound};
+  for (const auto& trace : traces_) trace->add_clock(offset, bound);
 }
 
 void Timeline::add(Phase phase, int64_t begin, int64_t end, std::string_view detail,

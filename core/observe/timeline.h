@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/observe/trace_file.h"
@@ -47,6 +49,11 @@ class Timeline {
   // From here on. Throws OTR_E_IO. title: of this rank.
   void trace_to(const std::string& folder, int32_t rank, std::string_view title);
 
+  // This rank's calendar_now(), compared with rank 0's: traces tell it. Once.
+  void set_clock(int64_t offset, int64_t bound);
+  [[nodiscard]] int64_t calendar_now() const;  // the clock of traces
+  [[nodiscard]] bool has_traces() const { return has_traces_.load(std::memory_order_acquire); }
+
   // A span that is over. bytes: of values that ranks exchanged in it. Any thread.
   void add(Phase phase, int64_t begin, int64_t end, std::string_view detail = {},
            int64_t bytes = 0) noexcept;
@@ -71,6 +78,7 @@ class Timeline {
   std::mutex mutex_;  // guards the next
   std::vector<std::unique_ptr<TraceFile>> traces_;
   std::string trouble_;
+  std::optional<std::pair<int64_t, int64_t>> clock_;  // offset and bound
   std::atomic<bool> has_traces_{false};
 };
 

@@ -38,6 +38,13 @@ TraceFile::TraceFile(const std::string& folder, int32_t rank, const Names& names
   }
 }
 
+void TraceFile::add_clock(int64_t offset, int64_t bound) {
+  lines_ += format_text(
+      R"({{"pid":{},"tid":0,"ph":"M","name":"clock","args":{{"offset_ns":{},"bound_ns":{}}}}},)"
+      "\n",
+      process_, offset, bound);
+}
+
 bool TraceFile::add(const TraceEvent& event) {
   if (is_full_) return true;
   const auto microseconds = [](int64_t nanoseconds) {

@@ -34,6 +34,9 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
+  // How much this rank's clock shows more than rank 0's, in nanoseconds, wrong by at most `bound`:
+  // for who puts traces together.
+  void add_clock(int64_t offset, int64_t bound);
   // Kept until there are many, or flush. False: the file has failed just now.
   bool add(const TraceEvent& event);
   bool flush() noexcept;

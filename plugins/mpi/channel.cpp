@@ -162,6 +162,7 @@ class ChannelOf final : public Channel {
   bool receive_message(void* message) override;
   std::vector<int32_t> failed() override;
   void part() noexcept override;
+  void let_go() noexcept override;
 
  private:
   struct Sent {
@@ -187,11 +188,23 @@ class ChannelOf final : public Channel {
     call_("MPI_Comm_size", mpi().MPI_Comm_size, comm_, &world_);
     is_made_ = true;
   }
-  bool is_over(Handle& request) {
+  // A message's. One to a process that has ended fails alone, and holds up none to the others.
+  enum class State : uint8_t { pending, done, failed };
+  State state_of(Handle& request) {
+    const auto turn = call_.take_turn();
     int done = 0;
-    call_("MPI_Test", mpi().MPI_Test, &request, &done, values().status_ignore);
-    return done != 0;
+    const int error = mpi().MPI_Test(&request, &done, values().status_ignore);
+    if (error == 0) return done != 0 ? State::done : State::pending;
+    int kind = error;
+    mpi().MPI_Error_class(error, &kind);
+    const bool is_pending = kind == values().failed_pending;
+    if (!is_pending && kind != values().failed) call_.check("MPI_Test", error);
+    leave_unfinished();
+    // What is received from anyone goes on for those who live only once that is acknowledged.
+    if (mpi().MPIX_Comm_failure_ack != nullptr) mpi().MPIX_Comm_failure_ack(comm_);
+    return is_pending ? State::pending : State::failed;
   }
+  bool is_over(Handle& request) { return state_of(request) != State::pending; }
 
   const Calls<Handle> call_;
   int rank_ = 0, world_ = 0;
@@ -280,11 +293,11 @@ template <typename Handle>
 bool ChannelOf<Handle>::receive_message(void* message) {
   require_running();
   const std::lock_guard lock(messages_);
-  if (receives_) {
-    if (!is_over(receive_)) return false;
-    std::memcpy(message, incoming_->data(), incoming_->size());
-  }
-  const bool has = receives_;
+  const State state = receives_ ? state_of(receive_) : State::failed;
+  if (state == State::pending) return false;
+  const bool has = state == State::done;
+  if (has) std::memcpy(message, incoming_->data(), incoming_->size());
+  receives_ = false;
   call_("MPI_Irecv", mpi().MPI_Irecv, incoming_->data(), static_cast<int>(incoming_->size()),
         values().byte, values().any_source, kMessageTag, comm_, &receive_);
   receives_ = true;
@@ -305,6 +318,9 @@ std::vector<int32_t> ChannelOf<Handle>::failed() {
     call_("MPI_Group_translate_ranks", mpi().MPI_Group_translate_ranks, dead, count, indices.data(),
           all, ranks.data());
     call_("MPI_Group_free", mpi().MPI_Group_free, &all);
+    if (mpi().MPIX_Comm_failure_ack != nullptr) {
+      call_("MPIX_Comm_failure_ack", mpi().MPIX_Comm_failure_ack, comm_);
+    }
     leave_unfinished();
   }
   call_("MPI_Group_free", mpi().MPI_Group_free, &dead);
@@ -337,6 +353,23 @@ void ChannelOf<Handle>::part() noexcept {
   }
 }
 
+template <typename Handle>
+void ChannelOf<Handle>::let_go() noexcept {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kMost{300};
+  try {
+    for (const auto until = Clock::now() + kMost; Clock::now() < until;) {
+      {
+        const std::lock_guard lock(messages_);
+        sent_.remove_if([this](Sent& sent) { return is_over(sent.request); });
+        if (sent_.empty()) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (const plugins::Failure&) {  // nothing more can be told
+  }
+}
+
 Channel::Made attach_to(const void* group) {
   return std::visit(
       [&]<typename Handle>(const Mpi<Handle>& mpi) {
@@ -353,7 +386,7 @@ std::vector<std::shared_ptr<Channel>> attached;  // for messages; until MPI_Fina
 
 void part_from_all() {
   const std::lock_guard lock(parting);
-  for (const auto& channel : attached) channel->part();
+  for (const auto& channel : attached) is_unfinished() ? channel->let_go() : channel->part();
 }
 
 }  // namespace

@@ -48,6 +48,9 @@ class Channel {
   // In MPI_Finalize, of a channel for messages: takes what has come, so that libraries find nothing
   // left and have nothing to complain of. Waits a second at most. Never throws.
   virtual void part() noexcept = 0;
+  // The same where MPI_Finalize would wait for the dead: lets go what this rank has told the
+  // others, such as why it ends. Waits 0.3 seconds at most. Never throws.
+  virtual void let_go() noexcept = 0;
 };
 
 // group: the address of an MPI_Comm, or null for all processes.

@@ -141,7 +141,7 @@ void hear_of_finalize(const Mpi<Handle>& mpi) {
   int key = 0;
   const auto copied = [](Handle, int, void*, void*, void*, int* flag) { return *flag = 0; };
   const auto deleted = [](Handle, int, void*, void*) {
-    if (farewell != nullptr && !unfinished) farewell.load()();
+    if (farewell != nullptr) farewell.load()();
     return 0;
   };
   mpi.MPI_Comm_create_keyval(copied, deleted, &key, nullptr);
@@ -149,7 +149,11 @@ void hear_of_finalize(const Mpi<Handle>& mpi) {
 }
 
 void finish() {
-  if (initialised_by != getpid() || unfinished || !is_running()) return;
+  if (initialised_by != getpid() || !is_running()) return;
+  if (unfinished) {
+    if (farewell != nullptr) farewell.load()();
+    return;
+  }
   std::visit([](const auto& mpi) { mpi.MPI_Finalize(); }, *current.load());
 }
 
@@ -285,6 +289,8 @@ bool is_running() {
 }
 
 void set_farewell(void (*function)()) { farewell = function; }
+
+bool is_unfinished() { return unfinished; }
 
 void leave_unfinished() { unfinished = true; }
 

@@ -43,8 +43,10 @@ namespace outrigger::mpi {
   FUNCTION(MPI_Group_size, Handle, int*)                                                  \
   FUNCTION(MPI_Group_translate_ranks, Handle, int, const int*, Handle, int*)              \
   FUNCTION(MPI_Group_free, Handle*)
-// … and libraries with user-level failure mitigation (ULFM) this one, too.
-#define OTR_MPI_FAILURE_FUNCTIONS(FUNCTION) FUNCTION(MPIX_Comm_get_failed, Handle, Handle*)
+// … and libraries with user-level failure mitigation (ULFM) these, too.
+#define OTR_MPI_FAILURE_FUNCTIONS(FUNCTION)       \
+  FUNCTION(MPIX_Comm_get_failed, Handle, Handle*) \
+  FUNCTION(MPIX_Comm_failure_ack, Handle)
 
 // What the three interfaces give different values.
 template <typename Handle>
@@ -92,5 +94,6 @@ inline constexpr int kUndefined = -32766;  // a color, in all three
 void set_farewell(void (*farewell)());
 // From now on MPI_Finalize may wait for ever: at the process's end it is not called.
 void leave_unfinished();
+[[nodiscard]] bool is_unfinished();
 
 }  // namespace outrigger::mpi

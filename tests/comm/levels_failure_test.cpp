@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/comm/watching.h"
 #include "core/base/text.h"
 #include "core/comm/forwarding.h"
 #include "core/comm/hierarchical.h"
@@ -299,6 +300,21 @@ TEST(LevelsFault, InAGatherToo) {
       });
   EXPECT_EQ(outcomes[4].status, OTR_E_HOST) << outcomes[4].text;
   EXPECT_EQ(one_text(outcomes, OTR_E_ABORTED, 4).find(name_of(4)), 0U);
+}
+
+// Who waits in a part of a group, and hears of the whole's failure, names a rank of the whole.
+TEST(Watching, NamesARankOfTheWhole) {
+  const auto ranks = make_threads(3, {});
+  const Watching whole(*ranks[0]);
+  Watching::check();
+  ranks[2]->abort("enough");
+  try {
+    Watching::check();
+    FAIL() << "the whole is over";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), OTR_E_ABORTED);
+    EXPECT_EQ(error.culprit(), rank_outside(2));
+  }
 }
 
 }  // namespace

@@ -70,6 +70,27 @@ TEST(Transport, WhoGivesUpNamesWhoIsToBlame) {
   }
 }
 
+// Word of a rank that went because of another one may overtake what became of that one: all tell
+// the latter.
+TEST(Transport, TheCauseIsToldWhateverComesFirst) {
+  const auto outcomes = run_with(20, [](Communicator& c) {
+    if (c.rank() == 0) {
+      c.give_up(1);
+      std::this_thread::sleep_for(milliseconds(600));
+      return;
+    }
+    if (c.rank() == 1) {
+      std::this_thread::sleep_for(milliseconds(300));
+      c.abort("the cause");
+    }
+    c.barrier("in vain");
+  });
+  for (const size_t r : {1U, 2U}) {
+    EXPECT_EQ(outcomes[r].status, OTR_E_ABORTED) << outcomes[r].text;
+    expect_says(outcomes[r].text, {"rank 1 aborted the job: the cause"});
+  }
+}
+
 TEST(Transport, AnAbortReachesEveryDuplicateAndOneText) {
   const auto outcomes = run_with(20, [](Communicator& c) {
     const auto copy = c.duplicate("copy");

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flight recorders: what the file has after each operation, whoever ends, and however.
+#include "core/comm/recorded.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "core/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace outrigger::comm::test {
+namespace {
+
+using namespace observe;
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string path = (fs::temp_directory_path() / "flight-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = path;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+  [[nodiscard]] FlightPlace place(bool is_stated = true) const { return {path_, is_stated}; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(path_)) found.push_back(entry.path().string());
+    return found;
+  }
+
+ private:
+  std::string path_;
+};
+
+struct Content {
+  FlightHeader header;
+  std::vector<FlightGroup> groups;
+  std::vector<FlightEntry> entries;  // whole ones, by serial
+};
+
+Content read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(bytes.size(), kFlightBytes) << path;
+  Content content{};
+  if (bytes.size() != kFlightBytes) return content;
+  std::memcpy(&content.header, bytes.data(), sizeof content.header);
+  EXPECT_EQ(std::string_view(bytes.data(), 8), "OTRFLGHT");
+  EXPECT_EQ(content.header.version, 1U);
+  size_t at = sizeof(FlightHeader);
+  content.groups.resize(kFlightGroups);
+  std::memcpy(content.groups.data(), bytes.data() + at, kFlightGroups * sizeof(FlightGroup));
+  at += kFlightGroups * sizeof(FlightGroup);
+  for (size_t i = 0; i < kFlightEntries; ++i) {
+    FlightEntry entry;
+    std::memcpy(&entry, bytes.data() + at + i * sizeof entry, sizeof entry);
+    if (entry.serial == 0) continue;
+    EXPECT_EQ((entry.serial - 1) % kFlightEntries, i);
+    if (entry.serial == entry.serial_again) content.entries.push_back(entry);
+  }
+  std::sort(content.entries.begin(), content.entries.end(),
+            [](const auto& a, const auto& b) { return a.serial < b.serial; });
+  return content;
+}
+
+template <size_t Size>
+std::string text(const char (&from)[Size]) {
+  return {from, strnlen(from, Size)};
+}
+
+int64_t nanoseconds_now() {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// What require() is for expectations: it is told by the rank.
+template <typename A, typename B>
+void equal(const A& is, const B& wanted, const char* what) {
+  require(is == wanted, outrigger::format_text("{}: {} instead of {}", what, is, wanted));
+}
+
+class RecordedTest : public testing::TestWithParam<Ranks> {};
+
+TEST_P(RecordedTest, EveryOperationIsKeptByValue) {
+  const Folder folder;
+  const int64_t before = nanoseconds_now();
+  run_all_well(GetParam(), [&](Communicator& all) {
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(all.duplicate("kept"), recorder, "kept");
+    auto moment = std::make_shared<Moment>();
+    comm->barrier("first");
+    moment->step = 7;
+    moment->micro_step = 13;
+    comm->follow(moment);
+    std::vector<std::byte> data(24), gathered(24 * static_cast<size_t>(all.size()));
+    comm->broadcast(data, 0, "second");
+    comm->all_gather(data, gathered, "third");
+    try {
+      comm->broadcast(data, 999, "refused");
+    } catch (const Error& error) {
+      equal(error.status(), OTR_E_ARGUMENT, "status");
+    }
+    comm->combine(data, [](size_t, auto, auto) {}, "fifth");
+    const auto copy = comm->duplicate("copy");
+    moment->step = 8;
+    copy->barrier("of the copy");
+
+    const Content content = read(recorder->path());
+    const std::array<const char*, 7> what{"barrier",   "broadcast", "all_gather", "broadcast",
+                                          "combine",   "duplicate", "barrier"};
+    const std::array<const char*, 7> labels{"first", "second", "third",      "refused",
+                                            "fifth", "copy",   "of the copy"};
+    const std::array<uint64_t, 7> numbers{1, 2, 3, 4, 4, 5, 1}, bytes{0, 24, 24, 24, 24, 0, 0};
+    const std::array<int64_t, 7> steps{0, 7, 7, 7, 7, 7, 8};
+    equal(content.entries.size(), what.size(), "entries");
+    for (size_t i = 0; i < what.size(); ++i) {
+      const FlightEntry& e = content.entries[i];
+      equal(e.serial, i + 1, "serial");
+      equal(text(e.what), what[i], "what");
+      equal(text(e.label), labels[i], "label");
+      equal(e.number, numbers[i], "number");
+      equal(e.bytes, bytes[i], "bytes");
+      equal(e.step, steps[i], "step");
+      equal(e.micro_step, i == 0 ? 0 : 13, "micro step");
+      equal(e.status, i == 3 ? OTR_E_ARGUMENT : OTR_OK, "status");
+      equal(e.group, i == 6 ? copy->identity() : comm->identity(), "group");
+      require(e.begun <= e.ended, "times");
+      require(e.begun + content.header.to_calendar >= before - 1000000, "began before the test");
+      require(e.ended + content.header.to_calendar <= nanoseconds_now() + 1000000, "in the future");
+    }
+    const FlightGroup& group = content.groups[0];
+    equal(group.identity, comm->identity(), "identity");
+    equal(group.rank, all.rank(), "rank");
+    equal(group.size, all.size(), "size");
+    equal(text(group.name), "kept", "name");
+    equal(text(group.provider), comm->provider(), "provider");
+    equal(group.current.number, 5U, "last begun");
+    require(group.current.ended != 0, "under way");
+    equal(text(content.groups[1].name), "copy", "name");
+    // The same number on all ranks, and another for each object.
+    require(comm->identity() != copy->identity() && comm->identity() != all.identity(), "alike");
+    for (const uint64_t mine : {comm->identity(), copy->identity(), all.identity()}) {
+      std::vector<uint64_t> theirs(static_cast<size_t>(all.size()));
+      all.all_gather(std::as_bytes(std::span(&mine, 1)),
+                     std::as_writable_bytes(std::span(theirs)), "identities");
+      for (const uint64_t other : theirs) equal(other, mine, "identity");
+    }
+  });
+  EXPECT_EQ(folder.files().size(), 0U) << "a clean end leaves nothing";
+}
+
+TEST_P(RecordedTest, AFailureKeepsTheFileWithItsText) {
+  const Folder folder;
+  const auto outcomes = run(GetParam(), [&](Communicator& all) {
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(all.duplicate("kept"), recorder, "kept");
+    comm->barrier("all are here");
+    if (comm->rank() == 0) comm->abort("enough of this");
+    comm->barrier("never over");
+  });
+  EXPECT_EQ(folder.files().size(), outcomes.size());
+  for (const std::string& file : folder.files()) {
+    const Content content = read(file);
+    EXPECT_EQ(content.header.failed, 2U);
+    ASSERT_FALSE(content.entries.empty());
+    const FlightEntry& last = content.entries.back();
+    // The caller's functions have no more to tell than that they failed.
+    const bool is_told =
+        content.groups[0].rank == 0 || text(content.groups[0].provider) != "custom";
+    EXPECT_EQ(content.header.failed_status, is_told ? OTR_E_ABORTED : OTR_E_HOST);
+    EXPECT_EQ(last.status, content.header.failed_status);
+    // Messages may overtake: another rank may hear of the abort while it is in the first barrier.
+    EXPECT_EQ(text(last.label), content.entries.size() == 1 ? "all are here" : "never over");
+    EXPECT_NE(text(content.header.failure)
+                  .find(is_told ? "enough of this" : "operation "),
+              std::string::npos)
+        << text(content.header.failure);
+    EXPECT_EQ(content.header.failed_group, last.group);
+  }
+}
+
+TEST(FlightRecorder, WhoOnlyAsksLearnsOfAFailureToo) {
+  const Folder folder;
+  auto ranks = make_threads(2, {});
+  {
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(std::move(ranks[0]), recorder, "main");
+    comm->check();
+    ranks[1]->abort("enough");
+    EXPECT_THROW(comm->check(), Error);
+    comm->cancel();
+  }
+  ASSERT_EQ(folder.files().size(), 1U);
+  EXPECT_EQ(read(folder.files()[0]).header.failed_status, OTR_E_ABORTED);
+  {
+    auto others = make_threads(2, {});
+    const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+    const auto comm = recorded(std::move(others[0]), recorder, "main");
+    comm->cancel();  // as an engine does that is destroyed
+    EXPECT_THROW(comm->check(), Error);
+  }
+  EXPECT_EQ(folder.files().size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, RecordedTest,
+                         testing::Values(Ranks{Provider::self, 1}, Ranks{Provider::threads, 3},
+                                         Ranks{Provider::shm, 2}, Ranks{Provider::custom, 2},
+                                         Ranks{Provider::gather_only, 3},
+                                         Ranks{Provider::transport, 2},
+                                         Ranks{Provider::hierarchical, 4},
+                                         Ranks{Provider::hierarchical_threads, 4}),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST(FlightRecorder, KeepsTheLastOperationsAndEveryOneThatIsUnderWay) {
+  const Folder folder;
+  const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+  const int32_t held = recorder->open({77, 0, 2, "shm", "held"});
+  FlightEntry entry{};
+  entry.group = 77;
+  entry.number = 5;
+  std::strcpy(entry.label, "waits");
+  recorder->begin(held, entry);
+  const auto comm = recorded(make_self(), recorder, "busy");
+  for (uint64_t i = 1; i <= 1500; ++i) comm->barrier(std::to_string(i));
+  const Content content = read(recorder->path());
+  ASSERT_EQ(content.entries.size(), kFlightEntries);
+  for (size_t i = 0; i < content.entries.size(); ++i) {
+    const uint64_t serial = 1500 - kFlightEntries + i + 1;
+    EXPECT_EQ(content.entries[i].serial, serial);
+    EXPECT_EQ(content.entries[i].number, serial);
+    EXPECT_EQ(text(content.entries[i].label), std::to_string(serial));
+  }
+  EXPECT_EQ(text(content.groups[0].current.label), "waits");
+  EXPECT_EQ(content.groups[0].current.ended, 0);
+  EXPECT_EQ(content.groups[0].current.number, 5U);
+}
+
+TEST(FlightRecorder, WhatIsRefusedHasNoNumber) {
+  const Folder folder;
+  const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+  const auto comm = recorded(make_self(), recorder, "main");
+  comm->barrier("one");
+  const std::span<std::byte> nothing;
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_THROW(comm->broadcast(nothing, 1, "no such root"), Error);
+  }
+  comm->barrier("two");
+  const Content content = read(recorder->path());
+  ASSERT_EQ(content.entries.size(), 4U);
+  EXPECT_EQ(content.entries[1].number, 2U);
+  EXPECT_EQ(content.entries[2].number, 2U);
+  EXPECT_EQ(content.entries[3].number, 2U);
+  EXPECT_EQ(content.header.failed, 0U) << "to be refused ends no group";
+}
+
+TEST(FlightRecorder, PlacesOfGroupsAreUsedAgain) {
+  const Folder folder;
+  FlightRecorder recorder(folder.place());
+  std::vector<int32_t> places;
+  for (uint64_t i = 1; i <= kFlightGroups; ++i) {
+    places.push_back(recorder.open({i, 0, 1, "self", "of many"}));
+    EXPECT_EQ(places.back(), static_cast<int32_t>(i) - 1);
+  }
+  EXPECT_EQ(recorder.open({1000, 0, 1, "self", "too many"}), -1);
+  EXPECT_EQ(read(recorder.path()).header.left_out, 1U);
+  FlightEntry entry{};
+  recorder.begin(-1, entry);  // of a group without a place: nothing
+  recorder.end(-1, entry);
+  recorder.close(-1);
+  recorder.close(places[9]);
+  EXPECT_EQ(recorder.open({2000, 0, 1, "self", "a name"}), 9);
+  EXPECT_EQ(text(read(recorder.path()).groups[9].name), "a name");
+}
+
+TEST(FlightRecorder, ThreadsShareOne) {
+  constexpr int kThreads = 4, kEach = 3000;
+  const Folder folder;
+  const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto comm = recorded(make_self(), recorder, std::to_string(t));
+      for (int i = 1; i <= kEach; ++i) comm->barrier(outrigger::format_text("{} {}", t, i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Content content = read(recorder->path());
+  EXPECT_EQ(content.header.serials, uint64_t{kThreads} * kEach);
+  ASSERT_EQ(content.entries.size(), kFlightEntries);
+  std::array<uint64_t, kThreads> last{};
+  for (size_t i = 0; i < content.entries.size(); ++i) {
+    const FlightEntry& entry = content.entries[i];
+    EXPECT_EQ(entry.serial, uint64_t{kThreads} * kEach - kFlightEntries + i + 1);
+    int t = -1;
+    uint64_t number = 0;
+    ASSERT_EQ(std::sscanf(text(entry.label).c_str(), "%d %lu", &t, &number), 2);
+    EXPECT_EQ(number, entry.number);
+    EXPECT_GT(number, last.at(static_cast<size_t>(t)));
+    last.at(static_cast<size_t>(t)) = number;
+  }
+}
+
+// The one file of the folder is whole.
+bool has_begun(const Folder& folder) {
+  if (folder.files().empty()) return false;
+  uint64_t magic = 0;
+  std::ifstream(folder.files()[0], std::ios::binary)
+      .read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return magic == kFlightMagic;
+}
+
+// A child that is killed at any moment leaves whole entries, and the one that it was in.
+TEST(FlightRecorder, OutlivesAKilledProcess) {
+  const Folder folder;
+  std::mt19937 random(20260728);
+  constexpr int kTurns = 40;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+      const auto comm = recorded(make_self(), recorder, "main");
+      for (int i = 1;; ++i) comm->barrier(outrigger::format_text("{} {}", i, std::string(30, 'x')));
+    }
+    while (!has_begun(folder)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    ASSERT_EQ(folder.files().size(), 1U);
+    const Content content = read(folder.files()[0]);
+    EXPECT_GE(content.entries.size() + 1, std::min<uint64_t>(content.header.serials, 1024));
+    for (const FlightEntry& entry : content.entries) {
+      EXPECT_EQ(text(entry.label),
+                outrigger::format_text("{} {}", entry.number, std::string(30, 'x')));
+      EXPECT_EQ(entry.number, entry.serial);
+      EXPECT_EQ(entry.status, OTR_OK);
+    }
+    const FlightEntry& current = content.groups[0].current;
+    if (current.serial != 0 && current.serial == current.serial_again) {
+      EXPECT_LE(current.number - content.header.serials + 1, 2U);
+    }
+    fs::remove(folder.files()[0]);
+  }
+}
+
+TEST(FlightRecorder, AForkedChildNeitherWritesNorRemoves) {
+  const Folder folder;
+  const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+  auto comm = recorded(make_self(), recorder, "main");
+  comm->barrier("before");
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      comm->barrier("in the child");
+    } catch (const Error&) {
+    }
+    comm->abort("by the child");
+    comm.reset();
+    const_cast<std::shared_ptr<FlightRecorder>&>(recorder).reset();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  ASSERT_EQ(folder.files().size(), 1U);
+  const Content content = read(recorder->path());
+  ASSERT_EQ(content.entries.size(), 1U);
+  EXPECT_EQ(content.header.failed, 0U);
+  EXPECT_EQ(content.groups[0].is_closed, 0U);
+}
+
+TEST(FlightRecorder, TellsWhatItCannotWriteTo) {
+  const Folder folder;
+  const auto refused = [](const FlightPlace& place) {
+    try {
+      const FlightRecorder recorder(place);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), OTR_E_IO);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  std::ofstream(folder.path() + "/file") << "x";
+  EXPECT_NE(refused({folder.path() + "/file/folder", true}).find("OTR_FLIGHT_RECORDER"),
+            std::string::npos);
+  // Others could lay files into it.
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  EXPECT_NE(refused(folder.place(false)).find("this user alone"), std::string::npos);
+  EXPECT_EQ(refused(folder.place(true)), "") << "a stated folder is its owner's affair";
+  ASSERT_EQ(symlink("/tmp", (folder.path() + "/link").c_str()), 0);
+  EXPECT_NE(refused({folder.path() + "/link", false}).find("this user alone"), std::string::npos);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  const std::string text = refused(folder.place());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(text.find("File too large"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"off\""), std::string::npos) << text;
+  EXPECT_EQ(folder.files().size(), 2U) << "nothing half made";
+}
+
+TEST(FlightFolder, IsThatOfTheVariable) {
+  ASSERT_EQ(setenv("OTR_FLIGHT_RECORDER", "off", 1), 0);
+  EXPECT_EQ(flight_place().folder, "");
+  ASSERT_EQ(setenv("OTR_FLIGHT_RECORDER", "some/where", 1), 0);
+  EXPECT_EQ(flight_place().folder, "some/where");
+  EXPECT_TRUE(flight_place().is_stated);
+  ASSERT_EQ(unsetenv("OTR_FLIGHT_RECORDER"), 0);
+  EXPECT_FALSE(flight_place().is_stated);
+  EXPECT_TRUE(flight_place().folder.ends_with(outrigger::format_text("outrigger-{}", geteuid())));
+}
+
+// A file as a process leaves it that ended so many hours ago.
+void leave(const Folder& folder, const std::string& name, int hours) {
+  FlightHeader header{};
+  header.magic = kFlightMagic;
+  header.version = kFlightVersion;
+  header.began = nanoseconds_now() - int64_t{hours + 100} * 3600 * 1'000'000'000;
+  header.to_calendar = 5'000'000'000;
+  std::vector<FlightGroup> groups(kFlightGroups);
+  groups[3].identity = 1;
+  groups[3].current.begun =
+      nanoseconds_now() - int64_t{hours} * 3600 * 1'000'000'000 - header.to_calendar;
+  const std::string path = folder.path() + "/" + name;
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.write(reinterpret_cast<const char*>(groups.data()),
+             static_cast<std::streamsize>(groups.size() * sizeof(FlightGroup)));
+  file.close();
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(200));
+}
+
+TEST(FlightFolder, IsSweptOfWhatIsOldOrTooMuch) {
+  const Folder folder;
+  leave(folder, "host-1.flight", 23);
+  leave(folder, "host-2.flight", 25);
+  leave(folder, "host-3.other", 25);
+  std::ofstream(folder.path() + "/host-4.flight") << "garbage";
+  fs::last_write_time(folder.path() + "/host-4.flight",
+                      fs::file_time_type::clock::now() - std::chrono::hours(25));
+  // Of a process that is there, however old it looks.
+  leave(folder, "host-5.flight", 50);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int held = open((folder.path() + "/host-5.flight").c_str(), O_RDWR);
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    if (fcntl(held, F_SETLK, &lock) != 0 || write(ready[1], "x", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  sweep_flights(folder.path());
+  std::set<std::string> left;
+  for (const auto& file : folder.files()) left.insert(fs::path(file).filename().string());
+  EXPECT_EQ(left, (std::set<std::string>{"host-1.flight", "host-3.other", "host-5.flight"}));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  // 32 MiB are 182 of them; the oldest of 190 go.
+  for (int i = 0; i < 190; ++i) {
+    leave(folder, outrigger::format_text("host-{}.flight", 100 + i), i < 8 ? 22 : 3);
+  }
+  fs::remove(folder.path() + "/host-1.flight");
+  fs::remove(folder.path() + "/host-5.flight");
+  sweep_flights(folder.path());
+  EXPECT_EQ(folder.files().size(), 182U + 1);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(fs::exists(folder.path() + outrigger::format_text("/host-{}.flight", 100 + i)));
+  }
+  sweep_flights(folder.path() + "/nowhere");
+}
+
+}  // namespace
+}  // namespace outrigger::comm::test
