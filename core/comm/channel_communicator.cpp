@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/channel.h"
 #include "core/comm/gather_values.h"
 #include "core/comm/parts.h"
 #include "core/comm/region.h"

@@ -110,9 +110,8 @@ void TransportChannel::look_for_the_dead() {
   if (dead.empty()) return;
   // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
   // because of another one, of which this rank has not heard yet.
-  const bool is_near = std::ranges::any_of(dead, [&](int32_t r) {
-    return group_->job().is_on_this_host(group_->member(r));
-  });
+  const bool is_near = std::ranges::any_of(
+      dead, [&](int32_t r) { return group_->job().is_on_this_host(group_->member(r)); });
   for (const auto until = Clock::now() + (is_near ? kNearWords : kFarWords);;) {
     group_->job().poll();
     check();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory that has a name in /dev/shm. The library makes none; other programs of the machine
-// come and go there.
+// Shared memory that has a name in /dev/shm. The library makes none but flight recorders; other
+// programs of the machine come and go there, Open MPI's too, whose names have a host's in them.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +11,10 @@
 
 namespace outrigger::test {
 
+inline bool is_known_there(const std::string& path) {
+  return path.find("/outrigger-") != path.npos || path.find("/sm_segment.") != path.npos;
+}
+
 // Names there that are this project's, and what this process has of it, mapped or open.
 inline std::set<std::string> named_shared_memory() {
   const std::string folder = "/dev/shm/";
@@ -18,16 +22,17 @@ inline std::set<std::string> named_shared_memory() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
+    if (is_known_there(folder + name)) continue;
     if (name.find("outrigger") != name.npos || name.find("otr") != name.npos) names.insert(name);
   }
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     const size_t at = line.find(folder);
-    if (at != line.npos) names.insert(line.substr(at));
+    if (at != line.npos && !is_known_there(line.substr(at))) names.insert(line.substr(at));
   }
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
     const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
-    if (target.rfind(folder, 0) == 0) names.insert(target);
+    if (target.rfind(folder, 0) == 0 && !is_known_there(target)) names.insert(target);
   }
   return names;
 }

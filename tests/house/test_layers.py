@@ -36,6 +36,8 @@ class Layers(unittest.TestCase):
             ("c_api/examples/gpt/model.c", "c_api/include/outrigger.h", None),
             ("c_api/examples/gpt/model.c", "c_api/examples/gpt/model.h", None),
             ("c_api/examples/gpt/model.c", "core/engine/engine.h", "public headers"),
+            ("c_api/tools/inspect_command.cpp", "core/observe/flight_format.h", None),
+            ("c_api/tools/inspect_command.cpp", "core/observe/flight_recorder.h", "public headers"),
             ("bindings/swig/outrigger.i", "core/engine/engine.h", "public headers"),
             ("core/engine/step.cpp", "tests/core/helper.h", "no layer"),
             ("tests/plugins/cuda/mock.cpp", "plugins/cuda/driver.h", None),

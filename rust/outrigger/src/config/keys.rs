@@ -631,7 +631,7 @@ impl ZeroOptimization {
     pub fn zero_quantized_nontrainable_weights(self, value: bool) -> Self {
         Self(self.0.with("zero_quantized_nontrainable_weights", value))
     }
-    /// Quantised reduction (leave it false); not built yet. Default false.
+    /// Gradients move between ranks as blocks of 8 bits, with two levels the hosts' sums do (where sums are made in host memory; at every stage). Default false.
     pub fn zero_quantized_gradients(self, value: bool) -> Self {
         Self(self.0.with("zero_quantized_gradients", value))
     }
