@@ -3,6 +3,8 @@
 // programs of the machine come and go there, Open MPI's too, whose names have a host's in them.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -12,7 +14,8 @@
 namespace outrigger::test {
 
 inline bool is_known_there(const std::string& path) {
-  return path.find("/outrigger-") != path.npos || path.find("/sm_segment.") != path.npos;
+  const std::string flights = "/outrigger-" + std::to_string(geteuid());
+  return path.find(flights) != path.npos || path.find("/sm_segment.") != path.npos;
 }
 
 // Names there that are this project's, and what this process has of it, mapped or open.
