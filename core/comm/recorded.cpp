@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/recorded.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -15,13 +13,7 @@ namespace {
 
 using observe::FlightEntry;
 using observe::FlightRecorder;
-
-template <size_t Size>
-void put_text(char (&to)[Size], std::string_view from) noexcept {
-  const size_t n = std::min(from.size(), Size);
-  std::memcpy(to, from.data(), n);
-  std::memset(to + n, 0, Size - n);
-}
+using observe::put_text;
 
 // Nothing of the operation has begun on any rank, or it is to be called again: it has no number.
 bool was_refused(int32_t status) {

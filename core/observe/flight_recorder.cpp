@@ -52,13 +52,6 @@ void put_entry(FlightEntry& to, const FlightEntry& from) noexcept {
   }
 }
 
-template <size_t Size>
-void put_text(char (&to)[Size], std::string_view from) noexcept {
-  const size_t n = std::min(from.size(), Size);
-  std::memcpy(to, from.data(), n);
-  std::memset(to + n, 0, Size - n);
-}
-
 int64_t to_calendar_now() {
   timespec time{};
   clock_gettime(CLOCK_REALTIME, &time);

@@ -6,6 +6,8 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +17,13 @@
 #include "core/observe/flight_format.h"
 
 namespace outrigger::observe {
+
+// A text of a file, cut to its room and filled up with zeros.
+template <size_t Size>
+void put_text(char (&to)[Size], std::string_view from) noexcept {
+  const size_t n = from.copy(to, Size);
+  std::fill(to + n, to + Size, '\0');
+}
 
 // Makes it. Throws OTR_E_IO; so for one that nobody stated unless it is this user's alone.
 void make_flight_folder(const FlightPlace& place);
