@@ -82,6 +82,7 @@ class TransportGroup final : public TransportJob::Listener {
  private:
   void send(int32_t to, TransportMessage message) noexcept;
   void answer(const TransportMessage& question);
+  void pass_on(const TransportMessage& message) noexcept;
 
   const std::shared_ptr<TransportJob> job_;
   const uint64_t id_;
