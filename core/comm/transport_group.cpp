@@ -40,8 +40,10 @@ std::vector<int32_t> TransportGroup::ended() const {
   std::vector<int32_t> ranks;
   const std::vector<int32_t> dead = job_->ended();
   if (dead.empty()) return ranks;
-  for (int32_t r = 0; r < size(); ++r) {
-    if (r != rank_ && std::ranges::find(dead, member(r)) != dead.end()) ranks.push_back(r);
+  for (const int32_t rank : dead) {
+    const auto found = std::ranges::find(members_, rank);
+    const auto r = static_cast<int32_t>(found - members_.begin());
+    if (found != members_.end() && r != rank_) ranks.push_back(r);
   }
   return ranks;
 }

@@ -56,7 +56,7 @@ class TransportGroup final : public TransportJob::Listener {
     return job_->name_of(members_[static_cast<size_t>(rank)], rank);
   }
   [[nodiscard]] int32_t member(int32_t rank) const { return members_[static_cast<size_t>(rank)]; }
-  // Ranks whose processes are known to have ended, but this one.
+  // Ranks whose processes are known to have ended, but this one, in the order of the job's.
   [[nodiscard]] std::vector<int32_t> ended() const;
   [[nodiscard]] Fate& fate() { return fate_; }
   [[nodiscard]] const Fate& fate() const { return fate_; }
