@@ -74,9 +74,9 @@ Struct take(const std::string& bytes, size_t at) {
 std::optional<FlightOperation> operation_of(const FlightEntry& e, int64_t to_calendar) {
   if (e.serial == 0 || e.serial != e.serial_again || e.number == 0) return std::nullopt;
   const int64_t ended = e.ended == 0 ? 0 : e.ended + to_calendar;
-  return FlightOperation{e.serial, e.group,         e.number, e.bytes,         e.offset,
-                         e.begun + to_calendar,     ended,    e.step,          e.micro_step,
-                         e.status, e.culprit,       text_of(e.what), text_of(e.label)};
+  return FlightOperation{
+      e.serial, e.group,      e.number, e.bytes,   e.offset,        e.begun + to_calendar, ended,
+      e.step,   e.micro_step, e.status, e.culprit, text_of(e.what), text_of(e.label)};
 }
 
 std::string boot_of_this_machine() {
@@ -93,9 +93,8 @@ void require_format(const std::string& path, const std::string& bytes, const Fli
                 path, h.version, kFlightVersion);
   }
   const bool fits = h.header_bytes == sizeof(FlightHeader) &&
-                    h.group_bytes == sizeof(FlightGroup) &&
-                    h.entry_bytes == sizeof(FlightEntry) && h.group_count == kFlightGroups &&
-                    h.entry_count == kFlightEntries;
+                    h.group_bytes == sizeof(FlightGroup) && h.entry_bytes == sizeof(FlightEntry) &&
+                    h.group_count == kFlightGroups && h.entry_count == kFlightEntries;
   if (!fits) tools::fail(OTR_E_CORRUPT, "{}: its header is damaged", path);
   if (bytes.size() != kFlightBytes) {
     tools::fail(OTR_E_CORRUPT, "{} has {} bytes{}, and {} are right: it was cut short or added to",

@@ -133,7 +133,8 @@ std::string where_it_was(const Job& job, const Flight& flight, bool is_gone) {
     return format_text("{} in {}, which it began {}", did, text_of(job, flight, *inside),
                        is_gone ? "last" : seconds(now() - inside->begun) + " ago");
   }
-  const FlightOperation* const last = flight.operations.empty() ? nullptr : &flight.operations.back();
+  const FlightOperation* const last =
+      flight.operations.empty() ? nullptr : &flight.operations.back();
   if (last == nullptr) return format_text("{} before any operation", did);
   return is_gone ? format_text("its process ended outside of any operation; its last was {}",
                                text_of(job, flight, *last))
@@ -187,14 +188,12 @@ std::vector<Job> jobs_of(std::vector<Flight> flights) {
   }
   std::vector<Job> jobs;
   for (auto& [number, job] : by_root) {
-    std::stable_sort(job.ranks.begin(), job.ranks.end(), [](const Flight& a, const Flight& b) {
-      return rank_of(a) < rank_of(b);
-    });
+    std::stable_sort(job.ranks.begin(), job.ranks.end(),
+                     [](const Flight& a, const Flight& b) { return rank_of(a) < rank_of(b); });
     jobs.push_back(std::move(job));
   }
-  std::stable_sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-    return a.last_moment() > b.last_moment();
-  });
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const Job& a, const Job& b) { return a.last_moment() > b.last_moment(); });
   return jobs;
 }
 
@@ -235,10 +234,10 @@ std::string text_of(const Job& job, const Flight& flight, const FlightOperation&
       if (other.find(operation.group) != nullptr) members.push_back(rank_of(other));
     }
     const bool knows_all = members.size() == static_cast<size_t>(group->size);
-    of = format_text("'{}' of {}", group->name,
-                     knows_all ? format_text("rank{} {}", members.size() == 1 ? "" : "s",
-                                             list_of(members))
-                               : format_text("{} ranks", group->size));
+    of = format_text(
+        "'{}' of {}", group->name,
+        knows_all ? format_text("rank{} {}", members.size() == 1 ? "" : "s", list_of(members))
+                  : format_text("{} ranks", group->size));
   }
   return format_text("{}{} (operation {} of {}{})", operation.what, label, operation.number, of,
                      step);
@@ -289,13 +288,13 @@ Verdict verdict_of(const Job& job) {
         "rank {} held up the others, and there is no file of it here: look on its host{}",
         at.missing, held);
   } else if (at.flight->failure) {
-    verdict.text = format_text("{} failed first: {}{}", who(*at.flight), at.flight->failure->text,
-                               held);
+    verdict.text =
+        format_text("{} failed first: {}{}", who(*at.flight), at.flight->failure->text, held);
   } else {
     const bool is_gone = at.is_dead || at.flight->fate == Fate::ended;
-    verdict.text = format_text("{} {}: {}{}", who(*at.flight),
-                               is_gone ? "is gone" : "holds up the others",
-                               where_it_was(job, *at.flight, is_gone), held);
+    verdict.text =
+        format_text("{} {}: {}{}", who(*at.flight), is_gone ? "is gone" : "holds up the others",
+                    where_it_was(job, *at.flight, is_gone), held);
   }
   return verdict;
 }

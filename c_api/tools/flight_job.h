@@ -32,9 +32,9 @@ struct Job {
                                   const FlightOperation& operation);
 
 struct Verdict {
-  int32_t culprit = -1;              // the rank that held up the others; −1: none is known
-  std::vector<int32_t> held_up;      // that waited for it
-  std::string text;                  // one line
+  int32_t culprit = -1;          // the rank that held up the others; −1: none is known
+  std::vector<int32_t> held_up;  // that waited for it
+  std::string text;              // one line
 };
 [[nodiscard]] Verdict verdict_of(const Job& job);
 

@@ -58,20 +58,19 @@ const FlightOperation* last_good(const Flight& flight) {
 }
 
 void print_table(const Job& job) {
-  std::vector<std::vector<std::string>> rows{{"rank", "host:process", "state", "step",
-                                              "last finished", "at", "in", "since"}};
+  std::vector<std::vector<std::string>> rows{
+      {"rank", "host:process", "state", "step", "last finished", "at", "in", "since"}};
   for (const Flight& flight : job.ranks) {
     const FlightOperation* const last = last_good(flight);
     const FlightOperation* const inside = shown_operation(flight);
-    const int64_t step = std::max(last != nullptr ? last->step : 0,
-                                  inside != nullptr ? inside->step : 0);
-    rows.push_back({format_text("{}", rank_of(flight)),
-                    format_text("{}:{}", flight.host, flight.process), state_of(flight),
-                    step > 0 ? format_text("{}", step) : "-",
-                    last != nullptr ? short_text(*last) : "-",
-                    last != nullptr ? clock_text(last->ended) : "-",
-                    inside != nullptr ? short_text(*inside) : "-",
-                    inside != nullptr ? clock_text(inside->begun) : "-"});
+    const int64_t step =
+        std::max(last != nullptr ? last->step : 0, inside != nullptr ? inside->step : 0);
+    rows.push_back(
+        {format_text("{}", rank_of(flight)), format_text("{}:{}", flight.host, flight.process),
+         state_of(flight), step > 0 ? format_text("{}", step) : "-",
+         last != nullptr ? short_text(*last) : "-", last != nullptr ? clock_text(last->ended) : "-",
+         inside != nullptr ? short_text(*inside) : "-",
+         inside != nullptr ? clock_text(inside->begun) : "-"});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows) {
@@ -94,21 +93,20 @@ void print_last(const Job& job, int64_t count) {
          each != flight.operations.end(); ++each) {
       lines.emplace_back(&flight, &*each);
     }
-    if (const FlightOperation* const inside = flight.under_way()) lines.emplace_back(&flight, inside);
+    if (const FlightOperation* const inside = flight.under_way())
+      lines.emplace_back(&flight, inside);
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-    return a.second->begun < b.second->begun;
-  });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.second->begun < b.second->begun; });
   write_text("\n{:<12}  {:>4}  {:>12}  {:>12}  operation\n", "began", "rank", "ms", "bytes");
   for (const auto& [flight, operation] : lines) {
     const bool is_over = !operation->is_under_way();
     const double took = static_cast<double>(operation->ended - operation->begun) * 1e-6;
-    write_text("{}  {:>4}  {:>12}  {:>12}  {}{}\n", clock_text(operation->begun), rank_of(*flight),
-               is_over ? format_text("{:.3f}", took) : "under way", operation->bytes,
-               text_of(job, *flight, *operation),
-               operation->status == OTR_OK
-                   ? ""
-                   : format_text(": {}", otr_status_name(operation->status)));
+    write_text(
+        "{}  {:>4}  {:>12}  {:>12}  {}{}\n", clock_text(operation->begun), rank_of(*flight),
+        is_over ? format_text("{:.3f}", took) : "under way", operation->bytes,
+        text_of(job, *flight, *operation),
+        operation->status == OTR_OK ? "" : format_text(": {}", otr_status_name(operation->status)));
   }
 }
 
@@ -125,8 +123,8 @@ Json json_of(const FlightOperation& operation) {
           {"micro_step", operation.micro_step > 0 ? Json(operation.micro_step) : Json(nullptr)},
           {"began", seconds(operation.begun)},
           {"ended", operation.is_under_way() ? Json(nullptr) : Json(seconds(operation.ended))},
-          {"status", operation.is_under_way() ? Json(nullptr)
-                                              : Json(otr_status_name(operation.status))}};
+          {"status",
+           operation.is_under_way() ? Json(nullptr) : Json(otr_status_name(operation.status))}};
 }
 
 Json json_of(const Flight& flight, int64_t last) {
@@ -194,11 +192,11 @@ void print_job(const Job& job, const Verdict& verdict, const FlightRequest& requ
 int report_flights(const FlightRequest& request) {
   Flights flights = read_flights(request.where);
   const std::vector<Job> jobs = jobs_of(std::move(flights.good));
-  const auto chosen =
-      request.process == 0
-          ? jobs.begin()
-          : std::find_if(jobs.begin(), jobs.end(),
-                         [&](const Job& job) { return has_process(job, request.process); });
+  const auto chosen = request.process == 0
+                          ? jobs.begin()
+                          : std::find_if(jobs.begin(), jobs.end(), [&](const Job& job) {
+                              return has_process(job, request.process);
+                            });
   if (chosen == jobs.end()) {
     const std::string whose =
         request.process == 0 ? "" : format_text(" of a job with process {}", request.process);

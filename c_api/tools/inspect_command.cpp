@@ -198,13 +198,14 @@ void make_folder(const std::string& path) {
 
 Command add_inspect(CLI::App& app, bool& json) {
   const auto request = std::make_shared<Inspection>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what each rank of a job did last, or what a checkpoint holds");
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show what each rank of a job did last, or what a checkpoint holds");
   command->add_option("directory", request->directory,
                       "Folder of checkpoints, or of flight recorders' files; without it, where "
                       "those of this machine are");
-  command->add_option("--process", request->flights.process,
-                      "The job that this process was of; without it the last")
+  command
+      ->add_option("--process", request->flights.process,
+                   "The job that this process was of; without it the last")
       ->check(CLI::Range(int64_t{1}, INT64_MAX));
   command->add_option("--last", request->flights.last, "So many operations of each rank, too")
       ->check(CLI::Range(int64_t{1}, int64_t{observe::kFlightEntries}));

@@ -142,8 +142,8 @@ int merge(const std::string& folder, const std::string& output, bool replace, bo
     most = std::max(most, std::abs(std::max(clock.offset, -INT64_MAX)));
     bound = std::max(bound, clock.bound);
   }
-  const bool has_clocks =
-      std::any_of(clocks.begin(), clocks.end(), [](const RankClock& clock) { return clock.is_known; });
+  const bool has_clocks = std::any_of(clocks.begin(), clocks.end(),
+                                      [](const RankClock& clock) { return clock.is_known; });
   if (json) {
     nlohmann::ordered_json told = {{"path", output}, {"ranks", files.size()}, {"events", events}};
     if (has_clocks) told["clocks"] = {{"largest_offset_ns", most}, {"bound_ns", bound}};

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/comm/channel.h"
 #include "core/comm/gather_values.h"
 #include "core/comm/parts.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks of one host share: fixed layouts, lock-free atomics, no pointers. Zero bytes are a
-// valid start for all but magic, version, world and identity, which rank 0 writes before anyone else maps the
-// block.
+// valid start for all but magic, version, world and identity, which rank 0 writes before anyone
+// else maps the block.
 //
 //   JobBlock      once a job:           whose failure ended it, and one record a rank
 //   ChannelBlock  once a communicator:  the bell, what ended it, a slot and a record a rank,

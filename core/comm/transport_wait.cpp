@@ -112,9 +112,8 @@ void TransportChannel::look_for_the_dead() {
   const int32_t first = group_->job().ended().front();
   // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
   // because of another one, of which this rank has not heard yet.
-  const bool is_near = std::ranges::any_of(dead, [&](int32_t r) {
-    return group_->job().is_on_this_host(group_->member(r));
-  });
+  const bool is_near = std::ranges::any_of(
+      dead, [&](int32_t r) { return group_->job().is_on_this_host(group_->member(r)); });
   for (const auto until = Clock::now() + (is_near ? kNearWords : kFarWords);;) {
     group_->job().poll();
     check();
@@ -123,11 +122,11 @@ void TransportChannel::look_for_the_dead() {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const bool is_member = group_->member(dead.front()) == first;
-  fail_job(OTR_E_PEER_DEAD, is_member ? dead.front() : rank_outside(first),
-           format_text("{} ended, and others waited {} in {}. {}",
-                       is_member ? group_->name_of(dead.front())
-                                 : group_->job().name_of(first, first),
-                       is_member ? "for it" : "in vain", waited_in(), kStartAgain));
+  fail_job(
+      OTR_E_PEER_DEAD, is_member ? dead.front() : rank_outside(first),
+      format_text("{} ended, and others waited {} in {}. {}",
+                  is_member ? group_->name_of(dead.front()) : group_->job().name_of(first, first),
+                  is_member ? "for it" : "in vain", waited_in(), kStartAgain));
 }
 
 // The library gives a reason; who is to blame may be known a moment later.

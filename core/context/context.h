@@ -23,9 +23,9 @@ class Context {
   }
   void log(int32_t level, const std::string& text) const;  // where logs(level)
   [[nodiscard]] device::Registry& devices() { return devices_; }
-  // That of this process's ranks: one for as long as a communicator keeps it. own: of a rank that is
-  // a thread. Null where none is wanted, or none can be had where nobody has stated a folder; the
-  // log tells of that. Throws OTR_E_IO where the stated folder cannot be written to.
+  // That of this process's ranks: one for as long as a communicator keeps it. own: of a rank that
+  // is a thread. Null where none is wanted, or none can be had where nobody has stated a folder;
+  // the log tells of that. Throws OTR_E_IO where the stated folder cannot be written to.
   [[nodiscard]] std::shared_ptr<observe::FlightRecorder> flight_recorder();
   [[nodiscard]] std::shared_ptr<observe::FlightRecorder> own_flight_recorder();
   [[nodiscard]] bool can_interrupt() const { return options_.interrupt_callback != nullptr; }

@@ -98,8 +98,8 @@ void Engine::compare_clocks() {
       *control_, traces, [](int32_t& into, const int32_t& from) { into |= from; },
       "who writes traces");
   if (traces == 0) return;
-  const comm::ClockOffset offset = comm::compare_clocks(
-      *control_, [this] { return declared_.timeline.calendar_now(); });
+  const comm::ClockOffset offset =
+      comm::compare_clocks(*control_, [this] { return declared_.timeline.calendar_now(); });
   declared_.timeline.set_clock(offset.nanoseconds, offset.bound);
 }
 

@@ -20,9 +20,9 @@ inline constexpr const char* kFlightSuffix = ".flight";
 // Texts are filled up with zero bytes, and need not end with one. Times are nanoseconds of the
 // machine's monotonic clock.
 struct FlightEntry {
-  uint64_t serial;  // from 1, as operations of the process ended; 0: none, or half written
-  uint64_t group;   // FlightGroup::identity
-  uint64_t number;  // from 1, as the group's operations began: the same on all its ranks
+  uint64_t serial;       // from 1, as operations of the process ended; 0: none, or half written
+  uint64_t group;        // FlightGroup::identity
+  uint64_t number;       // from 1, as the group's operations began: the same on all its ranks
   int64_t begun, ended;  // ended 0: under way
   uint64_t bytes, offset;
   int64_t step, micro_step;  // from 1; 0: outside of an engine

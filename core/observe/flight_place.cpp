@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSecond = 1'000'000'000;        // in nanoseconds
+constexpr int64_t kSecond = 1'000'000'000;             // in nanoseconds
 constexpr int64_t kOldest = int64_t{86400} * kSecond;  // how long a file is kept
 constexpr int64_t kYoungest = 10;                      // seconds before it may be left over
 constexpr size_t kMostLeft = (size_t{32} << 20) / kFlightBytes;
@@ -33,8 +33,8 @@ void make_private_folder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     fail(OTR_E_IO, "cannot make the folder {}: {}", folder, std::generic_category().message(errno));
   }
-  if (lstat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) ||
-      facts.st_uid != geteuid() || (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+  if (lstat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() ||
+      (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     fail(OTR_E_IO, "{} is no folder that this user alone may write to", folder);
   }
 }
@@ -53,8 +53,7 @@ int64_t last_moment(int file, int64_t changed) {
   int64_t last = header.began;
   for (const FlightGroup& group : groups) {
     if (group.identity == 0) continue;
-    last = std::max(last,
-                    std::max(group.current.begun, group.current.ended) + header.to_calendar);
+    last = std::max(last, std::max(group.current.begun, group.current.ended) + header.to_calendar);
   }
   return last;
 }

@@ -120,8 +120,7 @@ void FlightRecorder::make_file(const FlightPlace& place) {
   for (int number = 1; number <= kMostFlights && descriptor_ < 0; ++number) {
     path_ = format_text("{}/{}-{}{}{}", place.folder, plain(host_name()), process_,
                         number == 1 ? "" : format_text("-{}", number), kFlightSuffix);
-    descriptor_ =
-        ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (descriptor_ < 0 && errno != EEXIST) fail_to_make(path_, errno);
   }
   if (descriptor_ < 0) fail_to_make(path_, EEXIST);

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/watching.h"
 #include "core/base/text.h"
 #include "core/comm/forwarding.h"
 #include "core/comm/hierarchical.h"
+#include "core/comm/watching.h"
 #include "tests/comm/levels.h"
 
 namespace outrigger::comm::test {

@@ -122,8 +122,8 @@ TEST_P(RecordedTest, EveryOperationIsKeptByValue) {
     copy->barrier("of the copy");
 
     const Content content = read(recorder->path());
-    const std::array<const char*, 7> what{"barrier",   "broadcast", "all_gather", "broadcast",
-                                          "combine",   "duplicate", "barrier"};
+    const std::array<const char*, 7> what{"barrier", "broadcast", "all_gather", "broadcast",
+                                          "combine", "duplicate", "barrier"};
     const std::array<const char*, 7> labels{"first", "second", "third",      "refused",
                                             "fifth", "copy",   "of the copy"};
     const std::array<uint64_t, 7> numbers{1, 2, 3, 4, 4, 5, 1}, bytes{0, 24, 24, 24, 24, 0, 0};
@@ -157,8 +157,8 @@ TEST_P(RecordedTest, EveryOperationIsKeptByValue) {
     require(comm->identity() != copy->identity() && comm->identity() != all.identity(), "alike");
     for (const uint64_t mine : {comm->identity(), copy->identity(), all.identity()}) {
       std::vector<uint64_t> theirs(static_cast<size_t>(all.size()));
-      all.all_gather(std::as_bytes(std::span(&mine, 1)),
-                     std::as_writable_bytes(std::span(theirs)), "identities");
+      all.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(theirs)),
+                     "identities");
       for (const uint64_t other : theirs) equal(other, mine, "identity");
     }
   });
@@ -187,8 +187,7 @@ TEST_P(RecordedTest, AFailureKeepsTheFileWithItsText) {
     EXPECT_EQ(last.status, content.header.failed_status);
     // Messages may overtake: another rank may hear of the abort while it is in the first barrier.
     EXPECT_EQ(text(last.label), content.entries.size() == 1 ? "all are here" : "never over");
-    EXPECT_NE(text(content.header.failure)
-                  .find(is_told ? "enough of this" : "operation "),
+    EXPECT_NE(text(content.header.failure).find(is_told ? "enough of this" : "operation "),
               std::string::npos)
         << text(content.header.failure);
     EXPECT_EQ(content.header.failed_group, last.group);

@@ -141,8 +141,9 @@ TEST_F(InspectFlights, ARankThatDoesNotComeIsNamed) {
   expect(text, "rank 2 (process " + std::to_string(ranks_[2]->pid()));
   expect(text, "holds up the others: it has been in no operation for ");
   expect(text, "its last was barrier 'first' (operation 1 of 'main' of ranks 0-3, step 3)");
-  expect(text, "ranks 0, 1, 3 wait for it, rank 0 in reduce 'reduce gradients' (operation 2 of "
-               "'main' of ranks 0-3, step 4)");
+  expect(text,
+         "ranks 0, 1, 3 wait for it, rank 0 in reduce 'reduce gradients' (operation 2 of "
+         "'main' of ranks 0-3, step 4)");
   for (size_t rank = 0; rank < 4; ++rank) {
     const Json& r = all["ranks"][rank];
     EXPECT_EQ(r["rank"], rank);
@@ -170,7 +171,8 @@ TEST_F(InspectFlights, AKilledRankIsNamedThoughItWaitedItself) {
   EXPECT_EQ(all["ranks"][1]["state"], "gone");
   EXPECT_EQ(all["ranks"][1]["in"]["label"], "second");
   EXPECT_EQ(all["culprit"], 1) << all["verdict"];
-  expect(all["verdict"], "is gone: its process ended in all_gather 'second' (operation 2 of 'main'");
+  expect(all["verdict"],
+         "is gone: its process ended in all_gather 'second' (operation 2 of 'main'");
 }
 
 TEST_F(InspectFlights, WhoIsToBlameIsFoundOverGroups) {
@@ -271,7 +273,8 @@ TEST_F(InspectFlights, TheLastJobIsShownAndOthersByProcess) {
   const Json none = inspect(2, {"--process", "1"});
   EXPECT_EQ(none["error"]["status"], "OTR_E_NOT_FOUND");
   // Without a folder: where they are written.
-  const Result there = run({kTool, "inspect", "--json"}, {{"OTR_FLIGHT_RECORDER", folder_.file("")}});
+  const Result there =
+      run({kTool, "inspect", "--json"}, {{"OTR_FLIGHT_RECORDER", folder_.file("")}});
   EXPECT_EQ(Json::parse(there.out)["ranks"][0]["process"], second);
 }
 
@@ -373,8 +376,10 @@ TEST_F(InspectFlights, WrongUseIsRefused) {
 std::string trace_of(const std::string& clock, const std::string& time) {
   return R"([
 {"pid":7,"tid":0,"ph":"M","name":"process_name","args":{"name":"rank"}},
-{"pid":7,"tid":1,"ph":"X","name":"early","ts":)" + time + R"(,"dur":2.500,"args":{"what":"\"ts\":1.000"}},
-)" + clock + R"({"pid":7,"tid":1,"ph":"X","name":"late","ts":)" + time + R"(,"dur":1.000,"args":{}},
+{"pid":7,"tid":1,"ph":"X","name":"early","ts":)" +
+         time + R"(,"dur":2.500,"args":{"what":"\"ts\":1.000"}},
+)" + clock +
+         R"({"pid":7,"tid":1,"ph":"X","name":"late","ts":)" + time + R"(,"dur":1.000,"args":{}},
 )";
 }
 
@@ -386,19 +391,19 @@ std::string clock_line(const std::string& offset, const std::string& bound) {
 TEST(Trace, TimesAreThoseOfRank0sClock) {
   const TemporaryFolder folder;
   static_cast<void>(folder.write("rank-0.trace.json", trace_of(clock_line("0", "0"), "1000.000")));
-  static_cast<void>(folder.write("rank-1.trace.json",
-                                 trace_of(clock_line("1500250", "40000"), "2600.500")));
-  static_cast<void>(folder.write("rank-2.trace.json",
-                                 trace_of(clock_line("-2500000", "90000"), "0.001")));
+  static_cast<void>(
+      folder.write("rank-1.trace.json", trace_of(clock_line("1500250", "40000"), "2600.500")));
+  static_cast<void>(
+      folder.write("rank-2.trace.json", trace_of(clock_line("-2500000", "90000"), "0.001")));
   static_cast<void>(folder.write("rank-3.trace.json", trace_of("", "77.000")));
   // What makes no sense changes nothing.
-  static_cast<void>(folder.write("rank-4.trace.json",
-                                 trace_of(clock_line("\"x\"", "1"), "78.000")));
+  static_cast<void>(
+      folder.write("rank-4.trace.json", trace_of(clock_line("\"x\"", "1"), "78.000")));
   const std::string out = folder.file("all.json");
   const Result result = run({kTool, "trace", folder.file(""), "-o", out});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(count(result.out, "clocks of hosts: up to 2.500 ms apart, corrected to within 0.090 ms"),
-            1)
+  EXPECT_EQ(
+      count(result.out, "clocks of hosts: up to 2.500 ms apart, corrected to within 0.090 ms"), 1)
       << result.out;
   const Json all = Json::parse(read_text(out));
   const std::vector<double> wanted{1000, 1100.25, 2500.001, 77, 78};
@@ -414,8 +419,8 @@ TEST(Trace, TimesAreThoseOfRank0sClock) {
     ++seen.at(file);
   }
   EXPECT_EQ(seen, std::vector<int>(5, 2));
-  const Json told = Json::parse(
-      run({kTool, "trace", folder.file(""), "-o", out, "--replace", "--json"}).out);
+  const Json told =
+      Json::parse(run({kTool, "trace", folder.file(""), "-o", out, "--replace", "--json"}).out);
   EXPECT_EQ(told["clocks"]["largest_offset_ns"], 2500000);
   EXPECT_EQ(told["clocks"]["bound_ns"], 90000);
 }

@@ -30,8 +30,7 @@ static void say(const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  const int n =
-      snprintf(line, sizeof line, "rank %d process %d %s\n", rank, (int)getpid(), text);
+  const int n = snprintf(line, sizeof line, "rank %d process %d %s\n", rank, (int)getpid(), text);
   const int file = open(getenv("OTR_TEST_LINES"), O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (file < 0 || write(file, line, (size_t)n) != n) exit(1);
   close(file);
