@@ -26,9 +26,12 @@ class Fate {
     if (!failure_) failure_ = error;
     throw Error(*failure_);
   }
-  void post(const Error& error) noexcept {
+  // Returns whether it is the first.
+  bool post(const Error& error) noexcept {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = error;
+    const bool is_first = !failure_;
+    if (is_first) failure_ = error;
+    return is_first;
   }
 
  private:

@@ -40,8 +40,10 @@ std::vector<int32_t> TransportGroup::ended() const {
   std::vector<int32_t> ranks;
   const std::vector<int32_t> dead = job_->ended();
   if (dead.empty()) return ranks;
-  for (int32_t r = 0; r < size(); ++r) {
-    if (r != rank_ && std::ranges::find(dead, member(r)) != dead.end()) ranks.push_back(r);
+  for (const int32_t rank : dead) {
+    const auto found = std::ranges::find(members_, rank);
+    const auto r = static_cast<int32_t>(found - members_.begin());
+    if (found != members_.end() && r != rank_) ranks.push_back(r);
   }
   return ranks;
 }
@@ -76,6 +78,18 @@ void TransportGroup::answer(const TransportMessage& question) {
   send(question.from, reply);
 }
 
+// Who has told of it may end before its word has come to all: a network loses what a process that
+// is gone has sent. Ranks of one host hear of it from each other.
+void TransportGroup::pass_on(const TransportMessage& message) noexcept {
+  for (const int32_t step : {1, size() - 1}) {
+    int32_t r = rank_;
+    do {
+      r = (r + step) % size();
+    } while (r != rank_ && !job_->is_on_this_host(member(r)));
+    if (r != rank_ && r != message.from) send(r, message);
+  }
+}
+
 void TransportGroup::take(const TransportMessage& message) {
   if (message.from < 0 || message.from >= size()) return;
   const std::lock_guard lock(mutex_);
@@ -86,9 +100,10 @@ void TransportGroup::take(const TransportMessage& message) {
       const Error error(message.status, std::string(message.text_view()),
                         message.culprit < size() ? message.culprit : -1);
       if (message.channel == 0) {
-        fate_.post(error);
+        if (fate_.post(error)) pass_on(message);
       } else if (known != channels_.end() && !known->second->failure) {
         known->second->failure = error;
+        pass_on(message);
       }
       return;
     }

@@ -56,7 +56,7 @@ class TransportGroup final : public TransportJob::Listener {
     return job_->name_of(members_[static_cast<size_t>(rank)], rank);
   }
   [[nodiscard]] int32_t member(int32_t rank) const { return members_[static_cast<size_t>(rank)]; }
-  // Ranks whose processes are known to have ended, but this one.
+  // Ranks whose processes are known to have ended, but this one, in the order of the job's.
   [[nodiscard]] std::vector<int32_t> ended() const;
   [[nodiscard]] Fate& fate() { return fate_; }
   [[nodiscard]] const Fate& fate() const { return fate_; }
@@ -82,6 +82,7 @@ class TransportGroup final : public TransportJob::Listener {
  private:
   void send(int32_t to, TransportMessage message) noexcept;
   void answer(const TransportMessage& question);
+  void pass_on(const TransportMessage& message) noexcept;
 
   const std::shared_ptr<TransportJob> job_;
   const uint64_t id_;

@@ -152,8 +152,11 @@ std::vector<int32_t> TransportJob::ended() const {
   if (plugin_.table.failed(channel_, dead.data(), dead.size(), &count) == OTR_OK) {
     ranks.insert(ranks.end(), dead.begin(), dead.begin() + count);
   }
-  std::ranges::sort(ranks);
-  return ranks;
+  const std::lock_guard lock(ended_mutex_);
+  for (const int32_t rank : ranks) {
+    if (std::ranges::find(ended_, rank) == ended_.end()) ended_.push_back(rank);
+  }
+  return ended_;
 }
 
 void TransportJob::send(int32_t to, const TransportMessage& message) noexcept {

@@ -76,7 +76,8 @@ class TransportJob {
   void finish(otr_plugin_request* request, std::string_view what,
               std::shared_ptr<const void> owner) const;
 
-  // Whose processes have ended, as the kernel of this host or the library knows.
+  // Whose processes have ended, as the kernel of this host or the library knows; in the order in
+  // which it was noticed.
   [[nodiscard]] std::vector<int32_t> ended() const;
   // Never throws: who cannot be told is not.
   void send(int32_t to, const TransportMessage& message) noexcept;
@@ -106,6 +107,8 @@ class TransportJob {
   };
   std::vector<Process> processes_;  // of the other ranks on this host, where the kernel has pidfds
 
+  mutable std::mutex ended_mutex_;  // guards the next
+  mutable std::vector<int32_t> ended_;
   std::mutex mutex_;  // guards what is below
   std::map<uint64_t, Listener*> groups_;
 };

@@ -108,6 +108,8 @@ void TransportChannel::look_for_the_gone() {
 void TransportChannel::look_for_the_dead() {
   const std::vector<int32_t> dead = group_->ended();
   if (dead.empty()) return;
+  // Of all that have ended the first, in this group or not: others end because of it.
+  const int32_t first = group_->job().ended().front();
   // Its last words may be that it left, or why it ended, and may be on their way: it may have ended
   // because of another one, of which this rank has not heard yet.
   const bool is_near = std::ranges::any_of(
@@ -119,10 +121,12 @@ void TransportChannel::look_for_the_dead() {
     if (Clock::now() >= until) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // Not who has ended meanwhile: because of this one.
-  fail_job(OTR_E_PEER_DEAD, dead.front(),
-           format_text("{} ended, and others waited for it in {}. {}",
-                       group_->name_of(dead.front()), waited_in(), kStartAgain));
+  const bool is_member = group_->member(dead.front()) == first;
+  fail_job(
+      OTR_E_PEER_DEAD, is_member ? dead.front() : rank_outside(first),
+      format_text("{} ended, and others waited {} in {}. {}",
+                  is_member ? group_->name_of(dead.front()) : group_->job().name_of(first, first),
+                  is_member ? "for it" : "in vain", waited_in(), kStartAgain));
 }
 
 // The library gives a reason; who is to blame may be known a moment later.

@@ -224,6 +224,7 @@ ChannelOf<Handle>::~ChannelOf() {
   // A communicator that MPI may still need stays until the process ends, with what it writes to.
   const bool is_clean = usage_->open == 0 && !usage_->failed && sent_.empty() && !receives_;
   if (!is_made_ || !is_running()) return;
+  if (usage_->open != 0 || usage_->failed) leave_unfinished();  // others may never answer
   if (!is_clean) {
     static_cast<void>(incoming_.release());
     static_cast<void>(new std::list<Sent>(std::move(sent_)));
@@ -386,6 +387,11 @@ std::vector<std::shared_ptr<Channel>> attached;  // for messages; until MPI_Fina
 
 void part_from_all() {
   const std::lock_guard lock(parting);
+  // Of a death that this rank heard of by others MPI may know by now.
+  try {
+    for (const auto& channel : attached) static_cast<void>(channel->failed());
+  } catch (const plugins::Failure&) {  // then it has said so
+  }
   for (const auto& channel : attached) is_unfinished() ? channel->let_go() : channel->part();
 }
 

@@ -135,13 +135,17 @@ std::atomic<const Library*> current{nullptr};  // never destroyed
 
 std::atomic<void (*)()> farewell{nullptr};
 
+void say_farewell() {
+  if (void (*const once)() = farewell.exchange(nullptr)) once();
+}
+
 // MPI_Finalize deletes the attributes of MPI_COMM_SELF first.
 template <typename Handle>
 void hear_of_finalize(const Mpi<Handle>& mpi) {
   int key = 0;
   const auto copied = [](Handle, int, void*, void*, void*, int* flag) { return *flag = 0; };
   const auto deleted = [](Handle, int, void*, void*) {
-    if (farewell != nullptr) farewell.load()();
+    say_farewell();
     return 0;
   };
   mpi.MPI_Comm_create_keyval(copied, deleted, &key, nullptr);
@@ -150,10 +154,8 @@ void hear_of_finalize(const Mpi<Handle>& mpi) {
 
 void finish() {
   if (initialised_by != getpid() || !is_running()) return;
-  if (unfinished) {
-    if (farewell != nullptr) farewell.load()();
-    return;
-  }
+  say_farewell();
+  if (unfinished) return;
   std::visit([](const auto& mpi) { mpi.MPI_Finalize(); }, *current.load());
 }
 

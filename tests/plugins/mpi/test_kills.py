@@ -48,8 +48,9 @@ def check(killed: int, process: int, at: float, written: str, inspected: dict) -
         assert status == "OTR_E_PEER_DEAD", f"rank {rank}: {status}"
         named = re.search(r"\brank (\d+) of all\b", text) or re.search(r"\brank (\d+) \(process \d+", text)
         assert named is not None and int(named[1]) == killed, f"rank {rank} names {named and named[0]}"
-        assert f"(process {process}" in text, f"rank {rank} does not name process {process}"
         assert moment - at < SOON, f"rank {rank} needed {moment - at:.2f} s"
+    # Who heard of it from another rank that went may know its number only.
+    assert any(f"(process {process}" in text for text in texts), f"nobody names process {process}"
     states = {rank["rank"]: rank["state"] for rank in inspected["ranks"]}
     assert states == {rank: "gone" if rank == killed else "OTR_E_PEER_DEAD" for rank in range(RANKS)}, states
     assert inspected["culprit"] == killed, inspected["verdict"]
