@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making groups: options, the launcher's environment, ranks that do not come.
+#include <unistd.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 
 #include "support.h"
 
@@ -169,6 +174,38 @@ TEST_F(Environment, OfOneHostIsSharedMemory) {
   options.timeout = 0.3;
   otr_comm* comm = nullptr;
   EXPECT_FAILS(OTR_E_TIMEOUT, otr_comm_from_env(context_.get(), &options, &comm), "0");
+}
+
+// Where ranks keep what they did last (docs/watching.md).
+TEST(FlightRecorder, IsWrittenWhereTheVariableSays) {
+  const auto context = make_context();
+  otr_comm* comm = nullptr;
+  const auto folder = std::filesystem::temp_directory_path() / std::to_string(getpid());
+  const auto files = [&] {
+    std::error_code none;
+    const std::filesystem::directory_iterator all(folder, none);
+    return std::distance(begin(all), end(all));
+  };
+  ASSERT_EQ(setenv("OTR_FLIGHT_RECORDER", folder.c_str(), 1), 0);
+  ASSERT_OK(otr_comm_create_self(context.get(), &comm));
+  EXPECT_EQ(files(), 1);
+  otr_comm_destroy(comm);
+  EXPECT_EQ(files(), 0);
+  otr_comm* ranks[3];
+  ASSERT_OK(otr_comm_create_threads(context.get(), 3, nullptr, ranks));
+  EXPECT_EQ(files(), 3);
+  ASSERT_OK(otr_comm_abort(ranks[1], "enough"));
+  for (otr_comm* each : ranks) otr_comm_destroy(each);
+  EXPECT_EQ(files(), 1) << "that of who knows of a failure";
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(setenv("OTR_FLIGHT_RECORDER", "off", 1), 0);
+  ASSERT_OK(otr_comm_create_self(context.get(), &comm));
+  otr_comm_destroy(comm);
+  ASSERT_EQ(setenv("OTR_FLIGHT_RECORDER", "/dev/null/folder", 1), 0);
+  EXPECT_FAILS(OTR_E_IO, otr_comm_create_self(context.get(), &comm), "OTR_FLIGHT_RECORDER",
+               "/dev/null/folder", "\"off\"");
+  EXPECT_EQ(comm, nullptr);
+  ASSERT_EQ(unsetenv("OTR_FLIGHT_RECORDER"), 0);
 }
 
 }  // namespace
