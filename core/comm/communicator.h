@@ -126,8 +126,7 @@ class Communicator : public Group {
   Folded fold(device::Device& device, const device::SliceFold& slice, std::string_view label);
   void abort_because(const std::exception& error, std::string_view reason) noexcept;
   // The rest of a reduce, whose sums of several ranks are there, in float32 or in blocks: to the
-  // accumulator,
-  // the norm and the origin. They name no rank.
+  // accumulator, the norm and the origin. They name no rank.
   void fold_sums(const Reduce& reduce, std::span<const void* const> sums, device::Format from,
                  std::string_view label);
   // `number` slices of so many elements, one behind another, as 8-bit blocks.

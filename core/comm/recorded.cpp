@@ -33,7 +33,6 @@ class Recorded final : public Forwarding {
   }
   ~Recorded() override { recorder_->close(place_); }
 
-  uint64_t identity() const override { return inner().identity(); }
   void follow(std::shared_ptr<const Moment> moment) override { moment_ = std::move(moment); }
 
   std::unique_ptr<Communicator> duplicate(std::string_view name) override {
