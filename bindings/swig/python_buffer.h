@@ -27,20 +27,42 @@ static void otr_python_release(otr_python_tensor* t) {
   Py_CLEAR(t->capsule);
 }
 
-/* ml_dtypes.bfloat16 → its uint16 view; anything else → itself. A new reference. */
-static PyObject* otr_python_plain(PyObject* object) {
+/* An array of ml_dtypes.bfloat16, which has no buffer → its uint16 view; anything else → NULL. A
+ * new reference; no exception is set. The name is a slow property of NumPy's dtype. */
+static PyObject* otr_python_uint16_of(PyObject* object) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *name = NULL, *plain = NULL;
   if (dtype) name = PyObject_GetAttrString(dtype, "name");
-  PyErr_Clear();
   if (name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0) {
     plain = PyObject_CallMethod(object, "view", "s", "uint16");
-  } else {
-    Py_INCREF(object);
-    plain = object;
   }
+  PyErr_Clear();
   Py_XDECREF(name);
   Py_XDECREF(dtype);
   return plain;
+}
+
+/* 1: as bfloat16, 0: as its own dtype; -1 with an exception set. */
+static int otr_python_get_buffer(PyObject* object, int writable, Py_buffer* view) {
+  const int flags = writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO;
+  if (PyObject_CheckBuffer(object) && PyObject_GetBuffer(object, view, flags) == 0) return 0;
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* plain = otr_python_uint16_of(object);
+  if (plain && PyObject_CheckBuffer(plain)) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    const int failed = PyObject_GetBuffer(plain, view, flags);
+    Py_DECREF(plain); /* the view holds it */
+    return failed ? -1 : 1;
+  }
+  Py_XDECREF(plain);
+  PyErr_Restore(type, value, traceback);
+  if (!type) {
+    PyErr_Format(PyExc_TypeError, "%S is no array; give an array, such as numpy.asarray(value)",
+                 (PyObject*)Py_TYPE(object));
+  }
+  return -1;
 }
 
 /* Of a buffer's format; 0: of none. `any`: also bool and integers, and "H" is uint16. */
@@ -78,19 +100,8 @@ static int otr_python_acquire_any(PyObject* object, int writable, int any, otr_p
       return 0;
     }
   }
-  PyObject* plain = otr_python_plain(object);
-  if (!plain) return -1;
-  const int is_bfloat16 = plain != object;
-  if (!PyObject_CheckBuffer(plain)) {
-    PyErr_Format(PyExc_TypeError, "%S is no array; give an array, such as numpy.asarray(value)",
-                 (PyObject*)Py_TYPE(object));
-    Py_DECREF(plain);
-    return -1;
-  }
-  const int failed =
-      PyObject_GetBuffer(plain, &t->view, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO);
-  Py_DECREF(plain); /* the view holds it */
-  if (failed) return -1;
+  const int is_bfloat16 = otr_python_get_buffer(object, writable, &t->view);
+  if (is_bfloat16 < 0) return -1;
   t->held = 1;
   memset(&t->tensor, 0, sizeof t->tensor);
   if (!otr_python_dtype(t->view.format ? t->view.format : "B", t->view.itemsize,

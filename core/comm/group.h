@@ -102,7 +102,7 @@ class Group {
   // Throws the job's failure if there is one; never waits. Any thread.
   virtual void check() const = 0;
   // How many operations all ranks have come to. Changes with this object's operations only.
-  [[nodiscard]] virtual uint64_t completed() const { return 0; }
+  [[nodiscard]] virtual uint64_t completed() const = 0;
   // What an operation in progress waits for, for texts; "" if that is not known. Any thread.
   [[nodiscard]] virtual std::string waiting() const { return {}; }
   // Destroyed, this rank has left: peers that still wait for it here get OTR_E_PEER_DEAD, and so

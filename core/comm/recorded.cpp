@@ -7,12 +7,14 @@
 
 #include "core/base/error.h"
 #include "core/comm/forwarding.h"
+#include "core/observe/quick_clock.h"
 
 namespace outrigger::comm {
 namespace {
 
 using observe::FlightEntry;
 using observe::FlightRecorder;
+using observe::has_text;
 using observe::put_text;
 
 // Nothing of the operation has begun on any rank, or it is to be called again: it has no number.
@@ -126,14 +128,19 @@ class Recorded final : public Forwarding {
       entry_.step = moment_->step.load(std::memory_order_relaxed);
       entry_.micro_step = moment_->micro_step.load(std::memory_order_relaxed);
     }
-    put_text(entry_.what, what);
-    put_text(entry_.label, label);
+    if (!has_text(entry_.what, what)) put_text(entry_.what, what);
+    if (!has_text(entry_.label, label)) put_text(entry_.label, label);
+    entry_.begun = clock_.now();
     struct End {
       Recorded& self;
-      ~End() { self.recorder_->end(self.place_, self.entry_); }
+      const bool is_kept = self.recorder_->begin(self.place_, self.entry_);
+      ~End() {
+        if (!is_kept) return;
+        self.entry_.ended = self.clock_.now();
+        self.recorder_->end(self.place_, self.entry_);
+      }
     };
     try {
-      recorder_->begin(place_, entry_);
       const End end{*this};
       return run(body);
     } catch (const std::exception&) {
@@ -174,6 +181,7 @@ class Recorded final : public Forwarding {
   std::shared_ptr<const Moment> moment_;
   const int32_t place_;
   std::atomic<bool> is_cancelled_{false};
+  observe::QuickClock clock_;
   FlightEntry entry_{};
 };
 

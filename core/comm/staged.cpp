@@ -112,7 +112,6 @@ uint64_t Staged::reduce_levels(const Reduce& reduce, std::string_view label) {
   const size_t bytes = reduce.slice_bytes * static_cast<size_t>(slices());
   device_.download_now(staged, reduce.window.block(rank()) + reduce.offset, bytes);
   Reduce on_host{*staging_, 0, reduce.slice_bytes, cpu_, reduce.fold, nullptr, reduce.origin};
-  on_host.in_blocks = reduce.in_blocks;
   on_host.fold.accumulator = sum_.data();
   on_host.fold.accumulator_format = device::Format::float32;
   on_host.fold.add = false;

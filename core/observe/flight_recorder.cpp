@@ -184,17 +184,15 @@ void FlightRecorder::close(int32_t place) noexcept {
   if (place >= 0 && is_mine()) put(group(place).is_closed, uint64_t{1});
 }
 
-void FlightRecorder::begin(int32_t place, FlightEntry& entry) noexcept {
-  if (place < 0 || !is_mine()) return;
-  entry.begun = now();
+bool FlightRecorder::begin(int32_t place, FlightEntry& entry) noexcept {
+  if (place < 0 || !is_mine()) return false;
   entry.ended = 0;
   entry.serial = entry.serial_again = 1;  // of a group's place: that it is whole
   put_entry(group(place).current, entry);
+  return true;
 }
 
 void FlightRecorder::end(int32_t place, FlightEntry& done) noexcept {
-  if (place < 0 || !is_mine()) return;
-  done.ended = now();
   done.serial = std::atomic_ref(header_->serials).fetch_add(1, std::memory_order_relaxed) + 1;
   done.serial_again = done.serial;
   put_entry(entry(done.serial), done);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps what a rank's groups did last in a file that outlives the process (flight_format.h). An
-// operation costs two looks at the clock and some forty stores; nothing is allocated and no lock is
-// taken.
+// operation costs some forty stores; nothing is allocated and no lock is taken.
 #pragma once
 
 #include <sys/types.h>
@@ -23,6 +22,12 @@ template <size_t Size>
 void put_text(char (&to)[Size], std::string_view from) noexcept {
   const size_t n = from.copy(to, Size);
   std::fill(to + n, to + Size, '\0');
+}
+// Whether it is there already: the most of operations repeat an earlier one.
+template <size_t Size>
+[[nodiscard]] bool has_text(const char (&room)[Size], std::string_view text) noexcept {
+  const size_t n = std::min(text.size(), Size);
+  return std::equal(room, room + n, text.data()) && (n == Size || room[n] == '\0');
 }
 
 // Makes it. Throws OTR_E_IO; so for one that nobody stated unless it is this user's alone.
@@ -49,8 +54,9 @@ class FlightRecorder {
   [[nodiscard]] int32_t open(const Group& group) noexcept;
   void close(int32_t place) noexcept;
 
-  // An operation of one group at a time: begin fills in when it began, end when it ended.
-  void begin(int32_t place, FlightEntry& entry) noexcept;
+  // An operation of one group at a time, with when it began, and then when it ended. begin: whether
+  // it is kept, and has an end.
+  [[nodiscard]] bool begin(int32_t place, FlightEntry& entry) noexcept;
   void end(int32_t place, FlightEntry& entry) noexcept;
   // A group is over with this failure. The first is kept, and the file stays.
   void fail(uint64_t group, int32_t status, int32_t culprit, std::string_view text) noexcept;

@@ -122,7 +122,7 @@ int run(size_t bytes, int rounds) {
   const comm::Launch launch = comm::read_launch_environment();
   std::unique_ptr<Ours> levels, blocks;
   if (launch.local_world < launch.world) {
-    levels = std::make_unique<Ours>(comm::make_launched(launch, launch.job, {}), bytes);
+    levels = std::make_unique<Ours>(comm::make_launched(launch, launch.job, {}, nullptr), bytes);
     sides.push_back(levels->side("levels"));
     blocks = std::make_unique<Ours>(levels->communicator->duplicate("blocks"), bytes);
     sides.push_back(blocks->side("blocks", true));

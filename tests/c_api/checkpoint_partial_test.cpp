@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "../sanitizers.h"
 #include "checkpoints.h"
 
 namespace {
@@ -158,22 +159,20 @@ void expect_taken(const Training& kind, const Job& job, const Place& place, cons
   });
 }
 
-const std::vector<Job>& jobs() {
-  static const std::vector<Job> kJobs{{1, 0},
-                                      {2, 1},
-                                      {3, 2},
-                                      {3, 3},
-                                      {2, 3, "", R"(, "share_parameters": false)"},
-                                      {4, 3, "", R"(, "mesh": {"shard": 2})"}};
-  return kJobs;
-}
+const std::vector<Job> kJobs{{1, 0},
+                             {2, 1},
+                             {3, 2},
+                             {3, 3},
+                             {2, 3, "", R"(, "share_parameters": false)"},
+                             {4, 3, "", R"(, "mesh": {"shard": 2})"}};
 
 TEST(PartialLoad, TakesWhatIsChosenAndLeavesTheRest) {
   for (const size_t k : {0U, 2U, 3U}) {
     const Place place;
     const All saved = saved_in(place, kTrainings[k], {2, 1});
-    for (const Job& job : jobs()) {
+    for (const Job& job : kJobs) {
       if (job.stage == 0 && !kTrainings[k].at_stage_0) continue;
+      if (!outrigger::test::runs(k, &job - kJobs.data())) continue;
       SCOPED_TRACE(std::string(kTrainings[k].name) + " at stage " + std::to_string(job.stage));
       const auto expect = [&](const Wish& wish, const std::vector<size_t>& taken) {
         expect_taken(kTrainings[k], job, place, saved, here(), wish, taken);
@@ -194,7 +193,7 @@ TEST(PartialLoad, TakesRowsThatAreInBoth) {
     for (const auto& [head, pos] : {std::pair<int64_t, int64_t>{26, 35}, {11, 4}, {1, 30}}) {
       const size_t head_taken = static_cast<size_t>(std::min<int64_t>(head, 20)) * 30;
       const size_t pos_taken = static_cast<size_t>(std::min<int64_t>(pos, 30)) * 10;
-      for (const Job& job : jobs()) {
+      for (const Job& job : kJobs) {
         if (job.stage == 0 && !kTrainings[k].at_stage_0) continue;
         SCOPED_TRACE(std::string(kTrainings[k].name) + " at stage " + std::to_string(job.stage) +
                      " to rows " + std::to_string(head));

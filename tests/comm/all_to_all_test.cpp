@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/comm/all_to_all.h"
 #include "tests/comm/conformance.h"
+#include "tests/sanitizers.h"
 
 namespace outrigger::comm::test {
 namespace {
@@ -77,7 +78,7 @@ TEST_P(AllToAllTest, EveryPartComesToItsRank) {
         [](int32_t from, int32_t to) { return static_cast<size_t>(from == to ? 5 : 0); },
     };
     uint64_t salt = 0;
-    for (int repeat = 0; repeat < 2; repeat++) {
+    for (int repeat = 0; repeat < (outrigger::test::kSanitized ? 1 : 2); repeat++) {
       for (const Sizes& size : all) {
         salt++;
         Round(c, size, salt).run(c, all_to_all, salt);

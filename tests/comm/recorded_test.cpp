@@ -234,7 +234,7 @@ TEST(FlightRecorder, KeepsTheLastOperationsAndEveryOneThatIsUnderWay) {
   entry.group = 77;
   entry.number = 5;
   std::strcpy(entry.label, "waits");
-  recorder->begin(held, entry);
+  EXPECT_TRUE(recorder->begin(held, entry));
   const auto comm = recorded(make_self(), recorder, "busy");
   for (uint64_t i = 1; i <= 1500; ++i) comm->barrier(std::to_string(i));
   const Content content = read(recorder->path());
@@ -279,8 +279,7 @@ TEST(FlightRecorder, PlacesOfGroupsAreUsedAgain) {
   EXPECT_EQ(recorder.open({1000, 0, 1, "self", "too many"}), -1);
   EXPECT_EQ(read(recorder.path()).header.left_out, 1U);
   FlightEntry entry{};
-  recorder.begin(-1, entry);  // of a group without a place: nothing
-  recorder.end(-1, entry);
+  EXPECT_FALSE(recorder.begin(-1, entry)) << "of a group without a place";
   recorder.close(-1);
   recorder.close(places[9]);
   EXPECT_EQ(recorder.open({2000, 0, 1, "self", "a name"}), 9);

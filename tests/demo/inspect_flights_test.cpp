@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/observe/flight_recorder.h"
+#include "core/observe/timeline.h"
 #include "outrigger.h"
 #include "process.h"
 
@@ -45,12 +46,14 @@ class Player {
     entry.bytes = 64;
     std::strcpy(entry.what, what);
     std::strcpy(entry.label, label);
-    recorder_.begin(place, entry);
+    entry.begun = observe::now();
+    EXPECT_TRUE(recorder_.begin(place, entry));
     return entry;
   }
   void end(int32_t place, FlightEntry entry, int32_t status = OTR_OK, int32_t culprit = -1) {
     entry.status = status;
     entry.culprit = culprit;
+    entry.ended = observe::now();
     recorder_.end(place, entry);
   }
   void run(int32_t place, const char* what, const char* label, int64_t step = 0) {

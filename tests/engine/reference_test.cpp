@@ -7,6 +7,7 @@
 
 #include "tests/engine/precision.h"
 #include "tests/engine/reference.h"
+#include "tests/sanitizers.h"
 
 namespace outrigger::test {
 namespace {
@@ -44,10 +45,12 @@ void for_each_element(const Case& c, const Compare& compare) {
 }
 
 TEST(Reference, EveryRuleInFloat32) {
-  for (const std::string& rule : rules()) {
+  const std::vector<std::string> all = rules();
+  for (const std::string& rule : all) {
     for (const int32_t world : {1, 2, 4}) {
       for (const char* order : {"boundary", "micro_step"}) {
         for (const double clip : {0.0, 0.5}) {
+          if (!runs(&rule - all.data(), world, order[0] == 'b', clip > 0)) continue;
           Case c{Provider::threads, world, 2, "float32", order, 3, clip};
           c.rule = rule;
           double worst = 0;  // of the weight and one update

@@ -246,8 +246,10 @@ class Engine(Handle[lowlevel.Engine]):
     def step(self) -> lowlevel.StepReport:
         """Ends a micro-batch; the last one of a window updates. The report's outcome is lowlevel.STEP_ACCUMULATED,
         STEP_APPLIED or STEP_SKIPPED, with the reason. Collective. E_LOSS_SCALE: gradients overflow at the smallest scale."""
-        with self._watchers.told(self.handle):
+        try:
             return lowlevel.engine_step(self.handle)
+        finally:
+            self._watchers.tell(self.handle)
 
     def step_begin(self) -> None:
         """Begins the step on a thread of the library and returns at once; report() tells how it ended."""
@@ -256,8 +258,10 @@ class Engine(Handle[lowlevel.Engine]):
     def report(self, timeout: float = -1.0) -> lowlevel.StepReport:
         """The report of the step that was begun last; its outcome is lowlevel.STEP_PENDING if that is not over within
         `timeout` seconds. 0 only asks, a negative one waits for the end."""
-        with self._watchers.told(self.handle):
+        try:
             return lowlevel.engine_report(self.handle, timeout)
+        finally:
+            self._watchers.tell(self.handle)
 
     def watch(self, writer: Writer | None = None, *, records: str | os.PathLike[str] | None = None, trace: str | os.PathLike[str] | None = None,
               name: str | None = None) -> None:

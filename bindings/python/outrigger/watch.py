@@ -16,7 +16,7 @@ from . import lowlevel
 from .lowlevel import OutriggerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import TypeAlias
 
     Record: TypeAlias = dict[str, Any]
@@ -33,7 +33,7 @@ class Watchers:
         self._told = ""
 
     def tell(self, handle: lowlevel.Engine) -> None:
-        """The last record, once."""
+        """The last record, once. After a call that may have ended a window; one that raises for the loss scale has."""
         if not self.writers:
             return
         try:
@@ -47,14 +47,6 @@ class Watchers:
         self._told = text
         for writer in self.writers:
             writer(json.loads(text))
-
-    @contextlib.contextmanager
-    def told(self, handle: lowlevel.Engine) -> Iterator[None]:
-        """Around a call that may end a window; one that raises for the loss scale has ended it, too."""
-        try:
-            yield
-        finally:
-            self.tell(handle)
 
 
 def step_of(record: Record) -> int:

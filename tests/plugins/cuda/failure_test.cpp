@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of the driver fails once, for all of them in a training: an error or none, nothing is
 // kept, and the next training has the right bits.
+#include "../../sanitizers.h"
 #include "cuda_support.h"
 
 namespace {
@@ -21,6 +22,7 @@ std::string trained_once(const std::string& config, std::vector<Values>& values)
 }
 
 void fail_each(const std::string& config, int result, int every) {
+  if (outrigger::test::kSanitized) every *= 5;
   std::vector<Values> expected, values;
   ASSERT_EQ(trained_once(config, expected), "");
   int errors = 0, tried = 0;
