@@ -61,3 +61,10 @@ std::string printable(std::string_view text, size_t characters) {
 }
 
 }  // namespace outrigger
+
+fmt::format_context::iterator fmt::formatter<outrigger::Subject>::format(
+    const outrigger::Subject& subject, format_context& context) const {
+  const bool is_named = subject.name_.data() != nullptr;
+  return is_named ? fmt::format_to(context.out(), "{} \"{}\"", subject.words_, subject.name_)
+                  : fmt::format_to(context.out(), "{}", subject.words_);
+}

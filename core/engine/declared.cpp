@@ -98,8 +98,7 @@ int64_t Declared::add(const std::string& name, const otr_tensor& value,
     fail(OTR_E_ARGUMENT, "the name \"{}\" is not UTF-8, which a progress is written in",
          config::printable(text));
   }
-  const tensor::View view =
-      tensor::check(value, format_text("the value of \"{}\"", name), false, device_id());
+  const tensor::View view = tensor::check(value, {"the value of", name}, false, device_id());
   layout::Parameter parameter;
   parameter.name = name;
   parameter.shape = view.shape;

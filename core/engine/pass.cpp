@@ -2,6 +2,7 @@
 #include "core/engine/pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -41,7 +42,7 @@ void Pass::add_output(const otr_tensor& grad, bool keep_dtype) {
   outputs_.push_back(std::move(output));
 }
 
-tensor::View Pass::view_of(const otr_tensor& t, const std::string& what) const {
+tensor::View Pass::view_of(const otr_tensor& t, const Subject& what) const {
   tensor::require_device(t, what, front().id());
   return tensor::check(t, what, true, front().id());
 }
@@ -123,7 +124,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = owner_.declared.model.at(id);
-  const tensor::View view = view_of(grad, format_text("the gradient of \"{}\"", parameter.name));
+  tensor::View view = view_of(grad, {"the gradient of", parameter.name});
   if (view.shape != parameter.shape) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
@@ -132,7 +133,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   if (root.count == 0) return;
   owner_.window.note_stream(stream);
   owner_.health.on_device(
-      [&] { sink_->add(root.root, {view, static_cast<float>(factor), stream}); });
+      [&] { sink_->add(root.root, {std::move(view), static_cast<float>(factor), stream}); });
 }
 
 void Pass::end() {

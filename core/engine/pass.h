@@ -58,7 +58,7 @@ class Pass {
   void add_output(const otr_tensor& grad, bool keep_dtype);
   [[nodiscard]] device::Device& front() const { return owner_.declared.front(); }
   // A tensor that is where the pass's are.
-  [[nodiscard]] tensor::View view_of(const otr_tensor& t, const std::string& what) const;
+  [[nodiscard]] tensor::View view_of(const otr_tensor& t, const Subject& what) const;
   // Whether more elements of the output are not finite than would be without the scale.
   [[nodiscard]] bool overflows(const Output& output, const tensor::View& given) const;
   void require_open(const char* call) const;

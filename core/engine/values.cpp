@@ -141,8 +141,8 @@ tensor::View Values::local_view(const layout::Parameter& parameter, const layout
                                 const otr_tensor& t) const {
   const auto piece = committed_.local_piece(root.root);
   const int64_t count = piece ? piece->count : 0;
-  tensor::View view = tensor::check(t, format_text("the local part of \"{}\"", parameter.name),
-                                    true, declared_.device_id());
+  tensor::View view =
+      tensor::check(t, {"the local part of", parameter.name}, true, declared_.device_id());
   if (view.shape.size() != 1 || view.count != count) {
     fail(OTR_E_SHAPE, "the local part of \"{}\" has shape {}; here it is [{}]", parameter.name,
          tensor::text_of(view.shape), count);

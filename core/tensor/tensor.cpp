@@ -77,7 +77,7 @@ std::string text_of(const otr_dtype& dtype) {
   return name == "bool" ? std::string(name) : format_text("{}{}", name, dtype.bits);
 }
 
-Format format_of(const otr_dtype& dtype, std::string_view what) {
+Format format_of(const otr_dtype& dtype, const Subject& what) {
   for (size_t i = 0; i < kFormats; ++i) {
     if (is_same(kKnown.at(i).dtype, dtype)) return static_cast<Format>(i);
   }
@@ -101,7 +101,7 @@ std::string text_of(std::span<const int64_t> shape) {
   return format_text("[{}]", fmt::join(shape, ", "));
 }
 
-int64_t count_of(std::span<const int64_t> shape, std::string_view what) {
+int64_t count_of(std::span<const int64_t> shape, const Subject& what) {
   constexpr int64_t kMost = int64_t{1} << 56;  // room for every product with an element size
   int64_t count = 1;
   for (const int64_t extent : shape) {
@@ -118,7 +118,7 @@ int64_t count_of(std::span<const int64_t> shape, std::string_view what) {
   return count;
 }
 
-void require_device(const otr_tensor& t, std::string_view what, const otr_device& device) {
+void require_device(const otr_tensor& t, const Subject& what, const otr_device& device) {
   if (t.device.device_type == device.device_type &&
       (t.device.device_type == OTR_DEVICE_CPU || t.device.device_id == device.device_id)) {
     return;
@@ -189,8 +189,7 @@ void for_each_part(const View& whole, int64_t first, int64_t count,
   parts_of(whole, first, count, 0, body);
 }
 
-View check(const otr_tensor& t, std::string_view what, bool data_required,
-           const otr_device& device) {
+View check(const otr_tensor& t, const Subject& what, bool data_required, const otr_device& device) {
   const bool on_host = t.device.device_type == OTR_DEVICE_CPU;
   if (!on_host) require_device(t, what, device);
   if (t.ndim < 0 || t.ndim > 64) {

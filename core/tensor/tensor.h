@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/text.h"
 #include "kernels/kernels.h"
 #include "outrigger.h"
 
@@ -23,14 +24,14 @@ using kernels::Format;
 [[nodiscard]] std::string text_of(const otr_dtype& dtype);
 [[nodiscard]] otr_dtype dtype_of(Format format);
 // Throws OTR_E_DTYPE naming `what` unless the dtype is one of the four formats.
-[[nodiscard]] Format format_of(const otr_dtype& dtype, std::string_view what);
+[[nodiscard]] Format format_of(const otr_dtype& dtype, const Subject& what);
 // Of a format, or of what messages alone carry; throws OTR_E_DTYPE.
 [[nodiscard]] otr_dtype dtype_named(std::string_view name);
 
 // "[2, 3]"
 [[nodiscard]] std::string text_of(std::span<const int64_t> shape);
 // Product of the extents; throws OTR_E_SHAPE on a negative extent or more than 2^56 elements.
-[[nodiscard]] int64_t count_of(std::span<const int64_t> shape, std::string_view what);
+[[nodiscard]] int64_t count_of(std::span<const int64_t> shape, const Subject& what);
 
 inline constexpr otr_device kHost{OTR_DEVICE_CPU, 0};
 
@@ -44,10 +45,10 @@ struct View {
   bool contiguous = true;
   std::vector<int64_t> shape, strides;
 };
-[[nodiscard]] View check(const otr_tensor& t, std::string_view what, bool data_required = true,
+[[nodiscard]] View check(const otr_tensor& t, const Subject& what, bool data_required = true,
                          const otr_device& device = kHost);
 // Throws OTR_E_DEVICE unless the tensor is on `device`.
-void require_device(const otr_tensor& t, std::string_view what, const otr_device& device);
+void require_device(const otr_tensor& t, const Subject& what, const otr_device& device);
 
 // What gradients carry: which factors were multiplied into them and which are still to come. Zeros:
 // nothing is known, the gradients are the caller's own.
