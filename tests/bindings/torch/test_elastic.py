@@ -105,6 +105,14 @@ class Elastic(unittest.TestCase):
         self.assertGreater(step, 0)
         self.goes_on(text, 2, 4, folder, each=2, step=step)
 
+    def test_three_of_four_workers_are_left(self):
+        folder = self.folder / "training"
+        done = subprocess.run([launcher, "run", "-n", "4", "--max-restarts", "1", "--min-workers", "3", "--restart-pause", "0", "--", sys.executable, "-W", "error",
+                               KILLED, EXAMPLE, str(folder)], env=dict(os.environ, OMP_NUM_THREADS="1", **at(4)), capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("; restart 1 of 1 with 3 ranks now\n", done.stderr)
+        self.goes_on(done.stdout, 4, 3, folder)
+
 
 if __name__ == "__main__":
     launcher = sys.argv.pop(1)

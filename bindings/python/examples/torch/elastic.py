@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training on as many ranks as there are: started again on fewer, or on more, it goes on from its last checkpoint.
 
-    outrigger run -n 4 --max-restarts 3 -- python elastic.py DIR
+    outrigger run -n 4 --max-restarts 3 --min-workers 1 -- python elastic.py DIR
     torchrun --nnodes 1:2 --nproc-per-node 2 --max-restarts 3 --rdzv-backend c10d --rdzv-endpoint HOST:29400 --rdzv-id JOB elastic.py DIR
 """
 import sys
