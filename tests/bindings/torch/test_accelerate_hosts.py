@@ -66,6 +66,12 @@ class Machines(unittest.TestCase):
         self.assertGreater(len(found), 3 * 20)
         self.assertEqual(found, self.on_one_host(2, 2))
 
+    def test_a_module_has_to_be_named(self):
+        for words in ([], ["-m"], ["-c", "pass"]):
+            done = subprocess.run([sys.executable, "-m", "outrigger.torch.compat", *words], env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("usage: python -m outrigger.torch.compat SCRIPT", done.stderr)
+
     def test_two_processes_on_each(self):
         self.assertEqual(self.launch(4), self.on_one_host(4, 2))
 
