@@ -111,7 +111,8 @@ class _Board:
         internal_kv._internal_kv_put(self._key(key), text, namespace=_NAMESPACE)
 
     def get(self, key: str) -> str:
-        return internal_kv._internal_kv_get(self._key(key), namespace=_NAMESPACE).decode()
+        text: bytes = internal_kv._internal_kv_get(self._key(key), namespace=_NAMESPACE)
+        return text.decode()
 
     def has(self, key: str) -> bool:
         return bool(internal_kv._internal_kv_exists(self._key(key), namespace=_NAMESPACE))
@@ -185,11 +186,13 @@ def _over_nodes(context: Context, board: _Board, name: str, nodes: list[str], ad
         store = TCPStore(address, 0, is_master=True, wait_for_workers=False)
         board.set(f"{name}/store", f"{address} {store.port}")
     else:
-        host, port = board.take(f"{name}/store", 0).rsplit(" ", 1)
-        store = TCPStore(host, int(port), is_master=False)
+        where, port = board.take(f"{name}/store", 0).rsplit(" ", 1)
+        store = TCPStore(where, int(port), is_master=False)
     world = Comm.custom(context, GlooChannel(store, place.rank, place.size, address, timeout, board.blame))
     each = nodes.count(nodes[0])
     if each == 1 or any(len(set(nodes[first:first + each])) > 1 or nodes.count(nodes[first]) != each for first in range(0, place.size, each)):
         return world
-    host_comm = Comm.shared_memory(context, rank=place.rank % each, world_size=each, job=f"ray {name} {place.rank // each}", timeout=timeout)
-    return Comm.hierarchical(world, host_comm, world.split(place.rank % each, place.rank))
+    across = world.split(place.rank % each, place.rank)
+    assert across is not None  # every rank has its place on a node
+    host = Comm.shared_memory(context, rank=place.rank % each, world_size=each, job=f"ray {name} {place.rank // each}", timeout=timeout)
+    return Comm.hierarchical(world, host, across)

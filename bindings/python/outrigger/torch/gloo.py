@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store, Work
 
@@ -11,6 +11,8 @@ from .process_group import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+_Gloo: Any = ProcessGroupGloo  # PyTorch's types have few of its members
 
 
 class GlooChannel:
@@ -21,10 +23,10 @@ class GlooChannel:
         self.rank, self.world_size = rank, world_size
         self._store, self._address, self._timeout, self._blame = store, address, timeout, blame
         self._made = 0  # of this one, by all of its ranks in the same order
-        options = ProcessGroupGloo._Options()
-        options._devices = [ProcessGroupGloo.create_device(hostname=address)]
+        options = _Gloo._Options()
+        options._devices = [_Gloo.create_device(hostname=address)]
         options._timeout = datetime.timedelta(seconds=timeout)
-        self._group = ProcessGroupGloo(PrefixStore("group", store), rank, world_size, options)
+        self._group = _Gloo(PrefixStore("group", store), rank, world_size, options)
 
     def all_gather(self, mine: memoryview, all: memoryview) -> None:
         self._wait(self._group._allgather_base(bytes_of(all), bytes_of(mine)))
