@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <utility>
 
 #include "attempt.h"
@@ -39,9 +40,28 @@ const WorkerEnd* first_to_fail(const LaunchResult& result) {
   return nullptr;
 }
 
+// By a signal, or behind a shell that says so.
+bool was_killed(const WorkerEnd& worker) {
+  return worker.exit_code > 128 && worker.exit_code <= 128 + SIGRTMAX;
+}
+
+// A rank that ended by itself finds its place again, as a worker of torchrun does. One that was
+// killed is taken for lost, as a host is there: what killed it, such as too little memory, may well
+// let fewer live.
+int workers_after(const WorkerEnd& failed, const LaunchOptions& options) {
+  const bool fewer = options.min_workers > 0 && was_killed(failed);
+  return fewer ? std::max(options.workers - 1, options.min_workers) : options.workers;
+}
+
+std::string how_many(int before, int after) {
+  if (after == before) return {};
+  return format_text(" with {} rank{}", after, after == 1 ? "" : "s");
+}
+
 }  // namespace
 
-LaunchResult launch(const LaunchOptions& options) {
+LaunchResult launch(const LaunchOptions& given) {
+  LaunchOptions options = given;  // of the attempt
   const auto begin = LaunchClock::now();
   const Signals signals;
   AttemptPlace place{format_text("outrigger-{}-{}", getpid(), begin.time_since_epoch().count())};
@@ -53,10 +73,11 @@ LaunchResult launch(const LaunchOptions& options) {
     const WorkerEnd* failed = first_to_fail(result);
     if (failed == nullptr || place.number == options.max_restarts) break;
     const double pause = pauses.after(result.seconds);
+    const int workers = workers_after(*failed, options);
     if (!options.quiet) {
-      say("outrigger run: rank {} (process {}) {}; restart {} of {} {}\n", failed->rank,
+      say("outrigger run: rank {} (process {}) {}; restart {} of {}{} {}\n", failed->rank,
           failed->pid, failed->fate, place.number + 1, options.max_restarts,
-          pause > 0 ? format_text("in {:g} s", pause) : "now");
+          how_many(options.workers, workers), pause > 0 ? format_text("in {:g} s", pause) : "now");
     }
     if (const int number = signals.wait_for_end(pause); number != 0) {
       result.ended_by = number;
@@ -64,6 +85,7 @@ LaunchResult launch(const LaunchOptions& options) {
       if (!options.quiet) say("outrigger run: ended by signal {} before the restart\n", number);
       break;
     }
+    options.workers = workers;
     ++place.number;
   }
   result.seconds = std::chrono::duration<double>(LaunchClock::now() - begin).count();

@@ -19,6 +19,8 @@ struct LaunchOptions {
   double grace_seconds = 5;
   double limit_seconds = 0;          // after it all are ended; 0: none
   int max_restarts = 0;              // of all workers, after one failed
+  int min_workers = 0;               // a restart has one fewer after one was killed, down to these;
+                                     // 0: never
   double restart_pause_seconds = 1;  // before the first; it doubles while attempts are short
   bool verbose = false;
   bool quiet = false;  // failures are in the result only

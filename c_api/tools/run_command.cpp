@@ -28,6 +28,21 @@ std::string check_workers(const std::string& text) {
       text));
 }
 
+void check_fewer(const LaunchOptions& options) {
+  if (options.min_workers == 0) return;
+  if (options.min_workers > options.workers) {
+    throw Misuse(format_text(
+        "outrigger run: --min-workers {} is more than the {} of -n; give a number from 1 to {}",
+        options.min_workers, options.workers, options.workers));
+  }
+  if (options.max_restarts == 0) {
+    throw Misuse(format_text(
+        "outrigger run: --min-workers {} is about restarts, and there are none; add --max-restarts "
+        "with their number",
+        options.min_workers));
+  }
+}
+
 std::string summary(const LaunchResult& result) {
   nlohmann::ordered_json workers = nlohmann::ordered_json::array();
   for (const WorkerEnd& w : result.workers) {
@@ -92,6 +107,10 @@ Command add_run(CLI::App& app, bool& json) {
                   "How often all workers are started again after one failed")
       ->check(number_in(0, 1000000, "restarts"))
       ->capture_default_str();
+  run->add_option("--min-workers", options.min_workers,
+                  "A restart after a worker was killed by a signal has one worker fewer, but not "
+                  "fewer than these (default: as many as before)")
+      ->check(number_in(1, 4096, "workers"));
   run->add_option("--restart-pause", options.restart_pause_seconds,
                   "Seconds before the first restart; they double while attempts last less than a "
                   "minute, up to a minute")
@@ -126,6 +145,7 @@ Command add_run(CLI::App& app, bool& json) {
               : format_text("unknown option {}", unknown_option(*run, launch_options.program[0]));
       throw Misuse(format_text("outrigger run: {}; write outrigger run -n 2 -- PROGRAM", fault));
     }
+    check_fewer(launch_options);
     launch_options.cores = in_machine_order(
         request->cores.empty() ? available_cores() : parse_cores(request->cores), machine_here());
     watch_in("OTR_RECORDS", request->records);

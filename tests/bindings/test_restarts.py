@@ -41,9 +41,9 @@ class Case(unittest.TestCase):
 
 
 class Restarts(Case):
-    def train(self, name, seed, attempts, most):
+    def train(self, name, seed, attempts, most, ranks=2, options=()):
         """rank 1 dies in so many attempts; the weights of the end, and the process that ran."""
-        command = [launcher, "run", "-n", "2", "--max-restarts", str(most), "--restart-pause", "0", "--", sys.executable, str(TRAINING),
+        command = [launcher, "run", "-n", str(ranks), "--max-restarts", str(most), "--restart-pause", "0", *options, "--", sys.executable, str(TRAINING),
                    str(self.folder / name), str(self.folder / f"{name}.npz"), str(seed), str(attempts)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         self.assertEqual(processes(str(self.folder / name)), [])
@@ -69,6 +69,19 @@ class Restarts(Case):
                 self.assertEqual(len(expected), 4)
                 self.assertEqual(self.values(f"killed{seed}"), expected)
                 self.assertEqual({path.name for path in (self.folder / f"killed{seed}").iterdir()}, {".lock", "latest", "step30", "step36"})
+
+    def test_it_goes_on_with_fewer_as_by_hand(self):
+        """Rank 1 dies at the same moment in both."""
+        by_itself = self.train("itself", 2, 1, 1, 4, ["--min-workers", "3"])
+        self.assertEqual(by_itself.returncode, 0, by_itself.stderr)
+        self.assertEqual(by_itself.stderr.count("; restart 1 of 1 with 3 ranks now\n"), 1, by_itself.stderr)
+        stopped = self.train("hand", 2, 1, 0, 4)
+        self.assertEqual(stopped.returncode, 128 + 9, stopped.stderr)
+        by_hand = self.train("hand", 2, 0, 0, 3)
+        self.assertEqual(by_hand.returncode, 0, by_hand.stderr)
+        self.assertEqual(stopped.stdout + by_hand.stdout, by_itself.stdout)
+        self.assertNotIn("begins at 0", by_hand.stdout)
+        self.assertEqual(self.values("itself"), self.values("hand"))
 
     def test_restarts_are_used_up(self):
         done = self.train("up", 1, 9, 1)

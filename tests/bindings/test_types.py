@@ -56,7 +56,7 @@ class Frameworks(Checked):
     def test_torch(self):
         if not installed("torch"):
             self.skipTest("no torch")
-        self.clean(mypy("-p", "outrigger.torch", "-m", "program_torch"))
+        self.clean(mypy("-p", "outrigger.torch", "-m", "outrigger.ray", "-m", "program_torch"))
 
     def test_jax(self):
         if not installed("jax"):

@@ -57,6 +57,42 @@ TEST_F(Restart, StartsAllAgainUntilAllEndWell) {
   EXPECT_EQ(count(result.err, "; restart "), 2) << result.err;
 }
 
+TEST_F(Restart, HasFewerWorkersWhereOneWasKilled) {
+  const std::string lines =
+      "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $TORCHELASTIC_RESTART_COUNT "
+      ">> " +
+      seen_;
+  const Result result =
+      run(shell({"-n", "4", "--max-restarts", "5", "--min-workers", "2", "--restart-pause", "0"},
+                lines + "; [ $RANK = 1 ] || exit 0; case $TORCHELASTIC_RESTART_COUNT in "
+                        "0) kill -9 $$;; 1) exit 7;; 2) sh -c 'kill -11 $$'; exit $?;; "
+                        "3) kill -15 $$;; 4) exit 255;; esac"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::multiset<std::string> expected;
+  const std::vector<int> worlds{4, 3, 3, 2, 2, 2};  // killed, ended, killed, killed, ended
+  for (size_t attempt = 0; attempt < worlds.size(); attempt++) {
+    const std::string world = std::to_string(worlds[attempt]);
+    for (int rank = 0; rank < worlds[attempt]; rank++) {
+      const std::string place = std::to_string(rank) + " of " + world;
+      expected.insert(place + ", " + place + " at " + std::to_string(attempt));
+    }
+  }
+  EXPECT_EQ(lines_of(seen_), expected);
+  for (const char* text : {"; restart 1 of 5 with 3 ranks now\n", "; restart 2 of 5 now\n",
+                           "; restart 3 of 5 with 2 ranks now\n", "; restart 4 of 5 now\n",
+                           "; restart 5 of 5 now\n"}) {
+    EXPECT_EQ(count(result.err, text), 1) << text << result.err;
+  }
+}
+
+TEST_F(Restart, HasAsManyWorkersUnlessFewerWillDo) {
+  const Result result =
+      run(shell({"-n", "2", "--max-restarts", "2", "--restart-pause", "0"},
+                "echo $WORLD_SIZE >> " + seen_ + "; [ $RANK = 0 ] || kill -9 $$"));
+  EXPECT_EQ(result.code, 128 + 9) << result.err;
+  EXPECT_EQ(lines_of(seen_), (std::multiset<std::string>{"2", "2", "2", "2", "2", "2"}));
+}
+
 TEST_F(Restart, UsesThemUpWithGrowingPausesAndReturnsTheLastFailure) {
   const Result result =
       run(shell({"--max-restarts", "3", "--restart-pause", "0.01", "--json"},
@@ -143,12 +179,26 @@ TEST_F(Restart, NamesWhatIsWrongWithItsCall) {
                                       {"--max-restarts", "x"},
                                       {"--restart-pause", "nan"},
                                       {"--restart-pause", "-1"},
-                                      {"--max-restarts", "1.5"}}) {
+                                      {"--max-restarts", "1.5"},
+                                      {"--min-workers", "0"},
+                                      {"--min-workers", "two"}}) {
     const Result result = run({kTool, "run", option, value, "--", "true"});
     EXPECT_EQ(result.code, 2) << option << value;
     EXPECT_NE(result.err.find(option), std::string::npos) << result.err;
     EXPECT_NE(result.err.find(value), std::string::npos) << result.err;
   }
+  const Result more =
+      run({kTool, "run", "-n", "2", "--max-restarts", "1", "--min-workers", "3", "--", "true"});
+  EXPECT_EQ(more.code, 2);
+  EXPECT_NE(more.err.find("--min-workers 3 is more than the 2 of -n; give a number from 1 to 2"),
+            std::string::npos)
+      << more.err;
+  const Result none = run({kTool, "run", "-n", "2", "--min-workers", "1", "--", "true"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(
+      none.err.find("--min-workers 1 is about restarts, and there are none; add --max-restarts"),
+      std::string::npos)
+      << none.err;
   EXPECT_NE(run({kTool, "run", "--max-restart", "2", "--", "true"}).err.find("--max-restarts"),
             std::string::npos);
 }

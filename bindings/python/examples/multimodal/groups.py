@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ray on this machine, and the actors of both groups: started, and replaced where one is lost."""
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -30,12 +29,10 @@ class Groups:
 
     def __init__(self, settings, vision=VisionWorker, language=LanguageWorker):
         self.settings = settings
-        places = [("vision", rank, 0) for rank in range(settings.vision.ranks)]
-        places += [("language", rank, settings.vision.ranks) for rank in range(settings.language.ranks)]
+        places = [(group, rank) for group in ("vision", "language") for rank in range(getattr(settings, group).ranks)]
         kinds = {"vision": ray.remote(num_cpus=1)(vision), "language": ray.remote(num_cpus=1)(language)}
-        self._make = {place: lambda place=place: kinds[place[0]].remote(*place[1:]) for place in places}
+        self._make = {place: lambda place=place: kinds[place[0]].remote(place[1]) for place in places}
         self._actors = {place: make() for place, make in self._make.items()}
-        self._joined = 0
         self.join()
 
     @property
@@ -44,23 +41,21 @@ class Groups:
 
     @property
     def vision(self):
-        return [actor for (group, *_), actor in self._actors.items() if group == "vision"]
+        return [actor for (group, _), actor in self._actors.items() if group == "vision"]
 
     @property
     def language(self):
-        return [actor for (group, *_), actor in self._actors.items() if group == "language"]
+        return [actor for (group, _), actor in self._actors.items() if group == "language"]
 
     def call(self, actors, method, *arguments):
         """The method of each of them, at the same time; their results."""
         return ray.get([getattr(actor, method).remote(*arguments) for actor in actors], timeout=self.settings.timeout)
 
     def join(self, settings=None):
-        """New engines, in groups that no other call has made. settings: others, for as many ranks."""
+        """New engines, in new groups. settings: others, for as many ranks."""
         self.settings = settings or self.settings
-        self._joined += 1
         ray.get([each.is_alive.remote() for each in self.all], timeout=STARTUP)
-        pids = self.call(self.all, "join", f"multimodal-{os.getpid()}-{id(self)}-{self._joined}", self.settings)
-        self.pids = {place[:2]: pid for place, pid in zip(self._actors, pids)}
+        self.pids = dict(zip(self._actors, self.call(self.all, "join", self.all, self.settings)))
 
     def load(self, folder):
         """The latest moment of which both groups have a checkpoint. Returns its step. The vision group saves last, so its latest is of that moment."""
@@ -76,11 +71,11 @@ class Groups:
     def replace_lost(self):
         """A new actor in the place of each whose process is gone. Returns who they were."""
         lost = []
-        for (group, rank, first), actor in self._actors.items():
+        for (group, rank), actor in self._actors.items():
             if not _is_alive(actor):
                 lost.append(f"{group} rank {rank}")
                 ray.kill(actor)  # in case it hangs
-                self._actors[group, rank, first] = self._make[group, rank, first]()
+                self._actors[group, rank] = self._make[group, rank]()
         return lost
 
     def end(self):

@@ -17,8 +17,8 @@ from language import Language, loss_of, read
 from layers import attention
 from vision import Vision
 
+import outrigger.ray
 import outrigger.torch
-from outrigger import Comm, Context
 
 
 def one_or_all(values):
@@ -27,13 +27,13 @@ def one_or_all(values):
 
 
 class Worker:
-    """What ranks of both groups do. rank: in its group; first: the number of the group's first rank among all."""
+    """What ranks of both groups do. rank: in its group."""
 
     group, color = "", 0
 
-    def __init__(self, rank, first):
+    def __init__(self, rank):
         torch.set_num_threads(1)
-        self.rank, self.first = rank, first
+        self.rank = rank
         self.sender = f"{self.group} rank {rank}"
         self.settings = self.world = self.engine = None
         self.times = collections.Counter()
@@ -41,13 +41,12 @@ class Worker:
     def is_alive(self):
         return True
 
-    def join(self, job, settings):
-        """All ranks of both groups meet to train, each in a new engine; what was before, such as a group that a rank was lost from, is left
+    def join(self, actors, settings):
+        """All actors of both groups meet to train, each in a new engine; what was before, such as a group that a rank was lost from, is left
         behind. Returns the process's number."""
         self.leave()
         self.settings = settings
-        ranks = settings.vision.ranks + settings.language.ranks
-        self.world = Comm.shared_memory(Context(workers=1), rank=self.first + self.rank, world_size=ranks, job=job, timeout=settings.timeout)
+        self.world = outrigger.ray.group(actors, timeout=settings.timeout)
         comm = self.world.split(self.color, self.rank)
         shares = wire.share(settings, self.group)
         self.start, self.end = sum(shares[:self.rank]), sum(shares[:self.rank + 1])

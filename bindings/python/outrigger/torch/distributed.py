@@ -13,6 +13,7 @@ from typing import Any
 
 import torch.distributed
 
+from . import attempts
 
 log = logging.getLogger("outrigger.torch")
 # What mpirun says, in Open MPI's words or PMI's, as torch.distributed and scripts want to read it.
@@ -25,9 +26,9 @@ _OF_DEVICES = ("nccl", "ccl", "xccl", "hccl")
 def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool = True, distributed_port: int = 29500,
                      verbose: bool = True, timeout: datetime.timedelta | None = None, init_method: str | None = None,
                      dist_init_required: bool | None = None, config: object = None, rank: int = -1, world_size: int = -1) -> None:
-    """Makes torch.distributed ready, as DeepSpeed's function of this name does: from the environment of torchrun,
-    outrigger run or mpirun (auto_mpi_discovery; it is then told in torchrun's words, too), or as a group of one. Does nothing
-    where it is ready. dist_backend: default "gloo", whose group made here ends with the script; also in the place of a
+    """Makes torch.distributed ready, as DeepSpeed's function of this name does: from the environment of torchrun (whose restarts
+    leave nothing of former ranks to it), outrigger run or mpirun (auto_mpi_discovery; it is then told in torchrun's words, too), or as a
+    group of one. Does nothing where it is ready. dist_backend: default "gloo", whose group made here ends with the script; also in the place of a
     backend of devices, with a warning, where there are none. timeout: default DEEPSPEED_TIMEOUT, in minutes, or PyTorch's."""
     if torch.distributed.is_initialized() or dist_init_required is False:
         return
@@ -42,7 +43,10 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
         _discover_mpi()
     if world_size > 0 and rank >= 0:
         options.update(rank=rank, world_size=world_size)
-    if init_method is not None or "RANK" in os.environ:
+    if init_method is None and not options.keys() - {"timeout"} and attempts.agent_keeps_store():
+        store, rank, world_size = attempts.attempt_store(timeout)
+        torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=world_size, **options)
+    elif init_method is not None or "RANK" in os.environ:
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
         os.environ.setdefault("MASTER_PORT", str(distributed_port))
         torch.distributed.init_process_group(backend, init_method=init_method, **options)

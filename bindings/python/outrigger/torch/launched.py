@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from .process_group import comm_of
 if TYPE_CHECKING:
     from .. import Context
 
-_JOB = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+_NAME = 16  # bytes
 
 
 def launched_comm() -> Comm:
@@ -46,6 +47,7 @@ def _over_hosts(context: Context) -> Comm:
     world.all_reduce_sum(whole)  # hosts that differ see different sums
     if each == 1 or whole[0] < world.size:
         return world
-    job = " ".join(os.environ.get(name, "") for name in _JOB)
-    host = Comm.shared_memory(context, rank=place, world_size=each, job=f"{job} host {rank // each}")
+    # Of the host's first rank: a name that no other job has, and no former attempt of this one.
+    names, first = world.all_gather(secrets.token_bytes(_NAME)), _NAME * (rank - place)
+    host = Comm.shared_memory(context, rank=place, world_size=each, job=names[first:first + _NAME].hex())
     return Comm.hierarchical(world, host, world.split(place, rank))

@@ -14,13 +14,13 @@ class Channel:
         self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
 
     def all_gather(self, mine, all):
-        dist.all_gather_into_tensor(_bytes(all), _bytes(mine), group=self._group)
+        dist.all_gather_into_tensor(bytes_of(all), bytes_of(mine), group=self._group)
 
     def broadcast(self, data, root):
-        dist.broadcast(_bytes(data), group_src=root, group=self._group)
+        dist.broadcast(bytes_of(data), group_src=root, group=self._group)
 
     def all_to_all(self, parts, received):
-        dist.all_to_all_single(_bytes(received), _bytes(parts), group=self._group)
+        dist.all_to_all_single(bytes_of(received), bytes_of(parts), group=self._group)
 
     def duplicate(self):
         ranks = dist.get_process_group_ranks(self._group or dist.group.WORLD)
@@ -46,7 +46,8 @@ class Channel:
             dist.destroy_process_group(self._group)
 
 
-def _bytes(view):
+def bytes_of(view):
+    """Its memory as a tensor."""
     return torch.frombuffer(view, dtype=torch.uint8)
 
 

@@ -86,6 +86,8 @@ MODULES: dict[str, dict[str, Any]] = {
     "deepspeed.comm": {**COMM, "get_accelerator": get_accelerator},
     "deepspeed.comm.comm": COMM,
     "deepspeed.git_version_info": _INIT,
+    "deepspeed.launcher": {},
+    "deepspeed.launcher.runner": {"DEEPSPEED_ENVIRONMENT_NAME": ".deepspeed_env"},  # accelerate launch imports it
     "deepspeed.ops": {},
     "deepspeed.ops.adam": _ADAM,
     "deepspeed.runtime": {},
