@@ -7,7 +7,7 @@
 #   scripts/setup.sh package      those, and what makes Debian packages
 #   scripts/setup.sh demo         what the library, the tools and the demo need: no tests, no other languages
 #   scripts/setup.sh frameworks   those too: what the adapters are for (PyTorch: 4 GB; JAX), nvcc, and two MPI libraries
-#   scripts/setup.sh soak         those and what the long tests need: candle, burn, an older Rust
+#   scripts/setup.sh soak         those and what the long tests need: candle, burn, an older Rust, pandas for Ray Train
 #   scripts/setup.sh system       system packages only (the part that needs root)
 # OTR_REQUIRE_ALL=1 turns a part that cannot be had into a failure; OTR_PYTHON names the interpreter.
 set -euo pipefail
@@ -48,6 +48,7 @@ else
   [[ ${1:-} != soak ]] || setup_rust_soak
   if [[ ${1:-} == frameworks || ${1:-} == soak ]]; then
     for part in $FRAMEWORKS; do setup_pip "$part"; done
+    [[ $1 != soak ]] || setup_pip "$LONG"
     setup_cuda
     setup_mpi
   fi

@@ -4,13 +4,14 @@
 
 VENV=build/venv
 FRAMEWORKS="torch ray jax watch" # parts of the list that the adapters' tests want; big
+LONG=ray_train                   # and their long tests
 
-# Everything but frameworks.
+# Everything but these.
 setup_python() {
   local part
   setup_venv || return 0
   for part in $(parts_of pip); do
-    [[ " $FRAMEWORKS " == *" $part "* ]] || setup_pip "$part"
+    [[ " $FRAMEWORKS $LONG " == *" $part "* ]] || setup_pip "$part"
   done
 }
 

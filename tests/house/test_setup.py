@@ -134,6 +134,13 @@ class Setup(unittest.TestCase):
         self.assertRegex(calls, r"rustup toolchain install 1\.77 .*\nrustup run 1\.77 cargo fetch --quiet --locked --manifest-path rust/Cargo\.toml")
         self.assertNotIn("rust/outrigger-candle", self.run_setup("frameworks")[1])
 
+    def test_what_long_tests_alone_import_comes_with_the_soak(self):
+        calls = self.run_setup("frameworks")[2]
+        self.assertIn("torch==", calls)
+        self.assertNotIn("pandas==", calls)
+        self.calls.write_text("")
+        self.assertRegex(self.run_setup("soak")[2], "-m pip install .*pandas==")
+
     def test_highway_for_aarch64_is_unpacked_once(self):
         archives = "build/aarch64-root.new/cache/archives"
         self.fake("apt-get", 'echo "apt-get $*" >> "$CALLS"; [[ $* != *--download-only* ]] || '
