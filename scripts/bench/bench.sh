@@ -24,7 +24,7 @@ done
 
 source scripts/ccache.sh
 cmake -S . -B "$programs" -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release \
-  -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF "${launchers[@]}"
+  -DOTR_BENCH=ON -DOTR_TESTS=OFF -DOTR_EXAMPLES=OFF -DOTR_UNITY=ON "${launchers[@]}"
 cmake --build "$programs" --target bench_programs
 if [[ $with_peers == 1 ]]; then
   install_mpi "$programs/tests/bench" "$output/mpi.log"
