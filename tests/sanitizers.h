@@ -18,7 +18,7 @@ constexpr bool runs(Numbers... numbers) {
   return !kSanitized || (static_cast<int>(numbers) + ...) % 3 == 0;
 }
 
-// How often a loop over random input goes round: under a sanitizer a fifth as often.
+// How often a loop over random input goes round, or how long a list is: under a sanitizer a fifth.
 constexpr int rounds(int number) { return kSanitized ? number / 5 : number; }
 
 }  // namespace outrigger::test

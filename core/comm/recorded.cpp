@@ -14,7 +14,6 @@ namespace {
 
 using observe::FlightEntry;
 using observe::FlightRecorder;
-using observe::has_text;
 using observe::put_text;
 
 // Nothing of the operation has begun on any rank, or it is to be called again: it has no number.
@@ -128,8 +127,8 @@ class Recorded final : public Forwarding {
       entry_.step = moment_->step.load(std::memory_order_relaxed);
       entry_.micro_step = moment_->micro_step.load(std::memory_order_relaxed);
     }
-    if (!has_text(entry_.what, what)) put_text(entry_.what, what);
-    if (!has_text(entry_.label, label)) put_text(entry_.label, label);
+    put_text(entry_.what, what);
+    put_text(entry_.label, label);
     entry_.begun = clock_.now();
     struct End {
       Recorded& self;

@@ -17,17 +17,14 @@
 
 namespace outrigger::observe {
 
-// A text of a file, cut to its room and filled up with zeros.
+// A text of a file, cut to its room and filled up with zeros, as the room was before. Most
+// operations have the text of the one before them.
 template <size_t Size>
 void put_text(char (&to)[Size], std::string_view from) noexcept {
-  const size_t n = from.copy(to, Size);
+  const size_t n = std::min(from.size(), Size);
+  if (std::equal(to, to + n, from.data()) && (n == Size || to[n] == '\0')) return;
+  from.copy(to, n);
   std::fill(to + n, to + Size, '\0');
-}
-// Whether it is there already: the most of operations repeat an earlier one.
-template <size_t Size>
-[[nodiscard]] bool has_text(const char (&room)[Size], std::string_view text) noexcept {
-  const size_t n = std::min(text.size(), Size);
-  return std::equal(room, room + n, text.data()) && (n == Size || room[n] == '\0');
 }
 
 // Makes it. Throws OTR_E_IO; so for one that nobody stated unless it is this user's alone.

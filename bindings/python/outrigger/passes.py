@@ -18,8 +18,6 @@ T = TypeVar("T", bound="Tensor")
 
 
 def tagged(tag: lowlevel.CallInfo | None, info: lowlevel._CallInfo) -> lowlevel.CallInfo | None:
-    if tag is None and not info:
-        return None
     made = options_of(lowlevel.CallInfo, info)
     if tag is not None:
         made = made or lowlevel.CallInfo()

@@ -5,30 +5,16 @@
 """
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from outrigger import Checkpoint, lowlevel
+from jobs import free_port, stored
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "bindings/python/examples/torch"
 EXAMPLE, CONFIG = EXAMPLES / "accelerate_gpt2.py", EXAMPLES / "two_machines.yaml"
 launcher = None
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def values(folder):
-    with Checkpoint(folder) as checkpoint:
-        found = {(name, value): checkpoint.read(name, value).tobytes() for name in checkpoint.shapes
-                 for value in (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)}
-        return {**found, "tag": checkpoint.tag, "progress": checkpoint.progress}
 
 
 class Machines(unittest.TestCase):
@@ -51,7 +37,7 @@ class Machines(unittest.TestCase):
                 each.kill()
         self.assertEqual([each.returncode for each in launches], [0, 0], "\n".join(written))
         self.assertIn("an engine of outrigger.torch.engine", written[0])
-        return values(self.folder / "machines")
+        return stored(self.folder / "machines")
 
     def on_one_host(self, ranks, each):
         """each: ranks that find each other in memory, as on a machine."""
@@ -59,7 +45,7 @@ class Machines(unittest.TestCase):
         done = subprocess.run([launcher, "run", "-n", str(ranks), "--", "sh", "-c", f'{pretend}exec "$@"', "sh", sys.executable, str(EXAMPLE), "--checkpoints", str(self.folder / "host")],
                               env=self.environment, capture_output=True, text=True, timeout=280, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return values(self.folder / "host")
+        return stored(self.folder / "host")
 
     def test_one_process_on_each(self):
         found = self.launch(2)

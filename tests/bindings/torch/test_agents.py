@@ -3,20 +3,15 @@
 test_agents.py BUILD"""
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import unittest
 
+from jobs import free_port
+
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1] / "plugins" / "mpi"))
 import launchers  # noqa: E402 - found by the line above
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Agents(unittest.TestCase):

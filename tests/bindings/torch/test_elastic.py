@@ -9,14 +9,13 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from outrigger import Checkpoint, lowlevel
+from jobs import free_port, stored
 
 HERE = pathlib.Path(__file__).resolve().parent
 KILLED, SLOW = (str(HERE.parent / f"restarts/{name}.py") for name in ("killed", "slow"))
@@ -26,19 +25,11 @@ BATCH, MICRO = 24, 2
 launcher = None
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def values(folder):
-    """All that the training is at its end, as it is stored."""
-    with Checkpoint(folder, f"global_step{STEPS}") as checkpoint:
-        stored = {(name, value): checkpoint.read(name, value).tobytes() for name in checkpoint.shapes
-                  for value in (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)}
-        assert len(stored) == 12, stored
-        return stored | {"progress": checkpoint.progress}
+    """All that the training is at its end."""
+    found = stored(folder, f"global_step{STEPS}")
+    assert len(found) == 12 + 2, found  # of four parameters; tag and progress
+    return found
 
 
 def at(ranks):
