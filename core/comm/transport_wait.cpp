@@ -56,7 +56,6 @@ void TransportChannel::wait(Request request, const Owner& owner) {
 }
 
 void TransportChannel::look_around(Clock::time_point now, Clock::time_point deadline) {
-  group_->job().poll();
   check();
   Watching::check();
   look_for_the_gone();
@@ -89,7 +88,6 @@ void TransportChannel::look_for_the_gone() {
   // tell.
   for (const auto until = Clock::now() + kGrace;
        goner->culprit != goner->rank && Clock::now() < until; goner = this->goner()) {
-    group_->job().poll();
     check();
     Watching::check();
     look_for_the_dead();
@@ -115,7 +113,6 @@ void TransportChannel::look_for_the_dead() {
   const bool is_near = std::ranges::any_of(
       dead, [&](int32_t r) { return group_->job().is_on_this_host(group_->member(r)); });
   for (const auto until = Clock::now() + (is_near ? kNearWords : kFarWords);;) {
-    group_->job().poll();
     check();
     Watching::check();
     if (Clock::now() >= until) break;
@@ -137,7 +134,6 @@ void TransportChannel::request_failed(int32_t status, const std::string& text) {
   }
   const auto until = Clock::now() + kGrace;
   do {
-    group_->job().poll();
     check();
     look_for_the_gone();
     look_for_the_dead();
@@ -171,7 +167,6 @@ void TransportChannel::deadline_passed() {
   group_->tell(question);
   const auto listen = [&](std::chrono::milliseconds time) {
     for (const auto until = Clock::now() + time; Clock::now() < until;) {
-      group_->job().poll();
       check();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -266,8 +261,10 @@ void TransportChannel::give_up(int32_t culprit) noexcept {
   group_->tell_neighbours(message);
 }
 
+// Listens first: a rank that has not waited for a while has not heard of a failure.
 void TransportChannel::check() const {
   require_process(process_);
+  group_->job().poll();
   group_->fate().check();
   group_->with(*news_, [](const ChannelNews& news) {
     if (news.failure) throw Error(*news.failure);

@@ -150,6 +150,18 @@ TEST(Transport, ASilentRankIsSaidToBeSilent) {
   EXPECT_EQ(outcomes[1].status, OTR_E_TIMEOUT) << "told when it comes: " << outcomes[1].text;
 }
 
+// A rank that does something else hears of a failure where it asks, without an operation of its own.
+TEST(Transport, ACheckHearsOfAFailureWithoutAWait) {
+  const auto outcomes = run_with(20, [](Communicator& c) {
+    if (c.rank() == 0) c.abort("enough");
+    for (int i = 0; i < 1000; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+      c.check();
+    }
+  });
+  EXPECT_EQ(one_text(outcomes, OTR_E_ABORTED), "rank 0 aborted the job: enough");
+}
+
 TEST(Transport, DifferentCallsAreAnErrorOnAll) {
   const auto outcomes = run_with(20, [](Communicator& c) {
     if (c.rank() == 2) {
