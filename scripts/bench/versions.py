@@ -17,7 +17,7 @@ from cases import collectives, engine_step, optimizer_step, reduce_scatter, torc
 
 # A process keeps what its start gave it (pages, places of threads: some 4 % of a PyTorch step), so rounds of one start are no
 # independent figures: each block starts both builds anew and gives one figure.
-BLOCKS, LEAST_BLOCKS, ROUNDS = 9, 5, 7
+BLOCKS, ROUNDS = 9, 7
 SHORT_BLOCKS = 45  # of what takes less than a microsecond, and some per cent more or less from one start to the next
 # A row is slower where even the upper end of the confidence interval of its blocks' median is below this.
 NOISE = 0.99
@@ -28,6 +28,7 @@ def arguments():
     for name in ("old", "new", "output"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--minutes", type=float, default=12, help="for all rows; no row begins further blocks after its share")
+    parser.add_argument("--starts", type=int, default=5, help="blocks of a row at least, whatever they take")
     parser.add_argument("--rows", default="", help="only those whose names contain this")
     return parser.parse_args()
 
@@ -95,10 +96,10 @@ def upper_median(values):
     return measure.quantile(values, min(1.0, 0.5 + 0.98 / math.sqrt(len(values))))
 
 
-def compare(bench, builds, side, times, deadline, order):
+def compare(bench, builds, side, times, least, deadline, order):
     """Of each block the median of old / new and the medians of both builds' seconds."""
     blocks, most = [], BLOCKS if times == 1 else SHORT_BLOCKS
-    while len(blocks) < most and (len(blocks) < LEAST_BLOCKS or time.monotonic() < deadline):
+    while len(blocks) < most and (len(blocks) < least or time.monotonic() < deadline):
         started = [{**side(build, name), "name": name} for name, build in order.sample(builds, len(builds))]
         with bench.sides(started) as sides:
             rounds = measure.interleave(sides[:2], ROUNDS, 3, math.inf, order.random(), times=times)
@@ -118,7 +119,7 @@ def main():
     order, slower = random.Random(seed), []
     rows = [each for each in cases(bench) if options.rows in each[0]]
     for case, side, times in rows:
-        blocks = compare(bench, builds, side, times, time.monotonic() + 60 * options.minutes / len(rows), order)
+        blocks = compare(bench, builds, side, times, options.starts, time.monotonic() + 60 * options.minutes / len(rows), order)
         ratio = [block["ratio"] for block in blocks]
         upper, middle = upper_median(ratio), measure.quantile(ratio, 0.5)
         own = {name: measure.quantile([block[name] for block in blocks], 0.5) * 1e6 for name, _ in builds}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compares this tree with an earlier commit of itself: what make bench measures of ours, of both, interleaved.
-#   scripts/bench/versions.sh COMMIT [--minutes M] [--rows TEXT]
+#   scripts/bench/versions.sh COMMIT [--minutes M] [--starts N] [--rows TEXT]
 # Prints the times of the earlier one over ours; fails where ours is slower by more than the noise. PyTorch's rows need it in
 # build/venv (make frameworks).
 set -euo pipefail

@@ -150,7 +150,8 @@ TEST(Transport, ASilentRankIsSaidToBeSilent) {
   EXPECT_EQ(outcomes[1].status, OTR_E_TIMEOUT) << "told when it comes: " << outcomes[1].text;
 }
 
-// A rank that does something else hears of a failure where it asks, without an operation of its own.
+// A rank that does something else hears of a failure where it asks, without an operation of its
+// own.
 TEST(Transport, ACheckHearsOfAFailureWithoutAWait) {
   const auto outcomes = run_with(20, [](Communicator& c) {
     if (c.rank() == 0) c.abort("enough");
