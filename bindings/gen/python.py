@@ -55,7 +55,7 @@ NO_CLASS = {"otr_device", "otr_dtype", "otr_tensor", "otr_comm_table", "otr_devi
             "otr_message_attribute", "otr_message_route"}
 # Parameters for which None stands for a default, or for nothing.
 MAY_BE_NONE = {"options", "info", "reason", "joint", "group", "initial", "config_json", "tag", "grads"}
-NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_message_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
+NEVER_NONE = {("otr_comm_create_shm", "options"), ("otr_pass_get_tag", "info"), ("otr_message_get_tag", "info"), ("otr_engine_save", "tag"), ("otr_optimizer_save", "tag"), ("otr_checkpoint_writer_create", "tag"),
               ("otr_checkpoint_import", "tag")}
 ENTRIES = "list[tuple[str, int, int]]"
 # (type, name) of a parameter and of the one after it → what they are together; a result begins with "->".

@@ -1176,3 +1176,35 @@ static void otr_plain_optimizer_prepare(otr_optimizer *optimizer, const otr_swig
   *status = otr_optimizer_prepare(optimizer, otr_swig_shards_items(shards), otr_swig_shards_count(shards));
 }
 %}
+
+%ignore otr_optimizer_save;
+%rename(optimizer_save) otr_plain_optimizer_save;
+%inline %{
+static void otr_plain_optimizer_save(otr_optimizer *optimizer, const otr_swig_shards *shards, const char *directory, const char *tag, const otr_save_options *options, int32_t *status) {
+  *status = otr_optimizer_save(optimizer, otr_swig_shards_items(shards), otr_swig_shards_count(shards), directory, tag, options);
+}
+%}
+
+%ignore otr_optimizer_load;
+%rename(optimizer_load) otr_plain_optimizer_load;
+%inline %{
+static void otr_plain_optimizer_load(otr_optimizer *optimizer, const otr_swig_shards *shards, const char *directory, const char *tag, const otr_load_options *options, int32_t *status) {
+  *status = otr_optimizer_load(optimizer, otr_swig_shards_items(shards), otr_swig_shards_count(shards), directory, tag, options);
+}
+%}
+
+%ignore otr_optimizer_snapshot;
+%rename(optimizer_snapshot) otr_plain_optimizer_snapshot;
+%inline %{
+static void otr_plain_optimizer_snapshot(otr_optimizer *optimizer, const otr_swig_shards *shards, otr_snapshot *snapshot, const otr_snapshot_options *options, int32_t *status) {
+  *status = otr_optimizer_snapshot(optimizer, otr_swig_shards_items(shards), otr_swig_shards_count(shards), snapshot, options);
+}
+%}
+
+%ignore otr_optimizer_restore;
+%rename(optimizer_restore) otr_plain_optimizer_restore;
+%inline %{
+static void otr_plain_optimizer_restore(otr_optimizer *optimizer, const otr_swig_shards *shards, const otr_snapshot *snapshot, int32_t *status) {
+  *status = otr_optimizer_restore(optimizer, otr_swig_shards_items(shards), otr_swig_shards_count(shards), snapshot);
+}
+%}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Saving an optimizer and going on from it. The weights are a split master, bfloat16 and 16 bits
  * beside it that are together a float32, and the moments 8-bit blocks: 6 bytes a weight where
- * float32 would take 12. One run is stopped, saved as plain float32 arrays and goes on in new
- * shards; another one is not stopped. Both end with the same bits.
+ * float32 would take 12. One run is stopped, saved as a checkpoint and goes on in new shards;
+ * another one is not stopped. Both end with the same bits.
+ *   resume [FOLDER]
  */
 #include <math.h>
 #include <outrigger.h>
@@ -25,14 +26,14 @@ typedef struct run {
   otr_shard *shard;
 } run;
 
-/* What is saved: values 0 to 2 are OTR_VALUE_MASTER, _EXP_AVG and _EXP_AVG_SQ. */
-typedef struct saved {
+/* A run's values 0 to 2, OTR_VALUE_MASTER, _EXP_AVG and _EXP_AVG_SQ, as numbers. */
+typedef struct end {
   float values[3][COUNT];
   int64_t step;
-} saved;
+} end;
 static const int32_t kValues[3] = {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ};
 
-static int begin(otr_context *context, otr_optimizer *optimizer, run *r) {
+static int begin(otr_context *context, run *r) {
   int64_t shape[1] = {COUNT};
   otr_tensor weights, grads, remainder;
   otr_shard_options options;
@@ -44,7 +45,6 @@ static int begin(otr_context *context, otr_optimizer *optimizer, run *r) {
   TRY(otr_shard_options_init(&options, sizeof options));
   options.remainder = &remainder;
   TRY(otr_shard_wrap(context, &weights, &grads, &options, &r->shard));
-  TRY(otr_optimizer_prepare(optimizer, &r->shard, 1)); /* moments, all 0 */
   return 0;
 }
 
@@ -62,48 +62,43 @@ static int go(otr_optimizer *optimizer, run *r, int steps) {
   return 0;
 }
 
-static int save(run *r, saved *s) {
+static int look(run *r, end *e) {
   int64_t shape[1] = {COUNT};
   for (int v = 0; v < 3; v++) {
     otr_tensor to;
-    TRY(otr_tensor_init(s->values[v], "float32", 1, shape, &to));
+    TRY(otr_tensor_init(e->values[v], "float32", 1, shape, &to));
     TRY(otr_shard_read(r->shard, kValues[v], &to));
   }
-  TRY(otr_shard_get_step(r->shard, &s->step));
+  TRY(otr_shard_get_step(r->shard, &e->step));
   return 0;
 }
 
-static int load(run *r, saved *s) {
-  int64_t shape[1] = {COUNT};
-  for (int v = 0; v < 3; v++) {
-    otr_tensor from;
-    TRY(otr_tensor_init(s->values[v], "float32", 1, shape, &from));
-    TRY(otr_shard_write(r->shard, kValues[v], &from));
-  }
-  TRY(otr_shard_set_step(r->shard, s->step));
-  return 0;
-}
-
-int main(void) {
+int main(int argc, char **argv) {
+  const char *const folder = argc > 1 ? argv[1] : ".";
   static run whole, first, second;
-  static saved middle, end_of_whole, end_of_second;
+  static end end_of_whole, end_of_second;
   otr_context *context = NULL;
   otr_optimizer *optimizer = NULL;
-  int64_t bytes = 0;
+  otr_save_options options;
+  int64_t bytes = 0, stopped_at = 0;
   TRY(otr_context_create(NULL, &context));
   TRY(otr_optimizer_create(
       context,
       "{\"params\": {\"lr\": 0.01}, \"states\": {\"master\": {\"format\": \"split\"},"
       " \"exp_avg\": {\"format\": \"block8\"}, \"exp_avg_sq\": {\"format\": \"block8\"}}}",
       &optimizer));
-  if (begin(context, optimizer, &whole) || go(optimizer, &whole, STEPS)) return 1;
-  if (begin(context, optimizer, &first) || go(optimizer, &first, STEPS / 2)) return 1;
-  if (save(&first, &middle)) return 1;
+  if (begin(context, &whole) || go(optimizer, &whole, STEPS)) return 1;
+  if (begin(context, &first) || go(optimizer, &first, STEPS / 2)) return 1;
+  TRY(otr_save_options_init(&options, sizeof options));
+  options.replace = 1;
+  TRY(otr_optimizer_save(optimizer, &first.shard, 1, folder, "half-way", &options));
   TRY(otr_shard_state_bytes(first.shard, &bytes));
   otr_shard_destroy(first.shard);
-  if (begin(context, optimizer, &second) || load(&second, &middle)) return 1;
+  if (begin(context, &second)) return 1;
+  TRY(otr_optimizer_load(optimizer, &second.shard, 1, folder, "half-way", NULL));
+  TRY(otr_shard_get_step(second.shard, &stopped_at));
   if (go(optimizer, &second, STEPS / 2)) return 1;
-  if (save(&whole, &end_of_whole) || save(&second, &end_of_second)) return 1;
+  if (look(&whole, &end_of_whole) || look(&second, &end_of_second)) return 1;
 
   double distance = 0;
   for (int i = 0; i < COUNT; i++) {
@@ -114,7 +109,7 @@ int main(void) {
       /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are what is compared */
       memcmp(end_of_whole.values, end_of_second.values, sizeof end_of_whole.values) == 0;
   printf("%.2f bytes a weight, mean distance %.4f; stopped at step %lld and resumed: %s\n",
-         4 + (double)bytes / COUNT, distance, (long long)middle.step,
+         4 + (double)bytes / COUNT, distance, (long long)stopped_at,
          same ? "the same bits" : "OTHER BITS");
   otr_shard_destroy(whole.shard);
   otr_shard_destroy(second.shard);

@@ -1815,6 +1815,42 @@ OTR_API int32_t otr_optimizer_norm(otr_optimizer *optimizer, otr_shard *const *s
 OTR_API int32_t otr_optimizer_prepare(otr_optimizer *optimizer, otr_shard *const *shards,
                                       int64_t count) OTR_NOEXCEPT;
 
+/* Saves shards as a checkpoint of this process: weights and moments as they are stored, updates,
+ * and the optimizer's hyperparameters and counts, but not its gradient_factor. Each shard is a
+ * parameter of its name (otr_shard_options.name), 1-D; one whose first_element is not 0 is called
+ * "name[first:end]". directory, tag, options and what is durable when, as for otr_engine_save;
+ * processes save into folders or under tags of their own. All that reads checkpoints reads this
+ * one: otr_checkpoint_open, and otr_engine_load of an engine whose parameters have these names and
+ * shapes. Shards that have no states get them, as by otr_optimizer_prepare. Local. May wait.
+ * OTR_E_IO, OTR_E_DUPLICATE (the tag is taken, or two shards have one name), OTR_E_CORRUPT,
+ * OTR_E_STATE as for otr_engine_save and otr_optimizer_prepare; OTR_E_UNSUPPORTED: asynchronous, or
+ * shards whose states have different formats. Since: 0.1 */
+OTR_API int32_t otr_optimizer_save(otr_optimizer *optimizer, otr_shard *const *shards,
+                                   int64_t count, const char *directory, const char *tag,
+                                   const otr_save_options *options) OTR_NOEXCEPT;
+
+/* Shards go on from a checkpoint, by their names: one of otr_optimizer_save, or of an engine, or
+ * imported. tag NULL: what `latest` names. options: weights_only, and strict as otr_engine_load has
+ * it; the others are OTR_E_UNSUPPORTED. In the same formats values come back bit by bit, and so
+ * does every later step; into another format they are rounded to nearest. Hyperparameters come back
+ * where the checkpoint has one group of them. Everything is read and checked before anything
+ * changes. Local. May wait. OTR_E_NOT_FOUND: no such checkpoint, parameter or moment;
+ * OTR_E_SHAPE: another number of elements; OTR_E_CORRUPT, OTR_E_IO; errors as of
+ * otr_optimizer_prepare. Since: 0.1 */
+OTR_API int32_t otr_optimizer_load(otr_optimizer *optimizer, otr_shard *const *shards,
+                                   int64_t count, const char *directory, const char *tag,
+                                   const otr_load_options *options) OTR_NOEXCEPT;
+
+/* The same into memory, and back into the same shards or into others of their names, formats and
+ * counts. options: parts; replicas is 0. Local. A snapshot that failed is empty.
+ * OTR_E_OUT_OF_MEMORY, OTR_E_DUPLICATE; restore: OTR_E_STATE: the snapshot is empty;
+ * OTR_E_MISMATCH: it is of other shards, or an engine's. Since: 0.1 */
+OTR_API int32_t otr_optimizer_snapshot(otr_optimizer *optimizer, otr_shard *const *shards,
+                                       int64_t count, otr_snapshot *snapshot,
+                                       const otr_snapshot_options *options) OTR_NOEXCEPT;
+OTR_API int32_t otr_optimizer_restore(otr_optimizer *optimizer, otr_shard *const *shards,
+                                      int64_t count, const otr_snapshot *snapshot) OTR_NOEXCEPT;
+
 /* Shards that it stepped stay usable. Local. Any thread. Since: 0.1 */
 OTR_API void otr_optimizer_destroy(otr_optimizer *optimizer) OTR_NOEXCEPT;
 

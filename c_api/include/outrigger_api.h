@@ -188,6 +188,10 @@ typedef struct otr_api {
   void (*optimizer_destroy)(otr_optimizer *optimizer);
   int32_t (*comm_create_mpi)(otr_context *context, const void *mpi_comm, const otr_comm_options *options, otr_comm **out_comm);
   int32_t (*comm_shares_memory)(const otr_comm *comm, int32_t *out_shares);
+  int32_t (*optimizer_save)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count, const char *directory, const char *tag, const otr_save_options *options);
+  int32_t (*optimizer_load)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count, const char *directory, const char *tag, const otr_load_options *options);
+  int32_t (*optimizer_snapshot)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count, otr_snapshot *snapshot, const otr_snapshot_options *options);
+  int32_t (*optimizer_restore)(otr_optimizer *optimizer, otr_shard *const *shards, int64_t count, const otr_snapshot *snapshot);
 } otr_api;
 
 /* clang-format on */

@@ -173,6 +173,10 @@ inline constexpr otr_api kApi = {
     .optimizer_destroy = otr_optimizer_destroy,
     .comm_create_mpi = otr_comm_create_mpi,
     .comm_shares_memory = otr_comm_shares_memory,
+    .optimizer_save = otr_optimizer_save,
+    .optimizer_load = otr_optimizer_load,
+    .optimizer_snapshot = otr_optimizer_snapshot,
+    .optimizer_restore = otr_optimizer_restore,
 };
 
 }  // namespace outrigger::c_api

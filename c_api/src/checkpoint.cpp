@@ -14,19 +14,6 @@ using namespace outrigger::c_api;
 
 namespace {
 
-otr_save_options save_defaults() {
-  otr_save_options o{};
-  o.struct_size = sizeof o;
-  return o;
-}
-
-otr_load_options load_defaults() {
-  otr_load_options o{};
-  o.struct_size = sizeof o;
-  o.strict = 1;
-  return o;
-}
-
 // An array of a load's options; what is there without an element would choose nothing.
 template <typename T, typename Take>
 void each_of(const char* field, const T* given, int64_t count, const Take& take) {
@@ -67,24 +54,6 @@ engine::LoadOptions options_of(const otr_load_options& o) {
          "load_options.{} needs weights_only = 1: moments and progress are those of all parameters",
          partial);
   }
-  return options;
-}
-
-engine::SaveOptions options_of(const otr_save_options& o) {
-  engine::SaveOptions options;
-  options.replace = flag(o.replace, "save_options.replace");
-  options.asynchronous = flag(o.asynchronous, "save_options.asynchronous");
-  if (o.when_busy != OTR_SAVE_WAIT && o.when_busy != OTR_SAVE_REFUSE) {
-    fail(OTR_E_ARGUMENT,
-         "save_options.when_busy = {}; legal is OTR_SAVE_WAIT ({}) or OTR_SAVE_REFUSE ({})",
-         o.when_busy, int{OTR_SAVE_WAIT}, int{OTR_SAVE_REFUSE});
-  }
-  options.refuse_when_busy = o.when_busy == OTR_SAVE_REFUSE;
-  options.keep_last = o.keep_last;
-  if (o.keep_last < 0) {
-    fail(OTR_E_ARGUMENT, "save_options.keep_last = {}; legal is 0 or more", o.keep_last);
-  }
-  options.parts = parts_of(o.parts, o.part_count, "save_options");
   return options;
 }
 

@@ -12,7 +12,7 @@
 
 #include "c_api/src/guard.h"
 #include "core/base/text.h"
-#include "core/engine/contents.h"
+#include "core/engine/checkpoints.h"
 #include "kernels/kernels.h"
 
 namespace outrigger::c_api {
@@ -37,6 +37,43 @@ inline std::vector<engine::HostPart> parts_of(const otr_part* given, int64_t cou
     parts.push_back({part.name, std::span(static_cast<const std::byte*>(part.data), part.bytes)});
   }
   return parts;
+}
+
+inline otr_save_options save_defaults() {
+  otr_save_options o{};
+  o.struct_size = sizeof o;
+  return o;
+}
+
+inline otr_snapshot_options snapshot_defaults() {
+  otr_snapshot_options o{};
+  o.struct_size = sizeof o;
+  return o;
+}
+
+inline otr_load_options load_defaults() {
+  otr_load_options o{};
+  o.struct_size = sizeof o;
+  o.strict = 1;
+  return o;
+}
+
+inline engine::SaveOptions options_of(const otr_save_options& o) {
+  engine::SaveOptions options;
+  options.replace = flag(o.replace, "save_options.replace");
+  options.asynchronous = flag(o.asynchronous, "save_options.asynchronous");
+  if (o.when_busy != OTR_SAVE_WAIT && o.when_busy != OTR_SAVE_REFUSE) {
+    fail(OTR_E_ARGUMENT,
+         "save_options.when_busy = {}; legal is OTR_SAVE_WAIT ({}) or OTR_SAVE_REFUSE ({})",
+         o.when_busy, int{OTR_SAVE_WAIT}, int{OTR_SAVE_REFUSE});
+  }
+  options.refuse_when_busy = o.when_busy == OTR_SAVE_REFUSE;
+  options.keep_last = o.keep_last;
+  if (o.keep_last < 0) {
+    fail(OTR_E_ARGUMENT, "save_options.keep_last = {}; legal is 0 or more", o.keep_last);
+  }
+  options.parts = parts_of(o.parts, o.part_count, "save_options");
+  return options;
 }
 
 // buffer NULL: only asked for.

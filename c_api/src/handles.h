@@ -2,6 +2,8 @@
 // What is behind each handle.
 #pragma once
 
+#include <vector>
+
 #include "c_api/src/guard.h"
 #include "core/checkpoint/assembly.h"
 #include "core/comm/all_to_all.h"
@@ -65,6 +67,13 @@ struct otr_checkpoint_writer
 };
 
 namespace outrigger::c_api {
+
+inline std::vector<optimizer::Shard*> shards_of(otr_shard* const* shards, int64_t count) {
+  required_count(count, shards, "shards");
+  std::vector<optimizer::Shard*> list;
+  for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
+  return list;
+}
 
 // A call that waits for other ranks unless the host interrupts it.
 template <typename Body>

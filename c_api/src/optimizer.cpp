@@ -16,13 +16,6 @@ otr_shard_options shard_defaults() {
   return o;
 }
 
-std::vector<optimizer::Shard*> listed(otr_shard* const* shards, int64_t count) {
-  required_count(count, shards, "shards");
-  std::vector<optimizer::Shard*> list;
-  for (int64_t i = 0; i < count; ++i) list.push_back(get(shards[i], "shards[i]").get());
-  return list;
-}
-
 }  // namespace
 
 int32_t otr_shard_options_init(otr_shard_options* options, size_t size) noexcept {
@@ -107,7 +100,7 @@ int32_t otr_optimizer_step(otr_optimizer* optimizer, otr_shard* const* shards, i
                            otr_step_report* report) noexcept {
   return guard([&] {
     optimizer::Optimizer& o = *get(optimizer, "optimizer");
-    const std::vector<optimizer::Shard*> list = listed(shards, count);
+    const std::vector<optimizer::Shard*> list = shards_of(shards, count);
     fill_output(report, "report", [&](otr_step_report& full) { o.step(list, full); });
   });
 }
@@ -116,13 +109,13 @@ int32_t otr_optimizer_norm(otr_optimizer* optimizer, otr_shard* const* shards, i
                            double* out_norm) noexcept {
   return guard([&] {
     required(out_norm, "out_norm") = 0;
-    *out_norm = get(optimizer, "optimizer")->norm(listed(shards, count));
+    *out_norm = get(optimizer, "optimizer")->norm(shards_of(shards, count));
   });
 }
 
 int32_t otr_optimizer_prepare(otr_optimizer* optimizer, otr_shard* const* shards,
                               int64_t count) noexcept {
-  return guard([&] { get(optimizer, "optimizer")->prepare(listed(shards, count)); });
+  return guard([&] { get(optimizer, "optimizer")->prepare(shards_of(shards, count)); });
 }
 
 void otr_optimizer_destroy(otr_optimizer* optimizer) noexcept { destroy(optimizer); }

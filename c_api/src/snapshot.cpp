@@ -12,16 +12,6 @@
 using namespace outrigger;
 using namespace outrigger::c_api;
 
-namespace {
-
-otr_snapshot_options snapshot_defaults() {
-  otr_snapshot_options o{};
-  o.struct_size = sizeof o;
-  return o;
-}
-
-}  // namespace
-
 int32_t otr_snapshot_options_init(otr_snapshot_options* options, size_t size) noexcept {
   return init_struct(options, size, snapshot_defaults(), "options");
 }

@@ -10,7 +10,6 @@
 #include "core/base/text.h"
 #include "core/checkpoint/complete.h"
 #include "core/checkpoint/decoder.h"
-#include "core/checkpoint/planes.h"
 #include "outrigger.h"
 
 namespace outrigger::checkpoint {
@@ -19,8 +18,8 @@ using kernels::Format;
 
 namespace {
 
-// Values come as another program has them, so the file goes through the system's cache: what goes
-// past it comes from front to back.
+// Of values that come as another program has them: what goes past the system's cache comes from
+// front to back.
 constexpr BulkFile::Sizes kAnyOrder{.direct_from = std::numeric_limits<int64_t>::max()};
 constexpr int64_t kMostUpdates = int64_t{1} << 53;
 
@@ -43,7 +42,7 @@ std::vector<uint64_t> sums_of(const Reader& reader, const Entry& entry) {
 
 }  // namespace
 
-// A parameter's state, or a part of the host.
+// A plane of a parameter's state, or a part of the host.
 struct Assembly::Tensor {
   IndexRow row;
   Format format = Format::float32;
@@ -54,7 +53,8 @@ struct Assembly::Tensor {
   std::vector<uint64_t> sums;
 
   [[nodiscard]] int64_t bytes() const {
-    return row.parameter < 0 ? row.count : kernels::bytes_of(row.count, format);
+    if (row.parameter < 0) return row.count;
+    return planes_of(format)[static_cast<size_t>(row.plane)].bytes(row.count);
   }
   void hash(int64_t offset, std::span<const std::byte> data) {
     if (offset != hashed) return;
@@ -69,7 +69,9 @@ struct Assembly::Tensor {
 
 Assembly::Assembly(Files& files, const std::string& directory, std::string tag,
                    AssemblyOptions options)
-    : tag_(std::move(tag)), options_(options), lock_(open_to_write(files, directory, tag_)) {
+    : tag_(std::move(tag)),
+      options_(std::move(options)),
+      lock_(open_to_write(files, directory, tag_)) {
   require_updates(options_.applied_steps, "applied_steps");
   sweep(lock_);
   require_free(lock_.folder(), tag_, options_.replace);
@@ -81,7 +83,8 @@ Assembly::Assembly(Files& files, const std::string& directory, std::string tag,
     manifest_.formats.at(static_cast<size_t>(kept)) = format;
   };
   set(Kept::master, options_.weights);
-  set(Kept::published, options_.weights);
+  const Format seen = options_.weights == Format::split ? Format::bfloat16 : options_.weights;
+  set(Kept::published, options_.published.value_or(seen));
   set(Kept::exp_avg, options_.exp_avg);
   set(Kept::exp_avg_sq, options_.exp_avg_sq);
 }
@@ -151,11 +154,17 @@ void Assembly::begin() {
     const auto keep = [&](Kept kept, bool has) {
       const auto format = manifest_.formats.at(static_cast<size_t>(kept));
       if (!has || !format) return;
-      Tensor& t = tensors_.emplace_back();
-      t.row = {0, number, static_cast<int64_t>(kept), 0, 0, p.count(), 0};
-      t.format = *format;
-      t.spec = {tensor_name(p, kept, "", 0, p.count()), planes_of(*format)[0].dtype, p.shape};
-      places_.emplace(std::pair(number, kept), tensors_.size() - 1);
+      places_.emplace(std::pair(number, kept), tensors_.size());
+      const auto planes = planes_of(*format);
+      for (size_t plane = 0; plane < planes.size(); ++plane) {
+        Tensor& t = tensors_.emplace_back();
+        t.row = {0,         number, static_cast<int64_t>(kept), static_cast<int64_t>(plane), 0,
+                 p.count(), 0};
+        t.format = *format;
+        const Plane& own = planes[plane];
+        t.spec = {tensor_name(p, kept, own.suffix, 0, p.count()), own.dtype,
+                  own.per == 1 ? p.shape : std::vector<int64_t>{own.extent(p.count())}};
+      }
     };
     keep(p.trainable ? Kept::master : Kept::published, true);
     keep(Kept::exp_avg, p.trainable && declared_[i].exp_avg);
@@ -171,17 +180,15 @@ void Assembly::begin() {
   std::vector<TensorSpec> specs;
   for (const Tensor& t : tensors_) specs.push_back(t.spec);
   writer_.emplace(staging_->folder(), rank_file(0), std::move(specs),
-                  Metadata{{"checkpoint", manifest_.id}, {"rank", "0"}}, kAnyOrder);
+                  Metadata{{"checkpoint", manifest_.id}, {"rank", "0"}},
+                  options_.in_order ? BulkFile::Sizes() : kAnyOrder);
   stage_ = Stage::writing;
   size_t part = first_part;
-  for (const auto& [name, bytes] : parts_) {
-    writer_->write(part, 0, bytes);
-    tensors_[part++].hash(0, bytes);
-  }
+  for (const auto& [name, bytes] : parts_) put(part++, 0, bytes);
   parts_.clear();
 }
 
-Assembly::Tensor& Assembly::tensor_of(const std::string& name, Kept kept) {
+size_t Assembly::place_of(const std::string& name, Kept kept) {
   const auto found = numbers_.find(name);
   if (found == numbers_.end()) {
     fail(OTR_E_NOT_FOUND, "no parameter \"{}\" was added", printable(name));
@@ -197,40 +204,59 @@ Assembly::Tensor& Assembly::tensor_of(const std::string& name, Kept kept) {
     fail(OTR_E_NOT_FOUND, "the checkpoint that is written has no {} of \"{}\"", name_of(kept),
          printable(name));
   }
-  return tensors_[place->second];
+  return place->second;
+}
+
+void Assembly::put(size_t place, int64_t offset, std::span<const std::byte> bytes) {
+  writer_->write(place, offset, bytes);
+  tensors_[place].hash(offset, bytes);
+}
+
+void Assembly::require_writing() {
+  require(Stage::writing, "write values");
+  if (stage_ == Stage::declaring) begin();
+}
+
+void Assembly::write_stored(const std::string& name, Kept kept, const Run& values) {
+  const std::lock_guard guard(mutex_);
+  require_writing();
+  if (values.count == 0) return;
+  const size_t place = place_of(name, kept);
+  const Format format = tensors_[place].format;
+  for (size_t plane = 0; plane < planes_of(format).size(); ++plane) {
+    put(place + plane, 0, plane_bytes(format, plane, values));
+  }
 }
 
 void Assembly::write(const std::string& name, Kept kept, int64_t first,
                      const tensor::View& values) {
   const std::lock_guard guard(mutex_);
-  require(Stage::writing, "write values");
-  if (stage_ == Stage::declaring) begin();
+  require_writing();
   const auto found = numbers_.find(name);
   if (found != numbers_.end() && values.count == 0 &&
       manifest_.parameters[static_cast<size_t>(found->second)].count() == 0) {
     return;
   }
-  Tensor& t = tensor_of(name, kept);
+  const size_t place = place_of(name, kept);
+  const Tensor& t = tensors_[place];
   if (first < 0 || values.count > t.row.count || first > t.row.count - values.count) {
     fail(OTR_E_ARGUMENT,
          "parameter \"{}\" has {} elements; {} from element {} on are not among them",
          printable(name), t.row.count, values.count, first);
   }
-  const size_t place = static_cast<size_t>(&t - tensors_.data());
   for (int64_t done = 0; done < values.count; done += kDecodedAtATime) {
     const int64_t n = std::min(kDecodedAtATime, values.count - done);
     scratch_.resize(static_cast<size_t>(kernels::bytes_of(n, t.format)));
     tensor::for_each_part(values, done, n, [&](const tensor::View& part, int64_t offset) {
       tensor::read(scratch_.data() + kernels::bytes_of(offset, t.format), t.format, part);
     });
-    const int64_t at = kernels::bytes_of(first + done, t.format);
-    writer_->write(place, at, scratch_);
-    t.hash(at, scratch_);
+    put(place, kernels::bytes_of(first + done, t.format), scratch_);
   }
 }
 
 // What is known of the training: the engine that loads it has the rest.
 std::string Assembly::progress() const {
+  if (!options_.progress.empty()) return options_.progress;
   nlohmann::ordered_json imported;  // null
   if (options_.applied_steps) {
     nlohmann::ordered_json others = nlohmann::ordered_json::array();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint that is put together without an engine, from what another program kept: one file,
-// whose values come in runs.
+// A checkpoint that is put together without an engine, from shards or from what another program
+// kept: one file, whose values come in runs.
 #pragma once
 
 #include <array>
@@ -15,17 +15,25 @@
 #include "core/checkpoint/checksums.h"
 #include "core/checkpoint/directory.h"
 #include "core/checkpoint/manifest.h"
+#include "core/checkpoint/planes.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/tensor/tensor.h"
 
 namespace outrigger::checkpoint {
 
 struct AssemblyOptions {
-  // What weights and moments are kept as: float32, bfloat16 or float16; nothing: no such moment.
+  // What weights and moments are kept as; nothing: no such moment.
   kernels::Format weights = kernels::Format::float32;
   std::optional<kernels::Format> exp_avg, exp_avg_sq;
   std::optional<int64_t> applied_steps;  // nothing: not known, and only weights can be loaded
   bool replace = false;
+  // What weights are seen as, and frozen ones kept; nothing: as they are kept, the upper half of
+  // split ones.
+  std::optional<kernels::Format> published = {};
+  std::string progress = {};  // JSON; empty: one that counts updates alone
+  // Values come as parameters were added, each with its moments: the file may go past the system's
+  // cache.
+  bool in_order = false;
 };
 
 struct AssembledParameter {
@@ -51,8 +59,11 @@ class Assembly {
   // Elements from first on, as many as there are in `values`, in row-major order; master: the
   // weight, of a frozen parameter too. Runs come in any order, each element once.
   void write(const std::string& name, Kept kept, int64_t first, const tensor::View& values);
+  // All elements as they are stored, whatever their format.
+  void write_stored(const std::string& name, Kept kept, const Run& values);
   // Throws OTR_E_STATE unless all elements came; then, or after OTR_E_IO, it cannot go on.
   void finish();
+  [[nodiscard]] Lock& lock() { return lock_; }  // of the folder
 
  private:
   enum class Stage : uint8_t { declaring, writing, ended };
@@ -61,7 +72,10 @@ class Assembly {
   void require(Stage last, const char* what) const;
   void begin();
   void write_part(const std::string& name, std::span<const std::byte> bytes);
-  [[nodiscard]] Tensor& tensor_of(const std::string& name, Kept kept);
+  // The first one of the value's planes.
+  [[nodiscard]] size_t place_of(const std::string& name, Kept kept);
+  void put(size_t place, int64_t offset, std::span<const std::byte> bytes);
+  void require_writing();
   [[nodiscard]] std::string progress() const;
   [[nodiscard]] Index index();
 

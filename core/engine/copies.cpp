@@ -124,7 +124,7 @@ void Checkpoints::snapshot(RankCopies& into, const SnapshotOptions& options) {
   ranks.run([&] { copy_own(into, options.parts); });
   if (options.replicas > 0) copy_others(into, options.replicas, ranks);
   const std::string id = ranks.from_rank0([] { return checkpoint::new_id(); });
-  into.seal({std::stoull(id.substr(0, 15), nullptr, 16) + 1, run_.micro_steps, control_.size()});
+  into.seal({RankCopies::moment_id(id), run_.micro_steps, control_.size()});
 }
 
 // ---- The way back -------------------------------------------------------------------------------

@@ -63,6 +63,14 @@ Imported read_imported(std::string_view json) {
   return read_counts(counts);
 }
 
+const Counts& counts_of(const std::optional<Counts>& known, const char* call) {
+  if (known) return *known;
+  fail(OTR_E_NOT_FOUND,
+       "{}: the checkpoint was imported, and does not say how many updates were made: load weights "
+       "only, or import it with applied steps",
+       call);
+}
+
 Resumed resume_counts(const Counts& counts, const Declared& declared, const Names& names,
                       const Run& run, int32_t groups) {
   Resumed r{progress_of(declared, run, groups), declared.groups,
@@ -83,6 +91,16 @@ Resumed resume_counts(const Counts& counts, const Declared& declared, const Name
 
 }  // namespace
 
+Progress saved_progress(std::string_view json, const char* call) {
+  const Imported imported = read_imported(json);
+  if (!imported) return parse_progress(json);
+  const Counts& counts = counts_of(*imported, call);
+  Progress progress;
+  progress.micro_steps = progress.applied_steps = progress.usual_updates = counts.applied;
+  progress.other_updates = counts.others;
+  return progress;
+}
+
 void require_saved_progress(std::string_view json) {
   if (!read_imported(json)) static_cast<void>(parse_progress(json));
 }
@@ -91,12 +109,7 @@ Resumed read_saved_progress(std::string_view json, const Declared& declared, con
                             const Run& run, int32_t groups) {
   const Imported imported = read_imported(json);
   if (!imported) return read_progress(json, declared, names);
-  if (!*imported) {
-    fail(OTR_E_NOT_FOUND,
-         "otr_engine_load: the checkpoint was imported, and does not say how many updates were "
-         "made: load weights only, or import it with applied steps");
-  }
-  return resume_counts(**imported, declared, names, run, groups);
+  return resume_counts(counts_of(*imported, "otr_engine_load"), declared, names, run, groups);
 }
 
 }  // namespace outrigger::engine

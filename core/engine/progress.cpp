@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/progress.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -154,6 +158,43 @@ Progress parse_progress(std::string_view json) {
   read_circumstances(p, m.take("made_with"));
   m.require_all_taken();
   return p;
+}
+
+std::string model_hash(const std::set<std::string>& lines) {
+  uint64_t hash = lines.size();
+  for (const std::string& line : lines) {
+    hash = XXH3_64bits_withSeed(line.data(), line.size(), hash);
+  }
+  return format_text("{:016x}", hash);
+}
+
+void count_updates(Progress& progress, const std::vector<std::pair<std::string, int64_t>>& counts) {
+  std::map<int64_t, int64_t> times;
+  for (const auto& [name, updates] : counts) ++times[updates];
+  const auto usual = std::ranges::max_element(times, {}, [](const auto& t) { return t.second; });
+  if (usual != times.end()) progress.usual_updates = usual->first;
+  for (const auto& [name, updates] : counts) {
+    if (updates != progress.usual_updates) progress.other_updates.emplace_back(name, updates);
+  }
+}
+
+Progress::Group group_of(std::string name, const config::OptimizerConfig& optimizer) {
+  Progress::Group group{std::move(name), {}};
+  for (const std::string_view value : config::free_hyperparameters(optimizer)) {
+    group.values.emplace_back(value, config::get_hyperparameter(optimizer, value));
+  }
+  return group;
+}
+
+void set_values(config::OptimizerConfig& optimizer, const Progress::Group& group) {
+  const auto names = std::views::keys(group.values);
+  // Not given beside lr, it followed that.
+  optimizer.adam_lr_follows = optimizer.rule == kernels::Rule::muon &&
+                              std::ranges::find(names, "lr") != names.end() &&
+                              std::ranges::find(names, "adam_lr") == names.end();
+  for (const auto& [name, value] : group.values) {
+    config::set_hyperparameter(optimizer, name, value);
+  }
 }
 
 }  // namespace outrigger::engine

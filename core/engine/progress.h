@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/config/config.h"
 #include "core/optimizer/loss_scaler.h"
 #include "outrigger.h"
 
@@ -51,7 +53,18 @@ struct Progress {
 [[nodiscard]] std::string to_json(const Progress& progress);
 // Throws OTR_E_CONFIG: not JSON, a member is missing or not known, a value is out of its range.
 [[nodiscard]] Progress parse_progress(std::string_view json);
-// The same for what a checkpoint has, which may count updates alone.
+// The same for what a checkpoint has, which may count updates alone: then it has no groups.
 void require_saved_progress(std::string_view json);
+// Throws OTR_E_NOT_FOUND, too: not even updates are known.
+[[nodiscard]] Progress saved_progress(std::string_view json, const char* call);
+
+// Progress::model of a model whose trainable parameters have these lines: a name, and behind a new
+// line each extent.
+[[nodiscard]] std::string model_hash(const std::set<std::string>& lines);
+// How many updates parameters have had, by name.
+void count_updates(Progress& progress, const std::vector<std::pair<std::string, int64_t>>& counts);
+[[nodiscard]] Progress::Group group_of(std::string name, const config::OptimizerConfig& optimizer);
+// The group's values. Throws as set_hyperparameter; then some may be set.
+void set_values(config::OptimizerConfig& optimizer, const Progress::Group& group);
 
 }  // namespace outrigger::engine

@@ -32,15 +32,26 @@ RankCopies::Text RankCopies::parse(const std::string& json) {
 }
 
 std::string RankCopies::layout_of(const Contents& contents) {
-  uint64_t hash = 0;
+  std::vector<std::string> lines;
   const auto& entries = contents.outline().entries;
   for (size_t i = 0; i < entries.size(); ++i) {
     if (contents.rows()[i].parameter < 0) continue;  // the host's parts, which come last
-    const std::string line = format_text("{} {} {}", entries[i].name, entries[i].begin,
-                                         static_cast<int>(entries[i].dtype));
+    lines.push_back(format_text("{} {} {}", entries[i].name, entries[i].begin,
+                                static_cast<int>(entries[i].dtype)));
+  }
+  return layout_of(lines);
+}
+
+std::string RankCopies::layout_of(const std::vector<std::string>& lines) {
+  uint64_t hash = 0;
+  for (const std::string& line : lines) {
     hash = XXH3_64bits_withSeed(line.data(), line.size(), hash);
   }
   return format_text("{} {:016x}", OTR_VERSION_STRING, hash);
+}
+
+uint64_t RankCopies::moment_id(const std::string& new_id) {
+  return std::stoull(new_id.substr(0, 15), nullptr, 16) + 1;
 }
 
 const RankCopies::Copy* RankCopies::find(int32_t rank) const {
@@ -55,9 +66,13 @@ int64_t RankCopies::bytes() const {
   return bytes;
 }
 
-std::span<const std::byte> RankCopies::part(const std::string& name) const {
+void RankCopies::require_filled() const {
   if (moment_.id == 0)
     fail(OTR_E_STATE, "the snapshot is empty: it was not filled, or that failed");
+}
+
+std::span<const std::byte> RankCopies::part(const std::string& name) const {
+  require_filled();
   const Text text = parse(copies_.front().text);
   const auto found = std::ranges::find(text.parts, name);
   if (found == text.parts.end()) {

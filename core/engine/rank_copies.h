@@ -49,6 +49,9 @@ class RankCopies {
   [[nodiscard]] static std::string to_json(const Text& text);
   [[nodiscard]] static Text parse(const std::string& json);
   [[nodiscard]] static std::string layout_of(const Contents& contents);
+  [[nodiscard]] static std::string layout_of(const std::vector<std::string>& lines);
+  // Of a moment; from checkpoint::new_id().
+  [[nodiscard]] static uint64_t moment_id(const std::string& new_id);
 
   [[nodiscard]] const Moment& moment() const { return moment_; }
   [[nodiscard]] const std::list<Copy>& copies() const { return copies_; }
@@ -56,7 +59,9 @@ class RankCopies {
   [[nodiscard]] int64_t bytes() const;  // that it takes
   // The rank whose process this is; -1: it is empty.
   [[nodiscard]] int32_t own_rank() const { return copies_.empty() ? -1 : copies_.front().rank; }
-  // A part of own_rank's host. Throws OTR_E_NOT_FOUND.
+  // Throws OTR_E_STATE where it is empty.
+  void require_filled() const;
+  // A part of own_rank's host. Throws OTR_E_NOT_FOUND, and as require_filled.
   [[nodiscard]] std::span<const std::byte> part(const std::string& name) const;
 
   // Empties it; memory stays for what comes next.

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's progress, taken and set between two windows.
-#include <xxhash.h>
-
 #include <algorithm>
-#include <map>
 #include <mutex>
-#include <ranges>
 #include <set>
 
 #include "core/base/error.h"
@@ -41,14 +37,6 @@ std::set<std::string> trainable_lines(const Declared& declared, const Names& nam
   return lines;
 }
 
-std::string hash_of(const std::set<std::string>& lines) {
-  uint64_t hash = lines.size();
-  for (const std::string& line : lines) {
-    hash = XXH3_64bits_withSeed(line.data(), line.size(), hash);
-  }
-  return format_text("{:016x}", hash);
-}
-
 std::vector<int64_t> trainable_roots(const layout::Model& model, const Names& names,
                                      const std::string& name) {
   std::vector<int64_t> ids = names.ids_of(name);
@@ -69,13 +57,8 @@ std::vector<config::OptimizerConfig> groups_of(const Progress& p, const Declared
     const int32_t index = declared.model.group_of(group.name);
     given.set(index);
     config::OptimizerConfig& own = groups[static_cast<size_t>(index)];
-    const auto names = std::views::keys(group.values);
-    // Not given beside lr, it followed that.
-    own.adam_lr_follows = own.rule == kernels::Rule::muon &&
-                          std::ranges::find(names, "lr") != names.end() &&
-                          std::ranges::find(names, "adam_lr") == names.end();
     try {
-      for (const auto& [name, value] : group.values) config::set_hyperparameter(own, name, value);
+      set_values(own, group);
     } catch (const Error& error) {
       fail(error.status(), "{}: in group \"{}\", {}", kSet, group.name, error.what());
     }
@@ -98,26 +81,18 @@ Progress progress_of(const Declared& declared, const Run& run, int32_t groups) {
   p.loss_scaler = run.scaler.state();
   p.outlier_norms.assign(run.outliers.norms().begin(), run.outliers.norms().end());
   for (size_t g = 0; g < declared.groups.size(); ++g) {
-    Progress::Group& group = p.groups.emplace_back(Progress::Group{declared.model.groups()[g], {}});
-    for (const std::string_view name : config::free_hyperparameters(declared.groups[g])) {
-      group.values.emplace_back(name, config::get_hyperparameter(declared.groups[g], name));
-    }
+    p.groups.push_back(group_of(declared.model.groups()[g], declared.groups[g]));
   }
   const std::vector<int64_t> roots = declared.trainable_roots();
   p.trainable = static_cast<int64_t>(roots.size());
-  std::map<int64_t, int64_t> counts;
+  std::vector<std::pair<std::string, int64_t>> updates;
   for (const int64_t root : roots) {
-    if (declared.model.at(root).frozen) p.frozen.push_back(declared.model.at(root).name);
-    ++counts[run.updates[static_cast<size_t>(root)]];
+    const layout::Parameter& own = declared.model.at(root);
+    if (own.frozen) p.frozen.push_back(own.name);
+    updates.emplace_back(own.name, run.updates[static_cast<size_t>(root)]);
   }
-  const auto usual = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; });
-  if (usual != counts.end()) p.usual_updates = usual->first;
-  for (const int64_t root : roots) {
-    const int64_t updates = run.updates[static_cast<size_t>(root)];
-    if (updates != p.usual_updates)
-      p.other_updates.emplace_back(declared.model.at(root).name, updates);
-  }
-  p.model = hash_of(trainable_lines(declared, Names(declared.model)));
+  count_updates(p, updates);
+  p.model = model_hash(trainable_lines(declared, Names(declared.model)));
   p.made_with = circumstances_of(declared, groups);
   return p;
 }
@@ -147,7 +122,7 @@ Resumed read_progress(std::string_view json, const Declared& declared, const Nam
     for (const int64_t root : trainable_roots(declared.model, names, name)) r.frozen.set(root);
   }
   r.groups = groups_of(r.progress, declared);
-  if (r.progress.model != hash_of(lines)) {
+  if (r.progress.model != model_hash(lines)) {
     fail(OTR_E_CONFIG,
          "{}: the progress is that of a model with other names or shapes of trainable parameters",
          kSet);

@@ -31,6 +31,12 @@ std::optional<int64_t> steps_of(const Folder& parent, const std::string& tag) {
 
 }  // namespace
 
+void keep_latest(checkpoint::Lock& lock, int32_t count) {
+  if (count == 0) return;
+  checkpoint::keep_last(lock, static_cast<size_t>(count),
+                        [&](const std::string& tag) { return steps_of(lock.folder(), tag); });
+}
+
 SaveJob::SaveJob(Together& together, checkpoint::Files& files, SaveTarget target, Manifest manifest)
     : target_(std::move(target)), manifest_(std::move(manifest)) {
   const std::string begun = together.from_rank0([&] {
@@ -80,10 +86,7 @@ checkpoint::Index SaveJob::gather_index(Together& together, const RankFile& mine
 
 void SaveJob::publish(const checkpoint::Index& index) {
   checkpoint::complete(*lock_, *staging_, target_.tag, index, manifest_, target_.replace);
-  if (target_.keep_last == 0) return;
-  const Folder& parent = lock_->folder();
-  checkpoint::keep_last(*lock_, static_cast<size_t>(target_.keep_last),
-                        [&](const std::string& other) { return steps_of(parent, other); });
+  keep_latest(*lock_, target_.keep_last);
 }
 
 void SaveJob::release() noexcept {

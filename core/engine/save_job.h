@@ -22,6 +22,9 @@ struct SaveTarget {
   bool replace = false;   // the one of that tag
 };
 
+// Removes complete checkpoints but the `count` of them that had made most steps; 0: none.
+void keep_latest(checkpoint::Lock& lock, int32_t count);
+
 class SaveJob {
  public:
   // Collective. Takes the folder's lock on rank 0, until the end of this. manifest: but for its id

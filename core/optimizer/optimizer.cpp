@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/optimizer/random_key.h"
@@ -58,11 +59,18 @@ void Optimizer::prepare(const std::vector<Shard*>& shards) const {
   make_states(config_, shards);
 }
 
+void Optimizer::resume(const Counts& counts, config::OptimizerConfig config,
+                       const std::vector<double>& norms) {
+  counts_ = counts;
+  config_ = std::move(config);
+  outliers_.restore(norms);
+}
+
 void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report) {
   require_grads(shards);
   prepare(shards);
   make_room(shards);
-  ++steps_;
+  ++counts_.steps;
   report.loss_scale = 1;
   const int64_t first = shards.empty() ? 0 : shards[0]->updates;
   report.lr = scheduled_lr(config_.schedule, first, config_.lr);
@@ -76,11 +84,11 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
   const bool outlier = outliers_.is_outlier(report.grad_norm);
   outliers_.note(report.grad_norm);
   if (report.nonfinite_count > 0) {
-    ++skipped_;
+    ++counts_.skipped;
     report.outcome = OTR_STEP_SKIPPED;
     report.reason = OTR_SKIP_NONFINITE;
   } else if (outlier) {
-    ++skipped_;
+    ++counts_.skipped;
     report.outcome = OTR_STEP_SKIPPED;
     report.reason = OTR_SKIP_OUTLIER;
   } else {
@@ -93,12 +101,12 @@ void Optimizer::step(const std::vector<Shard*>& shards, otr_step_report& report)
     for (Shard* shard : shards) ++shard->updates;
     report.updates = count.updates;
     report.vanished = count.vanished;
-    ++applied_;
+    ++counts_.applied;
     report.outcome = OTR_STEP_APPLIED;
   }
-  report.micro_steps = steps_;
-  report.applied_steps = applied_;
-  report.skipped_steps = skipped_;
+  report.micro_steps = counts_.steps;
+  report.applied_steps = counts_.applied;
+  report.skipped_steps = counts_.skipped;
 }
 
 double Optimizer::norm(const std::vector<Shard*>& shards) {

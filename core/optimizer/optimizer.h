@@ -29,6 +29,18 @@ class Optimizer {
   // That of the gradients as a step multiplies them.
   [[nodiscard]] double norm(const std::vector<Shard*>& shards);
 
+  // Of a checkpoint: all that decides later steps but the shards, and the factor that a host gives
+  // each step.
+  struct Counts {
+    int64_t steps = 0, applied = 0, skipped = 0;
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+  [[nodiscard]] const config::OptimizerConfig& config() const { return config_; }
+  [[nodiscard]] const OutlierGuard& outliers() const { return outliers_; }
+  [[nodiscard]] Context& context() const { return *context_; }
+  void resume(const Counts& counts, config::OptimizerConfig config,
+              const std::vector<double>& norms);
+
  private:
   void take_norm(const std::vector<Shard*>& shards, otr_step_report& report);
   void make_room(const std::vector<Shard*>& shards);
@@ -49,7 +61,7 @@ class Optimizer {
   memory::Block matrix_memory_;  // of Muon, for the largest matrix so far
   NewtonSchulz::Room matrix_room_;
   NewtonSchulz newton_schulz_;
-  int64_t steps_ = 0, applied_ = 0, skipped_ = 0;
+  Counts counts_;
 };
 
 }  // namespace outrigger::optimizer

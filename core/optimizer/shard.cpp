@@ -47,16 +47,20 @@ uint16_t* remainder_of(const otr_tensor& given, const Shard& shard) {
   return reinterpret_cast<uint16_t*>(view.data);
 }
 
-// A value of the shard: where it is stored, and how.
-struct Stored {
-  void* data;
-  Format format;
-  void* beside = nullptr;  // of a composed format: kernels/composed.h
-};
+tensor::View checked(const Shard& shard, const otr_tensor& t, const char* what) {
+  tensor::View view = tensor::check(t, what);
+  if (view.shape.size() != 1 || view.count != shard.weights.count) {
+    fail(OTR_E_SHAPE, "{} has shape {}; shard \"{}\" has [{}]", what, tensor::text_of(view.shape),
+         shard.name, shard.weights.count);
+  }
+  return view;
+}
 
-Stored stored(const Shard& shard, int32_t value) {
+}  // namespace
+
+StoredValue stored_value(const Shard& shard, int32_t value) {
   if (value == OTR_VALUE_MASTER && shard.is_split) {
-    return {shard.remainder, Format::split, shard.weights.data};
+    return {reinterpret_cast<std::byte*>(shard.remainder), Format::split, shard.weights.data};
   }
   if (value == OTR_VALUE_MASTER) return {shard.weights.data, shard.weights.format};
   if (value != OTR_VALUE_EXP_AVG && value != OTR_VALUE_EXP_AVG_SQ) {
@@ -78,26 +82,21 @@ Stored stored(const Shard& shard, int32_t value) {
   const bool first = value == OTR_VALUE_EXP_AVG;
   const memory::Block& moment = first ? shard.exp_avg : shard.exp_avg_sq;
   const Format format = first ? shard.exp_avg_format : shard.exp_avg_sq_format;
-  return {moment.data(), format, shard.scales_of(moment, format)};
+  return {moment.data(), format, reinterpret_cast<std::byte*>(shard.scales_of(moment, format))};
 }
 
-tensor::View checked(const Shard& shard, const otr_tensor& t, const char* what) {
-  tensor::View view = tensor::check(t, what);
-  if (view.shape.size() != 1 || view.count != shard.weights.count) {
-    fail(OTR_E_SHAPE, "{} has shape {}; shard \"{}\" has [{}]", what, tensor::text_of(view.shape),
-         shard.name, shard.weights.count);
-  }
-  return view;
+void publish(const Shard& shard) {
+  if (!shard.published) return;
+  kernels::convert(shard.published->data, shard.published->format, shard.weights.data,
+                   shard.weights.format, shard.weights.count);
 }
-
-}  // namespace
 
 otr_tensor state_view(const Shard& shard, int32_t value) {
   if (value == OTR_VALUE_MASTER) {
     fail(OTR_E_ARGUMENT, "value {} is OTR_VALUE_MASTER: the weights are the caller's memory",
          value);
   }
-  const Stored s = stored(shard, value);
+  const StoredValue s = stored_value(shard, value);
   if (kernels::is_block(s.format)) {
     fail(OTR_E_UNSUPPORTED,
          "the states of shard \"{}\" are 8-bit blocks, which no dtype describes; "
@@ -108,7 +107,7 @@ otr_tensor state_view(const Shard& shard, int32_t value) {
 }
 
 void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
-  const Stored s = stored(shard, value);
+  const StoredValue s = stored_value(shard, value);
   const tensor::View view = checked(shard, out, "destination");
   if (!kernels::is_composed(s.format)) return tensor::write(view, s.data, s.format);
   std::vector<float> values(static_cast<size_t>(view.count));
@@ -117,14 +116,11 @@ void read_shard(const Shard& shard, int32_t value, const otr_tensor& out) {
 }
 
 void write_shard(Shard& shard, int32_t value, const otr_tensor& source) {
-  const Stored s = stored(shard, value);
+  const StoredValue s = stored_value(shard, value);
   const tensor::View view = checked(shard, source, "source");
   if (!kernels::is_composed(s.format)) {
     tensor::read(s.data, s.format, view);
-    if (value == OTR_VALUE_MASTER && shard.published) {
-      kernels::convert(shard.published->data, shard.published->format, s.data, s.format,
-                       view.count);
-    }
+    if (value == OTR_VALUE_MASTER) publish(shard);
     return;
   }
   std::vector<float> values(static_cast<size_t>(view.count));

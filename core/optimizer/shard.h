@@ -47,6 +47,17 @@ struct Shard {
 // grads: null for none.
 void set_grads(Shard& shard, const otr_tensor* grads);
 
+// A value of a shard: where it is stored, and how. beside: of a composed format.
+struct StoredValue {
+  std::byte* data;
+  kernels::Format format;
+  std::byte* beside = nullptr;
+};
+// OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG or OTR_VALUE_EXP_AVG_SQ.
+[[nodiscard]] StoredValue stored_value(const Shard& shard, int32_t value);
+// Where the weights were written: their published copy follows.
+void publish(const Shard& shard);
+
 // A 1-D view of a moment, as it is stored.
 [[nodiscard]] otr_tensor state_view(const Shard& shard, int32_t value);
 // Copies a value out or in; see otr_shard_read.

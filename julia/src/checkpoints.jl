@@ -15,14 +15,21 @@ is under way, `:wait` for its end or `:refuse`. Between two windows. Collective.
 function save(engine::Engine, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false,
               asynchronous = false, when_busy = :wait)
     when_busy in (:wait, :refuse) || throw(ArgumentError("when_busy = $when_busy; legal is :wait or :refuse"))
-    names = String[name for (name, _) in parts]
-    datas = [Vector{UInt8}(data) for (_, data) in parts]
     mkpath(directory)
-    GC.@preserve names datas begin
-        raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
-        GC.@preserve raw check(otr_engine_save(engine, directory, tag, Options(otr_save_options, otr_save_options_init;
+    with_parts(parts) do raw
+        check(otr_engine_save(engine, directory, tag, Options(otr_save_options, otr_save_options_init;
             keep_last = Int32(keep_last), replace = Int32(replace), asynchronous = Int32(asynchronous),
             when_busy = Int32(when_busy === :wait ? OTR_SAVE_WAIT : OTR_SAVE_REFUSE), parts = pointer(raw), part_count = Int64(length(raw)))))
+    end
+end
+
+# body(raw), with pairs of a name and bytes as the library takes them.
+function with_parts(body, parts)
+    names = String[name for (name, _) in parts]
+    datas = [Vector{UInt8}(data) for (_, data) in parts]
+    GC.@preserve names datas begin
+        raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
+        GC.@preserve raw body(raw)
     end
 end
 
@@ -52,11 +59,8 @@ Fills a snapshot with this moment: masters and moments as stored, the progress, 
 replicas: other ranks that keep a copy of each rank's. Between two windows. Collective.
 """
 function snapshot!(engine::Engine, into::Snapshot; parts = (), replicas = 0)
-    names = String[name for (name, _) in parts]
-    datas = [Vector{UInt8}(data) for (_, data) in parts]
-    GC.@preserve names datas begin
-        raw = [otr_part(Base.unsafe_convert(Cstring, name), pointer(data), length(data)) for (name, data) in zip(names, datas)]
-        GC.@preserve raw check(otr_engine_snapshot(engine, into, Options(otr_snapshot_options, otr_snapshot_options_init;
+    with_parts(parts) do raw
+        check(otr_engine_snapshot(engine, into, Options(otr_snapshot_options, otr_snapshot_options_init;
             replicas = Int32(replicas), parts = pointer(raw), part_count = Int64(length(raw)))))
     end
 end
@@ -126,6 +130,56 @@ function resume!(engine::Engine, directory::AbstractString; rank = 0)
     end
     parts(Checkpoint(directory); rank)
 end
+
+# ---- Of shards ----
+
+"""
+    save(optimizer, shards, directory, tag; parts, keep_last, replace)
+
+Saves shards as the checkpoint `directory/tag` of this process, each as a parameter of its `name`: weights and moments as they are stored, updates, and
+the optimizer's hyperparameters, but not its gradient_factor. The directory is made if it is not there; the rest as for an engine. `Checkpoint` reads
+it, and so does `load!` of an engine with parameters of these names and shapes. Local.
+"""
+function save(optimizer::Optimizer, shards, directory::AbstractString, tag::AbstractString; parts = (), keep_last = 0, replace = false)
+    mkpath(directory)
+    with_parts(parts) do raw
+        options = Options(otr_save_options, otr_save_options_init; keep_last = Int32(keep_last), replace = Int32(replace), parts = pointer(raw),
+                          part_count = Int64(length(raw)))
+        check(alone(pointers -> otr_optimizer_save(optimizer, shard_pointers(pointers), length(pointers), directory, tag, options), Tuple(shards)))
+    end
+end
+
+"""
+    load!(optimizer, shards, directory, tag = nothing; weights_only, strict)
+
+Shards go on from a checkpoint, by their names: one of `save`, of an engine, or imported; tag nothing: the latest. weights_only: neither moments nor
+progress; with strict false, those that are both here and there. Everything is read and checked before anything changes. Local.
+"""
+function load!(optimizer::Optimizer, shards, directory::AbstractString, tag = nothing; weights_only = false, strict = true)
+    options = Options(otr_load_options, otr_load_options_init; weights_only = Int32(weights_only), strict = Int32(strict))
+    named = tag === nothing ? C_NULL : tag
+    check(alone(pointers -> otr_optimizer_load(optimizer, shard_pointers(pointers), length(pointers), directory, named, options), Tuple(shards)))
+end
+
+"""
+    snapshot!(optimizer, shards, into; parts)
+
+The same as a save, into memory, for `restore!`. Local.
+"""
+function snapshot!(optimizer::Optimizer, shards, into::Snapshot; parts = ())
+    with_parts(parts) do raw
+        options = Options(otr_snapshot_options, otr_snapshot_options_init; parts = pointer(raw), part_count = Int64(length(raw)))
+        check(alone(pointers -> otr_optimizer_snapshot(optimizer, shard_pointers(pointers), length(pointers), into, options), Tuple(shards)))
+    end
+end
+
+"""
+    restore!(optimizer, shards, snapshot)
+
+Back to a snapshot of these shards, or of others of their names, formats and counts. Local.
+"""
+restore!(optimizer::Optimizer, shards, snapshot::Snapshot) =
+    check(alone(pointers -> otr_optimizer_restore(optimizer, shard_pointers(pointers), length(pointers), snapshot), Tuple(shards)))
 
 # ---- Looked at ----
 

@@ -1201,6 +1201,26 @@ otr_optimizer_prepare(optimizer, shards, count) =
         (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64),
         optimizer, shards, count)
 
+otr_optimizer_save(optimizer, shards, count, directory, tag, options) =
+    @call waits alone ccall((:otr_optimizer_save, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Cstring, Cstring, Ptr{otr_save_options}),
+        optimizer, shards, count, directory, tag, options)
+
+otr_optimizer_load(optimizer, shards, count, directory, tag, options) =
+    @call waits alone ccall((:otr_optimizer_load, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Cstring, Cstring, Ptr{otr_load_options}),
+        optimizer, shards, count, directory, tag, options)
+
+otr_optimizer_snapshot(optimizer, shards, count, snapshot, options) =
+    @call alone ccall((:otr_optimizer_snapshot, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_snapshot}, Ptr{otr_snapshot_options}),
+        optimizer, shards, count, snapshot, options)
+
+otr_optimizer_restore(optimizer, shards, count, snapshot) =
+    @call alone ccall((:otr_optimizer_restore, liboutrigger), Int32,
+        (Ptr{otr_optimizer}, Ptr{Ptr{otr_shard}}, Int64, Ptr{otr_snapshot}),
+        optimizer, shards, count, snapshot)
+
 otr_optimizer_destroy(optimizer) =
     ccall((:otr_optimizer_destroy, liboutrigger), Cvoid,
         (Ptr{otr_optimizer},),

@@ -56,6 +56,33 @@ end
     @test_throws OutriggerError Shard(context, fill(1.0f0, 4), fill(1.0f0, 4); remainder = zeros(UInt16, 4))
 end
 
+@testset "shards have checkpoints and snapshots" begin
+    context = Context()
+    optimizer = Optimizer(context, (params = (lr = 0.1,),))
+    shards() = [Shard(context, fill(Float32(i), 10i), fill(0.5f0, 10i); name = "s$i") for i in 1:2]
+    run, again, moment = shards(), shards(), Snapshot()
+    master(shard) = read!(shard, :master, zeros(Float32, 20))
+    step!(optimizer, run...)
+    mktempdir() do folder
+        save(optimizer, run, joinpath(folder, "new"), "one"; parts = ("place" => [0x07],))
+        snapshot!(optimizer, run, moment; parts = ("place" => [0x08],))
+        step!(optimizer, run...)
+        then = master(run[2])
+        load!(optimizer, again, joinpath(folder, "new"))
+        @test get_step(again[1]) == 1
+        step!(optimizer, again...)
+        @test master(again[2]) == then
+        restore!(optimizer, run, moment)
+        step!(optimizer, run...)
+        @test master(run[2]) == then
+        @test Outrigger.part(moment, "place") == [0x08]
+        @test Outrigger.part(Checkpoint(joinpath(folder, "new")), "place") == [0x07]
+        @test_throws OutriggerError load!(optimizer, again[1:1], joinpath(folder, "new"))
+        load!(optimizer, again[1:1], joinpath(folder, "new"); weights_only = true, strict = false)
+        @test_throws OutriggerError save(optimizer, run, joinpath(folder, "new"), "one")
+    end
+end
+
 @testset "a shard's gradients are given later, in another place, times a factor" begin
     context = Context()
     optimizer = Optimizer(context, """{"type": "SGD", "params": {"lr": 0.5}}""")

@@ -2,18 +2,22 @@
 """Shard and Optimizer: the update without an engine, on the caller's memory."""
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import lowlevel
 from .arrays import view_of
+from .checkpoint import load_options, save_options
 from .handle import Handle, options_of, text_of
+from .snapshot import snapshot_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Unpack
 
     from .arrays import Array, Tensor
     from .context import Context
+    from .snapshot import Snapshot
 
 
 class Shard(Handle[lowlevel.Shard]):
@@ -97,3 +101,30 @@ class Optimizer(Handle[lowlevel.Optimizer]):
         """One update of all shards with the gradients they wrap, or none: norm over all, Inf/NaN check, clip, update. The
         report's nonfinite_param is the shard's index. OutriggerError E_STATE: a shard was stepped with other formats."""
         return lowlevel.optimizer_step(self.handle, [shard.handle for shard in shards])
+
+    def save(self, shards: Iterable[Shard], directory: str | os.PathLike[str], tag: str, parts: Mapping[str, bytes] | None = None,
+             keep_last: int = 0, replace: bool = False) -> None:
+        """Saves shards as the checkpoint directory/tag of this process: weights and moments as they are stored, updates, and the
+        optimizer's hyperparameters, but not its gradient_factor. The directory is made if it is not there. Each shard is a parameter
+        of its name, which shards have each their own (E_DUPLICATE). parts, keep_last, replace, and what is durable when: as Engine.save
+        has them. Checkpoint reads it, and Engine.load of an engine with parameters of these names and shapes. Local. E_UNSUPPORTED:
+        states of different formats."""
+        os.makedirs(directory, exist_ok=True)
+        lowlevel.optimizer_save(self.handle, [shard.handle for shard in shards], os.fspath(directory), tag,
+                                save_options(parts, keep_last, replace))
+
+    def load(self, shards: Iterable[Shard], directory: str | os.PathLike[str], tag: str | None = None, weights_only: bool = False,
+             strict: bool = True) -> None:
+        """Shards go on from a checkpoint, by their names: one of save, of an engine, or imported. tag None: the latest. In the same formats
+        every bit comes back. weights_only: neither moments nor progress; with strict False, those that are both here and there.
+        Everything is read and checked before anything changes. Local. E_NOT_FOUND: no such checkpoint, parameter or moment; E_SHAPE:
+        another number of elements; E_CORRUPT: a file is damaged."""
+        lowlevel.optimizer_load(self.handle, [shard.handle for shard in shards], os.fspath(directory), tag, load_options(weights_only, strict))
+
+    def snapshot(self, shards: Iterable[Shard], into: Snapshot, parts: Mapping[str, bytes] | None = None) -> None:
+        """The same as save, into memory: for restore. What `into` had before is gone. Local."""
+        lowlevel.optimizer_snapshot(self.handle, [shard.handle for shard in shards], into.handle, snapshot_options(parts, 0))
+
+    def restore(self, shards: Iterable[Shard], snapshot: Snapshot) -> None:
+        """Back to a snapshot of these shards, or of others of their names, formats and counts (else E_MISMATCH). Local."""
+        lowlevel.optimizer_restore(self.handle, [shard.handle for shard in shards], snapshot.handle)

@@ -53,6 +53,46 @@ impl Default for Load<'_> {
     }
 }
 
+impl Save<'_> {
+    /// `parts`: of these parts.
+    pub(crate) fn raw(&self, parts: &Parts) -> Result<otr_save_options> {
+        let mut wanted = options(otr_save_options_init)?;
+        wanted.keep_last = self.keep_last;
+        wanted.replace = i32::from(self.replace);
+        wanted.asynchronous = i32::from(self.asynchronous);
+        (wanted.parts, wanted.part_count) = parts.array();
+        Ok(wanted)
+    }
+}
+
+impl Load<'_> {
+    /// The options for one call.
+    pub(crate) fn with(&self, call: impl FnOnce(&otr_load_options) -> Result<()>) -> Result<()> {
+        let (include, exclude, resized) = (
+            Texts::new(self.include)?,
+            Texts::new(self.exclude)?,
+            Texts::new(self.resized)?,
+        );
+        let here = Texts::new(&self.renamed.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
+        let there = Texts::new(&self.renamed.iter().map(|pair| pair.1).collect::<Vec<_>>())?;
+        let pairs = here.pointers.iter().zip(&there.pointers);
+        let renamed: Vec<otr_rename> = pairs
+            .map(|(&here, &there)| otr_rename { here, there })
+            .collect();
+        let mut wanted = options(otr_load_options_init)?;
+        wanted.weights_only = i32::from(self.weights_only);
+        wanted.strict = i32::from(self.strict);
+        (wanted.include, wanted.include_count) = include.array();
+        (wanted.exclude, wanted.exclude_count) = exclude.array();
+        (wanted.resized, wanted.resized_count) = resized.array();
+        if !renamed.is_empty() {
+            wanted.renamed = renamed.as_ptr();
+            wanted.renamed_count = renamed.len() as i64;
+        }
+        call(&wanted)
+    }
+}
+
 /// How the last asynchronous save is getting on.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -127,11 +167,7 @@ impl Engine {
     pub fn save(&mut self, directory: impl AsRef<Path>, tag: &str, asked: &Save) -> Result<()> {
         let (directory, tag) = (path(directory.as_ref())?, text(tag)?);
         let parts = Parts::new(asked.parts)?;
-        let mut wanted = options(otr_save_options_init)?;
-        wanted.keep_last = asked.keep_last;
-        wanted.replace = i32::from(asked.replace);
-        wanted.asynchronous = i32::from(asked.asynchronous);
-        (wanted.parts, wanted.part_count) = parts.array();
+        let wanted = asked.raw(&parts)?;
         check(unsafe { otr_engine_save(self.as_raw(), directory.as_ptr(), tag.as_ptr(), &wanted) })
     }
 
@@ -156,28 +192,9 @@ impl Engine {
         asked: &Load,
     ) -> Result<()> {
         let (directory, tag) = (path(directory.as_ref())?, optional(tag)?);
-        let (include, exclude, resized) = (
-            Texts::new(asked.include)?,
-            Texts::new(asked.exclude)?,
-            Texts::new(asked.resized)?,
-        );
-        let here = Texts::new(&asked.renamed.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
-        let there = Texts::new(&asked.renamed.iter().map(|pair| pair.1).collect::<Vec<_>>())?;
-        let pairs = here.pointers.iter().zip(&there.pointers);
-        let renamed: Vec<otr_rename> = pairs
-            .map(|(&here, &there)| otr_rename { here, there })
-            .collect();
-        let mut wanted = options(otr_load_options_init)?;
-        wanted.weights_only = i32::from(asked.weights_only);
-        wanted.strict = i32::from(asked.strict);
-        (wanted.include, wanted.include_count) = include.array();
-        (wanted.exclude, wanted.exclude_count) = exclude.array();
-        (wanted.resized, wanted.resized_count) = resized.array();
-        if !renamed.is_empty() {
-            wanted.renamed = renamed.as_ptr();
-            wanted.renamed_count = renamed.len() as i64;
-        }
-        check(unsafe { otr_engine_load(self.as_raw(), directory.as_ptr(), pointer(&tag), &wanted) })
+        asked.with(|wanted| {
+            check(unsafe { otr_engine_load(self.as_raw(), directory.as_ptr(), pointer(&tag), wanted) })
+        })
     }
 }
 

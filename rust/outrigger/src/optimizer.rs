@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Update rules without an engine.
-use crate::raw::{check, made, options, pointer, text};
+use crate::checkpoint::Parts;
+use crate::raw::{check, made, optional, options, path, pointer, text};
 use crate::tensor::values_of;
-use crate::{Context, Element, Report, Result, Tensor, TensorMut, Value};
+use crate::{
+    Context, Element, Load, Report, Result, Save, Snapshot, Tensor, TensorMut, Value,
+};
 use core::marker::PhantomData;
 use core::ptr;
 use outrigger_sys::*;
 use std::cell::Cell;
+use std::path::Path;
 
 /// A flat piece of weights, which it borrows, with its optimizer states, which it owns.
 pub struct Shard<'m> {
@@ -170,9 +174,79 @@ impl Optimizer {
 
     /// Gives shards their states, zero, as the first step would: to load a checkpoint into them.
     pub fn prepare(&mut self, shards: &mut [&mut Shard]) -> Result<()> {
-        let raw: Vec<*mut otr_shard> = shards.iter().map(|shard| shard.raw).collect();
+        let raw = raw_of(shards);
         check(unsafe { otr_optimizer_prepare(self.raw, raw.as_ptr(), raw.len() as i64) })
     }
+
+    /// Saves shards as the checkpoint `directory/tag` of this process, each as a parameter of its name: weights and moments as stored, updates
+    /// and hyperparameters, but no "gradient_factor". The directory exists. [`Error::Unsupported`](crate::Error::Unsupported): asynchronous, or
+    /// states of different formats.
+    pub fn save(
+        &mut self,
+        shards: &mut [&mut Shard],
+        directory: impl AsRef<Path>,
+        tag: &str,
+        asked: &Save,
+    ) -> Result<()> {
+        let (directory, tag) = (path(directory.as_ref())?, text(tag)?);
+        let parts = Parts::new(asked.parts)?;
+        let wanted = asked.raw(&parts)?;
+        let raw = raw_of(shards);
+        check(unsafe {
+            let count = raw.len() as i64;
+            let (folder, tag) = (directory.as_ptr(), tag.as_ptr());
+            otr_optimizer_save(self.raw, raw.as_ptr(), count, folder, tag, &wanted)
+        })
+    }
+
+    /// Shards go on from a checkpoint, by their names: a shard's, an engine's or an imported one; `None`: the last one. Of [`Load`] `weights_only`
+    /// and `strict` count.
+    pub fn load(
+        &mut self,
+        shards: &mut [&mut Shard],
+        directory: impl AsRef<Path>,
+        tag: Option<&str>,
+        asked: &Load,
+    ) -> Result<()> {
+        let (directory, tag) = (path(directory.as_ref())?, optional(tag)?);
+        let raw = raw_of(shards);
+        asked.with(|wanted| {
+            check(unsafe {
+                let count = raw.len() as i64;
+                let (folder, tag) = (directory.as_ptr(), pointer(&tag));
+                otr_optimizer_load(self.raw, raw.as_ptr(), count, folder, tag, wanted)
+            })
+        })
+    }
+
+    /// The same as a save, into memory.
+    pub fn snapshot(
+        &mut self,
+        shards: &mut [&mut Shard],
+        snapshot: &mut Snapshot,
+        parts: &[(&str, &[u8])],
+    ) -> Result<()> {
+        let parts = Parts::new(parts)?;
+        let mut wanted = options(otr_snapshot_options_init)?;
+        (wanted.parts, wanted.part_count) = parts.array();
+        let raw = raw_of(shards);
+        check(unsafe {
+            let count = raw.len() as i64;
+            otr_optimizer_snapshot(self.raw, raw.as_ptr(), count, snapshot.raw, &wanted)
+        })
+    }
+
+    /// Back to a snapshot of these shards, or of others of their names, formats and counts.
+    pub fn restore(&mut self, shards: &mut [&mut Shard], snapshot: &Snapshot) -> Result<()> {
+        let raw = raw_of(shards);
+        check(unsafe {
+            otr_optimizer_restore(self.raw, raw.as_ptr(), raw.len() as i64, snapshot.raw)
+        })
+    }
+}
+
+fn raw_of(shards: &[&mut Shard]) -> Vec<*mut otr_shard> {
+    shards.iter().map(|shard| shard.raw).collect()
 }
 
 /// Shards that have their gradients for one call.

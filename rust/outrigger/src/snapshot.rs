@@ -7,7 +7,7 @@ use outrigger_sys::*;
 
 /// Values, progress and parts of a moment: this rank's, and perhaps copies of other ranks'. It outlives engines and groups.
 pub struct Snapshot {
-    raw: *mut otr_snapshot,
+    pub(crate) raw: *mut otr_snapshot,
 }
 
 // SAFETY: a handle works on any thread, on one at a time.

@@ -165,6 +165,10 @@ static int32_t (*const is_otr_optimizer_set_value)(otr_optimizer *, const char *
 static int32_t (*const is_otr_optimizer_step)(otr_optimizer *, otr_shard *const *, int64_t, otr_step_report *) = otr_optimizer_step;
 static int32_t (*const is_otr_optimizer_norm)(otr_optimizer *, otr_shard *const *, int64_t, double *) = otr_optimizer_norm;
 static int32_t (*const is_otr_optimizer_prepare)(otr_optimizer *, otr_shard *const *, int64_t) = otr_optimizer_prepare;
+static int32_t (*const is_otr_optimizer_save)(otr_optimizer *, otr_shard *const *, int64_t, const char *, const char *, const otr_save_options *) = otr_optimizer_save;
+static int32_t (*const is_otr_optimizer_load)(otr_optimizer *, otr_shard *const *, int64_t, const char *, const char *, const otr_load_options *) = otr_optimizer_load;
+static int32_t (*const is_otr_optimizer_snapshot)(otr_optimizer *, otr_shard *const *, int64_t, otr_snapshot *, const otr_snapshot_options *) = otr_optimizer_snapshot;
+static int32_t (*const is_otr_optimizer_restore)(otr_optimizer *, otr_shard *const *, int64_t, const otr_snapshot *) = otr_optimizer_restore;
 static void (*const is_otr_optimizer_destroy)(otr_optimizer *) = otr_optimizer_destroy;
 
 void layout_print(FILE *out) {
@@ -1260,6 +1264,35 @@ void layout_print(FILE *out) {
   KIND(otr_optimizer *);
   KIND(otr_shard *const *);
   KIND(int64_t);
+  END(int32_t);
+  BEGIN(otr_optimizer_save);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
+  KIND(const char *);
+  KIND(const char *);
+  KIND(const otr_save_options *);
+  END(int32_t);
+  BEGIN(otr_optimizer_load);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
+  KIND(const char *);
+  KIND(const char *);
+  KIND(const otr_load_options *);
+  END(int32_t);
+  BEGIN(otr_optimizer_snapshot);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
+  KIND(otr_snapshot *);
+  KIND(const otr_snapshot_options *);
+  END(int32_t);
+  BEGIN(otr_optimizer_restore);
+  KIND(otr_optimizer *);
+  KIND(otr_shard *const *);
+  KIND(int64_t);
+  KIND(const otr_snapshot *);
   END(int32_t);
   BEGIN(otr_optimizer_destroy);
   KIND(otr_optimizer *);

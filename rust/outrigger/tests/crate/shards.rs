@@ -179,3 +179,52 @@ fn rows_make_a_matrix_for_muon() {
         );
     }
 }
+
+#[test]
+fn shards_are_saved_and_go_on() {
+    let place = std::env::temp_dir().join(format!("outrigger-rust-shards-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    let context = Context::new().unwrap();
+    let config = r#"{"type": "AdamW", "params": {"lr": 0.1}}"#;
+    let mut rule = Optimizer::new(&context, config).unwrap();
+    let (mut first, mut second) = ([1.0_f32, 2.0, -3.0], [0.0_f32; 3]);
+    let grad = [0.5_f32, -1.0, 2.0];
+    let mut a = Shard::new(&context, &mut first).unwrap();
+    let mut b = Shard::new(&context, &mut second).unwrap();
+    let step = |rule: &mut Optimizer, shard: &mut Shard| {
+        rule.step(&mut [(shard, Tensor::new(&grad, &[3]).unwrap())])
+            .unwrap();
+        let mut copy = [0.0_f32; 3];
+        shard.read(Value::Master, &mut copy).unwrap();
+        copy
+    };
+    let one = step(&mut rule, &mut a);
+    let asked = Save {
+        parts: &[("place", b"seven")],
+        ..Default::default()
+    };
+    rule.save(&mut [&mut a], &place, "one", &asked).unwrap();
+    let mut moment = Snapshot::new().unwrap();
+    rule.snapshot(&mut [&mut a], &mut moment, &[]).unwrap();
+    let two = step(&mut rule, &mut a);
+    assert_ne!(one, two);
+    rule.load(&mut [&mut b], &place, None, &Load::default())
+        .unwrap();
+    assert_eq!(b.updates().unwrap(), 1);
+    assert_eq!(step(&mut rule, &mut b), two);
+    rule.restore(&mut [&mut b], &moment).unwrap();
+    assert_eq!(step(&mut rule, &mut b), two);
+    assert!(matches!(
+        rule.save(&mut [&mut a, &mut b], &place, "two", &Save::default()),
+        Err(Error::Duplicate(_))
+    ));
+    let some = Load {
+        include: &["*"],
+        ..Default::default()
+    };
+    assert!(matches!(
+        rule.load(&mut [&mut b], &place, None, &some),
+        Err(Error::Unsupported(_))
+    ));
+    std::fs::remove_dir_all(&place).unwrap();
+}
