@@ -67,7 +67,7 @@ class Training {
     for (int number = from; number < to; ++number) {
       for (size_t i = 0; i < shards_.size(); ++i) {
         const Values g = irrational(kCounts[i], number + 0.3 * static_cast<double>(i),
-                                    number % 3 == 0 ? 7 : 0.5);
+                                    number % 5 == 0 ? 7 : 0.5);
         for (int64_t e = 0; e < kCounts[i]; ++e) {
           set_value(grads_[i]->get(), e, g[static_cast<size_t>(e)]);
         }
