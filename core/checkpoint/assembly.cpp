@@ -28,18 +28,6 @@ void require_updates(std::optional<int64_t> updates, std::string_view of) {
   fail(OTR_E_ARGUMENT, "{} = {}; legal is 0 to 2^53", of, *updates);
 }
 
-// A write that came out of order is read again.
-std::vector<uint64_t> sums_of(const Reader& reader, const Entry& entry) {
-  Hasher hasher;
-  std::vector<std::byte> bytes;
-  for (int64_t at = 0; at < entry.bytes; at += kBlock) {
-    bytes.resize(static_cast<size_t>(std::min(kBlock, entry.bytes - at)));
-    reader.read(entry, at, bytes);
-    hasher.add(bytes);
-  }
-  return hasher.take();
-}
-
 }  // namespace
 
 // A plane of a parameter's state, or a part of the host.
@@ -155,15 +143,13 @@ void Assembly::begin() {
       const auto format = manifest_.formats.at(static_cast<size_t>(kept));
       if (!has || !format) return;
       places_.emplace(std::pair(number, kept), tensors_.size());
-      const auto planes = planes_of(*format);
-      for (size_t plane = 0; plane < planes.size(); ++plane) {
+      int64_t number_of_plane = 0;
+      for (const Plane& plane : planes_of(*format)) {
         Tensor& t = tensors_.emplace_back();
-        t.row = {0,         number, static_cast<int64_t>(kept), static_cast<int64_t>(plane), 0,
-                 p.count(), 0};
+        t.row = {0, number, static_cast<int64_t>(kept), number_of_plane++, 0, p.count(), 0};
         t.format = *format;
-        const Plane& own = planes[plane];
-        t.spec = {tensor_name(p, kept, own.suffix, 0, p.count()), own.dtype,
-                  own.per == 1 ? p.shape : std::vector<int64_t>{own.extent(p.count())}};
+        t.spec = {tensor_name(p, kept, plane.suffix, 0, p.count()), plane.dtype,
+                  plane.per == 1 ? p.shape : std::vector<int64_t>{plane.extent(p.count())}};
       }
     };
     keep(p.trainable ? Kept::master : Kept::published, true);
@@ -279,7 +265,7 @@ Index Assembly::index() {
   for (Tensor& t : tensors_) {
     if (t.hashed != t.bytes()) {
       if (!reader) reader.emplace(staging_->folder(), rank_file(0));
-      t.sums = sums_of(*reader, reader->at(t.spec.name));
+      t.sums = checksums_of(*reader, reader->at(t.spec.name));  // came out of order
     }
     t.row.checksum = static_cast<int64_t>(index.checksums.size());
     index.rows.push_back(t.row);

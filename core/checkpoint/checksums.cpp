@@ -31,6 +31,17 @@ uint64_t checksum_of(std::span<const std::byte> block) {
   return XXH3_64bits(block.data(), block.size());
 }
 
+std::vector<uint64_t> checksums_of(const Reader& reader, const Entry& entry) {
+  Hasher hasher;
+  std::vector<std::byte> bytes;
+  for (int64_t at = 0; at < entry.bytes; at += kBlock) {
+    bytes.resize(static_cast<size_t>(std::min(kBlock, entry.bytes - at)));
+    reader.read(entry, at, bytes);
+    hasher.add(bytes);
+  }
+  return hasher.take();
+}
+
 struct Hasher::State {
   XXH3_state_t* hash = XXH3_createState();
   State() {

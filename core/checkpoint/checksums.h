@@ -27,6 +27,8 @@ struct TensorBlock {
 // Of all tensors, in the order of the file.
 [[nodiscard]] std::vector<TensorBlock> blocks_of(const Outline& outline);
 [[nodiscard]] uint64_t checksum_of(std::span<const std::byte> block);
+// Of a tensor that is in a file.
+[[nodiscard]] std::vector<uint64_t> checksums_of(const Reader& reader, const Entry& entry);
 
 // Of bytes that come from front to back.
 class Hasher {

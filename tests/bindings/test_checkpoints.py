@@ -17,6 +17,44 @@ def engine_with(array, config=None, name="w"):
     return engine
 
 
+class Shards(unittest.TestCase):
+    def test_shards_go_on_from_files_and_from_memory(self):
+        def named(context, name, count):
+            return outrigger.Shard(context, np.cos(np.arange(count)).astype(np.float32), np.sin(np.arange(count)).astype(np.float32), name=name)
+
+        def master(shard, count):
+            out = np.empty(count, np.float32)
+            shard.read(lowlevel.VALUE_MASTER, out)
+            return out
+
+        with outrigger.Context() as context, outrigger.Optimizer(context, {"params": {"lr": 0.01}}) as optimizer, tempfile.TemporaryDirectory() as folder:
+            run, again = ([named(context, "a", 600), named(context, "b", 30)] for _ in range(2))
+            optimizer.step(run)
+            directory = pathlib.Path(folder) / "not there yet"
+            optimizer.save(iter(run), directory, "one", parts={"place": b"seven"}, keep_last=1)
+            with outrigger.Snapshot() as moment:
+                optimizer.snapshot(run, moment, parts={"place": b"eight"})
+                self.assertEqual(moment.part("place"), b"eight")
+                optimizer.step(run)
+                then = master(run[0], 600)
+                optimizer.load(again, directory)
+                self.assertEqual([shard.step for shard in again], [1, 1])
+                optimizer.step(again)
+                np.testing.assert_array_equal(master(again[0], 600), then)
+                optimizer.restore(run, moment)
+                self.assertEqual(run[1].step, 1)
+                optimizer.step(run)
+                np.testing.assert_array_equal(master(run[0], 600), then)
+            with outrigger.Checkpoint(directory) as checkpoint:
+                self.assertEqual(checkpoint.part("place"), b"seven")
+            with self.assertRaisesRegex(outrigger.OutriggerError, '"b"'):
+                optimizer.load(again[:1], directory)
+            optimizer.load(again[:1], directory, weights_only=True, strict=False)
+            with self.assertRaisesRegex(outrigger.OutriggerError, "OTR_E_DUPLICATE"):
+                optimizer.save(run, directory, "one")
+            optimizer.save(run, directory, "one", replace=True)
+
+
 class Checkpoints(unittest.TestCase):
     CONFIG = {"bf16": {"enabled": True}, "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}}
 

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import tempfile
 import threading
 import time
 import unittest
@@ -391,42 +390,6 @@ class Shards(unittest.TestCase):
                 self.assertGreater(np.abs(first).sum(), 0)
             with self.assertRaisesRegex(outrigger.OutriggerError, "shard_read"):
                 run.state(lowlevel.VALUE_EXP_AVG)
-
-    def test_checkpoints_and_snapshots(self):
-        def named(context, name, count):
-            return outrigger.Shard(context, np.cos(np.arange(count)).astype(np.float32), np.sin(np.arange(count)).astype(np.float32), name=name)
-
-        def master(shard, count):
-            out = np.empty(count, np.float32)
-            shard.read(lowlevel.VALUE_MASTER, out)
-            return out
-
-        with outrigger.Context() as context, outrigger.Optimizer(context, {"params": {"lr": 0.01}}) as optimizer, tempfile.TemporaryDirectory() as folder:
-            run, again = ([named(context, "a", 600), named(context, "b", 30)] for _ in range(2))
-            optimizer.step(run)
-            directory = os.path.join(folder, "not there yet")
-            optimizer.save(iter(run), directory, "one", parts={"place": b"seven"}, keep_last=1)
-            with outrigger.Snapshot() as moment:
-                optimizer.snapshot(run, moment, parts={"place": b"eight"})
-                self.assertEqual(moment.part("place"), b"eight")
-                optimizer.step(run)
-                then = master(run[0], 600)
-                optimizer.load(again, directory)
-                self.assertEqual([shard.step for shard in again], [1, 1])
-                optimizer.step(again)
-                np.testing.assert_array_equal(master(again[0], 600), then)
-                optimizer.restore(run, moment)
-                self.assertEqual(run[1].step, 1)
-                optimizer.step(run)
-                np.testing.assert_array_equal(master(run[0], 600), then)
-            with outrigger.Checkpoint(directory) as checkpoint:
-                self.assertEqual(checkpoint.part("place"), b"seven")
-            with self.assertRaisesRegex(outrigger.OutriggerError, '"b"'):
-                optimizer.load(again[:1], directory)
-            optimizer.load(again[:1], directory, weights_only=True, strict=False)
-            with self.assertRaisesRegex(outrigger.OutriggerError, "OTR_E_DUPLICATE"):
-                optimizer.save(run, directory, "one")
-            optimizer.save(run, directory, "one", replace=True)
 
     def test_wrong_memory_is_refused_not_written(self):
         grads = np.ones(600, np.float32)

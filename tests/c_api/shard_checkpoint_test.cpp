@@ -1,157 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints and snapshots of shards: a run that goes on has the bits of one that was not stopped.
 #include <fstream>
-#include <memory>
 
 #include "checkpoints.h"
-#include "flat.h"
-#include "snapshots.h"
+#include "shard_training.h"
 
 namespace {
 
 using namespace otr_test;
-
-struct Kind {
-  const char* name;
-  const char* config;
-  const char* dtype = "float32";  // of the weights
-  bool split = false, published = false;
-  int64_t rows = 0;  // of the first shard
-};
-const Kind kKinds[] = {
-    {"AdamW", R"({"params": {"lr": 0.01, "weight_decay": 0.1}, "gradient_clipping": 0.5})"},
-    {"AdamW with a published copy", R"({"params": {"lr": 0.01}})", "float32", false, true},
-    {"bf16, stochastic",
-     R"({"params": {"lr": 0.01}, "seed": 5, "states": {"master": {"format": "bfloat16",
-         "rounding": "stochastic"}, "exp_avg": {"format": "bfloat16"},
-         "exp_avg_sq": {"format": "bfloat16"}}})",
-     "bfloat16"},
-    {"split, 8-bit moments",
-     R"({"params": {"lr": 0.01}, "states": {"master": {"format": "split"},
-         "exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}}})",
-     "bfloat16", true},
-    {"SGD with momentum, a schedule and outliers",
-     R"({"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9},
-         "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0.001, "warmup_max_lr": 0.3,
-         "warmup_num_steps": 40}}, "skip_outlier_norms": {"window": 4, "deviations": 3}})"},
-    {"Lamb", R"({"type": "Lamb", "params": {"lr": 0.01}})"},
-    {"Muon", R"({"type": "Muon", "params": {"lr": 0.01}})", "float32", false, false, 25},
-};
-
-constexpr int64_t kCounts[] = {1000, 777, 1};
-
-// Three shards, the second of which is stepped twice as often as the others.
-class Training {
- public:
-  // seed: of the weights.
-  Training(const Kind& kind, double seed)
-      : kind_(kind),
-        context_(make_context()),
-        optimizer_(make_optimizer(context_.get(), kind.config)) {
-    for (size_t i = 0; i < std::size(kCounts); ++i) {
-      names_.push_back("piece." + std::to_string(i));
-      add(names_.back(), kCounts[i], seed + static_cast<double>(i), i == 0 ? kind.rows : 0);
-    }
-  }
-
-  [[nodiscard]] otr_optimizer* optimizer() const { return optimizer_.get(); }
-  [[nodiscard]] std::vector<otr_shard*> shards() const {
-    std::vector<otr_shard*> all;
-    for (const auto& shard : shards_) all.push_back(shard.get());
-    return all;
-  }
-
-  // What the reports and the values are, after some steps whose gradients depend on their numbers.
-  std::vector<Values> steps(int from, int to) {
-    std::vector<Values> told;
-    for (int number = from; number < to; ++number) {
-      for (size_t i = 0; i < shards_.size(); ++i) {
-        const Values g = irrational(kCounts[i], number + 0.3 * static_cast<double>(i),
-                                    number % 5 == 0 ? 7 : 0.5);
-        for (int64_t e = 0; e < kCounts[i]; ++e) {
-          set_value(grads_[i]->get(), e, g[static_cast<size_t>(e)]);
-        }
-      }
-      told.push_back(report(step(optimizer_, shards())));
-      told.push_back(report(step(optimizer_, {shards_[1].get()})));
-    }
-    for (Values& value : everything()) told.push_back(std::move(value));
-    return told;
-  }
-
-  [[nodiscard]] std::vector<Values> everything() const {
-    std::vector<Values> all;
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      for (const int32_t value : {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ}) {
-        const Tensor out = Tensor::filled({kCounts[i]}, 0);
-        if (otr_shard_read(shards_[i].get(), value, &out) == OTR_OK) all.push_back(out.values());
-      }
-      if (kind_.published) all.push_back(published_[i]->values());
-      int64_t updates = -1;
-      EXPECT_OK(otr_shard_get_step(shards_[i].get(), &updates));
-      all.push_back({static_cast<double>(updates)});
-    }
-    return all;
-  }
-
-  [[nodiscard]] int32_t save(const Place& place, const char* tag,
-                             const otr_save_options* options = nullptr) const {
-    const auto list = shards();
-    return otr_optimizer_save(optimizer(), list.data(), count(), place.text(), tag, options);
-  }
-  [[nodiscard]] int32_t load(const Place& place, const char* tag = nullptr,
-                             const otr_load_options* options = nullptr) const {
-    const auto list = shards();
-    return otr_optimizer_load(optimizer(), list.data(), count(), place.text(), tag, options);
-  }
-  [[nodiscard]] int32_t take(const Snapshot& into,
-                             const otr_snapshot_options* options = nullptr) const {
-    const auto list = shards();
-    return otr_optimizer_snapshot(optimizer(), list.data(), count(), into.get(), options);
-  }
-  [[nodiscard]] int32_t restore(const Snapshot& from) const {
-    const auto list = shards();
-    return otr_optimizer_restore(optimizer(), list.data(), count(), from.get());
-  }
-  [[nodiscard]] int64_t count() const { return static_cast<int64_t>(shards_.size()); }
-
- private:
-  static Values report(const otr_step_report& r) {
-    return {static_cast<double>(r.outcome),
-            r.lr,
-            std::isnan(r.grad_norm) ? -1 : r.grad_norm,
-            r.clip_coefficient,
-            static_cast<double>(r.micro_steps),
-            static_cast<double>(r.applied_steps),
-            static_cast<double>(r.skipped_steps)};
-  }
-
-  void add(const std::string& name, int64_t count, double seed, int64_t rows) {
-    otr_shard_options options;
-    EXPECT_OK(otr_shard_options_init(&options, sizeof options));
-    options.name = name.c_str();
-    options.rows = rows;
-    weights_.push_back(
-        std::make_unique<Tensor>(Shape{count}, irrational(count, seed), kind_.dtype));
-    grads_.push_back(std::make_unique<Tensor>(Tensor::filled({count}, 0)));
-    rests_.push_back(std::make_unique<Tensor>(Tensor::filled({count}, 0, "bfloat16")));
-    rests_.back()->get().dtype.code = OTR_DTYPE_UINT;
-    published_.push_back(std::make_unique<Tensor>(Tensor::filled({count}, 0, "bfloat16")));
-    if (kind_.split) options.remainder = &rests_.back()->get();
-    if (kind_.published) options.published = &published_.back()->get();
-    otr_shard* shard = nullptr;
-    EXPECT_OK(otr_shard_wrap(context_.get(), &weights_.back()->get(), &grads_.back()->get(),
-                             &options, &shard));
-    shards_.emplace_back(shard);
-  }
-
-  const Kind& kind_;
-  Owned<otr_context> context_;
-  Owned<otr_optimizer> optimizer_;
-  std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Tensor>> weights_, grads_, rests_, published_;
-  std::vector<Owned<otr_shard>> shards_;
-};
 
 otr_save_options save_options() {
   otr_save_options options;
@@ -164,19 +20,19 @@ otr_load_options load_options() {
   return options;
 }
 
-class ShardCheckpoint : public testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, ShardCheckpoint, testing::ValuesIn(kKinds),
+class ShardCheckpoint : public testing::TestWithParam<ShardKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, ShardCheckpoint, testing::ValuesIn(kShardKinds),
                          [](const auto& kind) { return "_" + std::to_string(kind.index); });
 
 TEST_P(ShardCheckpoint, WhatGoesOnFromAFileHasTheBitsOfWhatWasNotStopped) {
   const Place place;
-  Training whole(GetParam(), 1);
+  ShardTraining whole(GetParam(), 1);
   whole.steps(0, 5);
   ASSERT_OK(otr_optimizer_set_value(whole.optimizer(), "weight_decay", 0.0625));
   ASSERT_OK(whole.save(place, "five"));
   const auto at_five = whole.everything();
   const auto expected = whole.steps(5, 12);
-  Training other(GetParam(), 50);  // from elsewhere, and before its first step
+  ShardTraining other(GetParam(), 50);  // from elsewhere, and before its first step
   ASSERT_OK(other.load(place));
   EXPECT_EQ(other.everything(), at_five);
   EXPECT_EQ(other.steps(5, 12), expected);
@@ -186,7 +42,7 @@ TEST_P(ShardCheckpoint, WhatGoesOnFromAFileHasTheBitsOfWhatWasNotStopped) {
 }
 
 TEST_P(ShardCheckpoint, TheSameFromASnapshot) {
-  Training whole(GetParam(), 1);
+  ShardTraining whole(GetParam(), 1);
   whole.steps(0, 5);
   const Snapshot moment;
   otr_snapshot_options options;
@@ -199,8 +55,8 @@ TEST_P(ShardCheckpoint, TheSameFromASnapshot) {
   EXPECT_EQ(moment.info().micro_steps, 10);
   const auto at_five = whole.everything();
   const auto expected = whole.steps(5, 12);
-  Training other(GetParam(), 50);
-  for (Training* each : {&whole, &other}) {
+  ShardTraining other(GetParam(), 50);
+  for (ShardTraining* each : {&whole, &other}) {
     ASSERT_OK(each->restore(moment));
     EXPECT_EQ(each->everything(), at_five);
     EXPECT_EQ(each->steps(5, 12), expected);
@@ -209,25 +65,25 @@ TEST_P(ShardCheckpoint, TheSameFromASnapshot) {
 
 // ---- Other readers and writers ------------------------------------------------------------------
 
-const Kind kEngines{"as the engine's",
-                    R"({"params": {"lr": 0.03}, "gradient_clipping": 0.5, "seed": 11})"};
+const ShardKind kEngines{"as the engine's",
+                         R"({"params": {"lr": 0.03}, "gradient_clipping": 0.5, "seed": 11})"};
 const char* const kEngine =
     R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.03}}, "gradient_clipping": 0.5,
         "outrigger": {"seed": 11}})";
 
 void declare_pieces(Engine& engine, double seed) {
-  for (size_t i = 0; i < std::size(kCounts); ++i) {
-    engine.add(("piece." + std::to_string(i)).c_str(), {kCounts[i]},
-               irrational(kCounts[i], seed + static_cast<double>(i)));
+  for (size_t i = 0; i < std::size(kShardCounts); ++i) {
+    engine.add(("piece." + std::to_string(i)).c_str(), {kShardCounts[i]},
+               irrational(kShardCounts[i], seed + static_cast<double>(i)));
   }
   engine.commit();
 }
 
 void step_engine(const Engine& engine, int number) {
   std::vector<Engine::Gradient> grads;
-  for (size_t i = 0; i < std::size(kCounts); ++i) {
-    grads.push_back(
-        {static_cast<int64_t>(i), irrational(kCounts[i], number + 0.3 * static_cast<double>(i))});
+  for (size_t i = 0; i < std::size(kShardCounts); ++i) {
+    grads.push_back({static_cast<int64_t>(i),
+                     irrational(kShardCounts[i], number + 0.3 * static_cast<double>(i))});
   }
   engine.pass(grads);
   engine.step();
@@ -235,8 +91,8 @@ void step_engine(const Engine& engine, int number) {
 
 std::vector<Values> of_engine(const Engine& engine) {
   std::vector<Values> all;
-  for (int64_t id = 0; id < static_cast<int64_t>(std::size(kCounts)); ++id) {
-    for (const int32_t value : {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ}) {
+  for (int64_t id = 0; id < static_cast<int64_t>(std::size(kShardCounts)); ++id) {
+    for (const int32_t value : kStates) {
       all.push_back(engine.read(id, value));
     }
   }
@@ -247,7 +103,7 @@ TEST(ShardCheckpoints, GoToAnEngineAndComeBack) {
   const Place place;
   const auto context = make_context();
   const auto comm = make_self(context.get());
-  Training shards(kEngines, 1);
+  ShardTraining shards(kEngines, 1);
   shards.steps(0, 3);
   ASSERT_OK(shards.save(place, "shards"));
   Engine engine(comm.get(), kEngine);
@@ -255,9 +111,9 @@ TEST(ShardCheckpoints, GoToAnEngineAndComeBack) {
   ASSERT_OK(load(engine, place));
   const auto seen = of_engine(engine);
   size_t at = 0;
-  for (size_t i = 0; i < std::size(kCounts); ++i) {
-    for (const int32_t value : {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ}) {
-      const Tensor out = Tensor::filled({kCounts[i]}, 0);
+  for (size_t i = 0; i < std::size(kShardCounts); ++i) {
+    for (const int32_t value : kStates) {
+      const Tensor out = Tensor::filled({kShardCounts[i]}, 0);
       ASSERT_OK(otr_shard_read(shards.shards()[i], value, &out));
       EXPECT_EQ(seen[at++], out.values());
     }
@@ -268,12 +124,11 @@ TEST(ShardCheckpoints, GoToAnEngineAndComeBack) {
   size_t number = 0;
   for (const Values& value : of_engine(engine)) {
     const Tensor out = Tensor::filled({static_cast<int64_t>(value.size())}, 0);
-    const int32_t kinds[] = {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ};
-    ASSERT_OK(otr_shard_read(shards.shards()[number / 3], kinds[number % 3], &out));
+    ASSERT_OK(otr_shard_read(shards.shards()[number / 3], kStates[number % 3], &out));
     EXPECT_EQ(out.values(), value) << number;
     ++number;
   }
-  for (size_t i = 0; i < std::size(kCounts); ++i) {
+  for (size_t i = 0; i < std::size(kShardCounts); ++i) {
     int64_t updates = 0;
     ASSERT_OK(otr_shard_get_step(shards.shards()[i], &updates));
     EXPECT_EQ(updates, (i == 1 ? 6 : 3) + 1) << "the second had two a step";
@@ -282,14 +137,14 @@ TEST(ShardCheckpoints, GoToAnEngineAndComeBack) {
 
 TEST(ShardCheckpoints, AreRoundedIntoOtherFormats) {
   const Place place;
-  Training whole(kKinds[0], 1);
+  ShardTraining whole(kShardKinds[0], 1);
   whole.steps(0, 3);
   ASSERT_OK(whole.save(place, "a"));
-  const Kind kHalf{"bf16",
-                   R"({"params": {"lr": 0.01}, "states": {"master": {"format": "bfloat16"},
+  const ShardKind kHalf{"bf16",
+                        R"({"params": {"lr": 0.01}, "states": {"master": {"format": "bfloat16"},
                        "exp_avg": {"format": "bfloat16"}}})",
-                   "bfloat16"};
-  Training half(kHalf, 50);
+                        "bfloat16"};
+  ShardTraining half(kHalf, 50);
   ASSERT_OK(half.load(place));
   const auto exact = whole.everything(), rounded = half.everything();
   ASSERT_EQ(exact.size(), rounded.size());
@@ -301,7 +156,7 @@ TEST(ShardCheckpoints, AreRoundedIntoOtherFormats) {
       ASSERT_EQ(rounded[i][e], wanted) << i << ", " << e;
     }
   }
-  Training blocks(kKinds[3], 50);
+  ShardTraining blocks(kShardKinds[3], 50);
   ASSERT_OK(blocks.load(place));
   const auto coarse = blocks.everything();
   ASSERT_EQ(coarse[0], exact[0]) << "a split master is a float32";
@@ -316,7 +171,7 @@ TEST(ShardCheckpoints, AreRoundedIntoOtherFormats) {
 
 TEST(ShardCheckpoints, AnyReaderReadsThem) {
   const Place place;
-  Training whole(kKinds[3], 1);
+  ShardTraining whole(kShardKinds[3], 1);
   whole.steps(0, 3);
   otr_save_options options = save_options();
   const otr_part part{"data", "at 7", 4};
@@ -328,9 +183,8 @@ TEST(ShardCheckpoints, AnyReaderReadsThem) {
   EXPECT_OK(otr_checkpoint_verify(checkpoint));
   std::vector<float> read(1000);
   const auto expected = whole.everything();
-  const int32_t kinds[] = {OTR_VALUE_MASTER, OTR_VALUE_EXP_AVG, OTR_VALUE_EXP_AVG_SQ};
   for (size_t i = 0; i < 3; ++i) {
-    ASSERT_OK(otr_checkpoint_read(checkpoint, "piece.0", kinds[i], 0, 1000, read.data()));
+    ASSERT_OK(otr_checkpoint_read(checkpoint, "piece.0", kStates[i], 0, 1000, read.data()));
     EXPECT_EQ(Values(read.begin(), read.end()), expected[i]);
   }
   std::string bytes(4, '\0');
@@ -342,7 +196,7 @@ TEST(ShardCheckpoints, AnyReaderReadsThem) {
 
 TEST(ShardCheckpoints, KeepsTheLastOnesOfThem) {
   const Place place;
-  Training whole(kKinds[0], 1);
+  ShardTraining whole(kShardKinds[0], 1);
   otr_save_options options = save_options();
   options.keep_last = 2;
   for (int i = 0; i < 4; ++i) {
@@ -359,7 +213,7 @@ TEST(ShardCheckpoints, KeepsTheLastOnesOfThem) {
 TEST(ShardCheckpoints, NameThePartOfAParameter) {
   const Place place;
   const auto context = make_context();
-  const auto optimizer = make_optimizer(context.get(), kKinds[0].config);
+  const auto optimizer = make_optimizer(context.get(), kShardKinds[0].config);
   otr_shard_options options;
   ASSERT_OK(otr_shard_options_init(&options, sizeof options));
   options.name = "w";
@@ -382,7 +236,7 @@ TEST(ShardCheckpoints, NameThePartOfAParameter) {
 
 TEST(ShardCheckpoints, AFailedLoadChangesNothing) {
   const Place place;
-  Training whole(kKinds[0], 1);
+  ShardTraining whole(kShardKinds[0], 1);
   whole.steps(0, 3);
   ASSERT_OK(whole.save(place, "a"));
   whole.steps(3, 4);
@@ -394,7 +248,8 @@ TEST(ShardCheckpoints, AFailedLoadChangesNothing) {
     file.seekp(at);
     file.put(byte);
   };
-  const auto size = static_cast<int64_t>(fs::file_size(place / "a/rank-00000.safetensors"));
+  const fs::path name = place / "a/rank-00000.safetensors";
+  const auto size = static_cast<int64_t>(fs::file_size(name));
   after(size - 1);  // what is read last
   EXPECT_FAILS(OTR_E_CORRUPT, whole.load(place), "rank-00000.safetensors", "piece.2");
   EXPECT_EQ(whole.everything(), before);
@@ -404,7 +259,7 @@ TEST(ShardCheckpoints, AFailedLoadChangesNothing) {
   EXPECT_EQ(whole.everything(), before);
   EXPECT_FAILS(OTR_E_NOT_FOUND, whole.load(place, "b"), "b");
   // Of another rule.
-  Training sgd(kKinds[4], 2);
+  ShardTraining sgd(kShardKinds[4], 2);
   sgd.steps(0, 1);
   ASSERT_OK(sgd.save(place, "sgd"));
   EXPECT_FAILS(OTR_E_NOT_FOUND, whole.load(place), "exp_avg_sq of \"piece.0\"", "weights only");
@@ -412,13 +267,14 @@ TEST(ShardCheckpoints, AFailedLoadChangesNothing) {
   const auto own = sgd.everything();
   fs::remove_all(place / "a");
   ASSERT_OK(whole.save(place, "a"));
-  EXPECT_FAILS(OTR_E_STATE, sgd.load(place), "otr_optimizer_load: lr cannot be set", "weights only");
+  EXPECT_FAILS(OTR_E_STATE, sgd.load(place), "otr_optimizer_load: lr cannot be set",
+               "weights only");
   EXPECT_EQ(sgd.everything(), own);
 }
 
 TEST(ShardCheckpoints, WeightsOnlyAndNotAllOfThem) {
   const Place place;
-  Training whole(kKinds[0], 1), other(kKinds[0], 50);
+  ShardTraining whole(kShardKinds[0], 1), other(kShardKinds[0], 50);
   whole.steps(0, 3);
   other.steps(0, 1);
   ASSERT_OK(whole.save(place, "a"));
@@ -449,7 +305,7 @@ TEST(ShardCheckpoints, WeightsOnlyAndNotAllOfThem) {
 TEST(ShardCheckpoints, RefuseWhatTheyCannotSave) {
   const Place place;
   const auto context = make_context();
-  const auto optimizer = make_optimizer(context.get(), kKinds[0].config);
+  const auto optimizer = make_optimizer(context.get(), kShardKinds[0].config);
   Flat a(context.get(), irrational(10, 1), irrational(10, 2)),
       b(context.get(), irrational(20, 1), irrational(20, 2));
   const std::vector<otr_shard*> both{a.shard(), b.shard()};
@@ -484,7 +340,7 @@ TEST(ShardCheckpoints, RefuseWhatTheyCannotSave) {
 }
 
 TEST(ShardCheckpoints, ASnapshotOfOthersIsRefused) {
-  Training adam(kKinds[0], 1), split(kKinds[3], 1);
+  ShardTraining adam(kShardKinds[0], 1), split(kShardKinds[3], 1);
   const Snapshot empty, moment;
   EXPECT_FAILS(OTR_E_STATE, adam.restore(empty), "empty");
   ASSERT_OK(adam.take(moment));
