@@ -11,17 +11,12 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "core/checkpoint/assembly.h"
 #include "core/checkpoint/complete.h"
-#include "core/checkpoint/directory.h"
 #include "core/checkpoint/planes.h"
 #include "core/memory/copy.h"
-#include "kernels/composed.h"
 
 namespace outrigger::engine {
 
-using checkpoint::Folder;
-using checkpoint::Manifest;
 using checkpoint::Plane;
 using kernels::Format;
 using optimizer::Shard;
