@@ -8,18 +8,33 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 CARGO, WORKSPACE = sys.argv[1], pathlib.Path(sys.argv[2])
 RUST = pathlib.Path(__file__).resolve().parents[2] / "rust"
 
 
+def copied_home(folder):
+    """Cargo's home again, with what was downloaded and nothing that was unpacked: a package of this workspace that an
+    earlier run unpacked has the same version, so cargo would build against that one."""
+    home = pathlib.Path(os.environ.get("CARGO_HOME") or pathlib.Path.home() / ".cargo")
+    registry = pathlib.Path(folder, "registry")
+    registry.mkdir()
+    kept = [path for path in home.glob("*") if path.name != "registry"]
+    downloaded = [path for path in home.glob("registry/*") if path.name != "src"]
+    for path, into in [(path, folder) for path in kept] + [(path, registry) for path in downloaded]:
+        pathlib.Path(into, path.name).symlink_to(path)
+    return folder
+
+
 class Form(unittest.TestCase):
-    def cargo(self, tool, *arguments):
+    def cargo(self, tool, *arguments, **environment):
         if tool != "package" and subprocess.run([CARGO, tool, "--version"], capture_output=True, check=False).returncode:
             self.missing(f"no cargo {tool}")
         command = [CARGO, tool, "--manifest-path", WORKSPACE / "Cargo.toml", *arguments]
-        end = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        end = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False,
+                             env=os.environ | environment)
         self.assertEqual(end.returncode, 0, end.stdout + end.stderr)
 
     def missing(self, what):
@@ -41,8 +56,9 @@ class Form(unittest.TestCase):
         below = [] if WORKSPACE == RUST else [
             argument for name in ("outrigger", "outrigger-sys")
             for argument in ("--config", f'patch.crates-io.{name}.path="{RUST / name}"')]
-        self.cargo("package", "--offline", "--quiet", "--allow-dirty", "--workspace",
-                   *(["--exclude", "systest"] if WORKSPACE == RUST else []), *below)
+        with tempfile.TemporaryDirectory(prefix="otr_cargo_") as home:
+            self.cargo("package", "--offline", "--quiet", "--allow-dirty", "--workspace",
+                       *(["--exclude", "systest"] if WORKSPACE == RUST else []), *below, CARGO_HOME=copied_home(home))
 
 
 if __name__ == "__main__":

@@ -193,7 +193,9 @@ impl Engine {
     ) -> Result<()> {
         let (directory, tag) = (path(directory.as_ref())?, optional(tag)?);
         asked.with(|wanted| {
-            check(unsafe { otr_engine_load(self.as_raw(), directory.as_ptr(), pointer(&tag), wanted) })
+            check(unsafe {
+                otr_engine_load(self.as_raw(), directory.as_ptr(), pointer(&tag), wanted)
+            })
         })
     }
 }

@@ -3,9 +3,7 @@
 use crate::checkpoint::Parts;
 use crate::raw::{check, made, optional, options, path, pointer, text};
 use crate::tensor::values_of;
-use crate::{
-    Context, Element, Load, Report, Result, Save, Snapshot, Tensor, TensorMut, Value,
-};
+use crate::{Context, Element, Load, Report, Result, Save, Snapshot, Tensor, TensorMut, Value};
 use core::marker::PhantomData;
 use core::ptr;
 use outrigger_sys::*;
