@@ -113,11 +113,14 @@ struct EngineConfig {
   bool divide_states = false;         // over all ranks, whatever the shard
   bool asynchronous_saves = false;    // outrigger.checkpoint.asynchronous
   Pin pin = Pin::prefer;              // outrigger.host_memory.pin
+  Pin pin_params = Pin::prefer;       // … of offloaded parameters
   Backend backend = Backend::host;    // outrigger.exchange.backend
   bool library_sums = false;          // outrigger.exchange.reduction: "nccl"
   bool quantised_gradients = false;   // ranks send 8-bit blocks of them
   bool offload_optimizer = false;     // accumulators, master and moments in host memory …
   double offload_ratio = 1;           // … of this part of the elements
+  bool offload_params = false;        // a device's parameters are in host memory until acquired …
+  int64_t live_elements = 0;          // … and stay there after it up to so many, acquired included
   std::string effective_json;         // every key with value and origin
   std::vector<std::string> warnings;  // for the log, one line each
 };

@@ -9,6 +9,9 @@ namespace outrigger::config::rows {
 inline constexpr Words kNoTrace = "acquire and release need no module trace";
 inline constexpr Words kShared =
     "acquiring a parameter on one host is a pointer, nothing is copied";
+inline constexpr Words kGathered =
+    "outrigger.torch does so where ranks have parameters in slices, and with offload_param on a "
+    "device";
 // DeepSpeed also takes these keys by the names of its fields.
 constexpr Key field(Words path, Words of, Type type) {
   return alias(path, of, type, "the key with stage3_ in front, by the name of DeepSpeed's field");
@@ -45,16 +48,17 @@ inline constexpr Key kZero[] = {
     count("zero_optimization.sub_group_size", "1000000000", 0, kAnyCount, Status::hint,
           "elements updated at a time"),
     count("zero_optimization.stage3_prefetch_bucket_size", "50000000", 0, kAnyCount, Status::hint,
-          "elements fetched ahead",
-          "outrigger.torch does so where ranks have parameters in slices"),
+          "elements fetched ahead", kGathered),
     count("zero_optimization.stage3_param_persistence_threshold", "100000", 0, kAnyCount,
-          Status::hint, "parameters this small stay whole", kShared),
+          Status::hint, "parameters this small stay whole until the step", kGathered),
     count("zero_optimization.stage3_model_persistence_threshold", "9223372036854775807", 0,
           kAnyCount, Status::hint, "elements that may stay whole", kShared),
-    count("zero_optimization.stage3_max_live_parameters", "1000000000", 0, kAnyCount, Status::hint,
-          "elements acquired at a time", kShared),
+    count("zero_optimization.stage3_max_live_parameters", "1000000000", 0, kAnyCount,
+          Status::supported, "elements of offloaded parameters that are on the device at a time",
+          "acquired ones count, and may be more; what was released stays there as long as there "
+          "is room; without offload_param acquire and release decide alone"),
     count("zero_optimization.stage3_max_reuse_distance", "1000000000", 0, kAnyCount, Status::hint,
-          "keep parameters that are used again this soon", kShared),
+          "keep parameters that are used again this soon", "see stage3_max_live_parameters"),
     flag("zero_optimization.stage3_gather_16bit_weights_on_model_save", "false", Status::host,
          "collect the model when saving", "otr_engine_parameter_read gives whole parameters"),
     alias("zero_optimization.stage3_gather_fp16_weights_on_model_save",
@@ -136,8 +140,10 @@ inline constexpr Key kZero[] = {
     section("zero_optimization.offload_param", "where parameters live"),
     choice("zero_optimization.offload_param.device", "\"none\"", "none|cpu|nvme", "",
            Status::judged, "memory of the parameters",
-           "with stage 3 only; on a CPU engine none and cpu are the same memory"),
-    flag("zero_optimization.offload_param.pin_memory", "true", Status::hint, "page-locked memory"),
+           "with stage 3 only, on a device beside offload_optimizer; on a CPU engine none and cpu "
+           "are the same memory"),
+    flag("zero_optimization.offload_param.pin_memory", "true", Status::supported,
+         "page-locked memory", "see outrigger.host_memory.pin; a CPU engine copies to no device"),
     word("zero_optimization.offload_param.nvme_path", "null", Status::judged,
          "directory for device nvme", kNvme),
     count("zero_optimization.offload_param.buffer_count", "5", 0, kInt32, Status::hint,

@@ -7,7 +7,7 @@ namespace outrigger::config {
 namespace {
 
 constexpr uint8_t kStage0 = 0b0001, kStages12 = 0b0110, kStages012 = 0b0111;
-constexpr uint8_t kNvme = 0b100, kNoneOrCpu = 0b011, kOffloaded = 0b110;
+constexpr uint8_t kNone = 0b001, kNvme = 0b100, kNoneOrCpu = 0b011, kOffloaded = 0b110;
 constexpr uint8_t kOnDevice = 0b10;
 
 // Illegal rows come first, then what is not built, then the legal ones.
@@ -101,20 +101,23 @@ constexpr Rule kRules[] = {
      .reason = "a split master with one half on a device and one in host memory",
      .ways_out = "keep a float32 master (no outrigger.states.master.format): with "
                  "offload_optimizer.device \"cpu\" the host holds 4 bytes of a weight either way; "
-                 "or set offload_optimizer.device to \"none\"",
+                 "or at stage 3 set offload_param.device to \"cpu\", too; or "
+                 "offload_optimizer.device to \"none\"",
      .engines = kOnDevice,
      .split_master = Need::yes,
-     .offload_optimizer = kOffloaded},
+     .offload_optimizer = kOffloaded,
+     .offload_param = kNone},
     {.name = "optimizer on nvme",
      .verdict = Verdict::not_built,
      .reason = "optimizer states on nvme",
      .ways_out = "use offload_optimizer.device \"cpu\"",
      .offload_optimizer = kNvme},
-    {.name = "parameter offload from a device",
+    {.name = "parameter offload without optimizer offload",
      .verdict = Verdict::not_built,
-     .reason = "parameters of an engine on a device in other memory",
-     .ways_out = "use offload_param.device \"none\"",
+     .reason = "parameters in host memory whose master and states are on a device",
+     .ways_out = "use offload_optimizer.device \"cpu\", too, or offload_param.device \"none\"",
      .engines = kOnDevice,
+     .offload_optimizer = kNone,
      .offload_param = kOffloaded},
     {.name = "parameters on nvme",
      .verdict = Verdict::not_built,

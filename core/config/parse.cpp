@@ -29,14 +29,18 @@ void default_order(Values& values, int32_t stage) {
   }
 }
 
-Pin read_pin(Values& values) {
+void read_pin(Values& values, EngineConfig& config) {
   constexpr std::string_view kPin = "outrigger.host_memory.pin";
+  const auto by = [&](std::string_view key) { return values.flag(key) ? Pin::prefer : Pin::off; };
   if (values.is_null(kPin)) {
-    const bool pins = values.flag("zero_optimization.offload_optimizer.pin_memory");
-    values.set(kPin, pins ? "prefer" : "off", Origin::derived);
+    config.pin = by("zero_optimization.offload_optimizer.pin_memory");
+    config.pin_params = by("zero_optimization.offload_param.pin_memory");
+    values.set(kPin, config.pin == Pin::off ? "off" : "prefer", Origin::derived);
+    return;
   }
   const std::string pin = values.text(kPin);
-  return pin == "require" ? Pin::require : pin == "off" ? Pin::off : Pin::prefer;
+  config.pin = pin == "require" ? Pin::require : pin == "off" ? Pin::off : Pin::prefer;
+  config.pin_params = config.pin;
 }
 
 // Which library there is is asked when the engine has a device.
@@ -118,13 +122,20 @@ void report_accepted(Values& values) {
 
 // LAMB's norms and Muon's matrices are computed where all states are.
 void refuse_divided(Values& values, const EngineConfig& config) {
+  constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
   const kernels::Rule rule = config.optimizer.rule;
   const bool divided = config.offload_optimizer && config.offload_ratio < 1;
+  if (divided && config.offload_params) {
+    values.not_built.push_back(format_text(
+        "{} is legal but not built yet with {}: a part of the states on the device would update "
+        "parameters in host memory; set the ratio to 1, or keep the parameters on the device",
+        values.lead(kRatio), values.name("zero_optimization.offload_param.device")));
+  }
   if (!divided || (rule != kernels::Rule::lamb && rule != kernels::Rule::muon)) return;
   values.not_built.push_back(format_text(
       "{} is legal but not built yet with {}, which updates all states in one memory: set the "
       "ratio to 1 (all on the host) or 0 (all on the device), or use another rule",
-      values.lead("zero_optimization.offload_optimizer.ratio"), values.name("optimizer.type")));
+      values.lead(kRatio), values.name("optimizer.type")));
 }
 
 // A plugin has no function that makes 8-bit blocks of gradients.
@@ -174,6 +185,9 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   }
   config.offload_optimizer =
       combination_of(values).offload_optimizer != Device::none && config.offload_ratio > 0;
+  config.offload_params =
+      kind == EngineKind::device && combination_of(values).offload_param != Device::none;
+  config.live_elements = values.count("zero_optimization.stage3_max_live_parameters");
   refuse_divided(values, config);
   read_quantised(values, kind, config);
   refuse_not_built(values);
@@ -205,7 +219,7 @@ EngineConfig parse_engine(std::string_view json, int32_t world, EngineKind kind)
   config.shard = static_cast<int32_t>(values.count("outrigger.mesh.shard"));
   config.divide_states = values.text("outrigger.mesh.states") == "all";
   config.asynchronous_saves = values.flag("outrigger.checkpoint.asynchronous");
-  config.pin = read_pin(values);
+  read_pin(values, config);
   read_exchange(values, config);
   config.check_overflow = values.flag("bf16.check_grad_overflow") ||
                           config.loss_scaling.initial != 1 || config.loss_scaling.dynamic;

@@ -105,7 +105,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
              plan.home == Home::slices
                  ? prefetch_over(publishing.group ? *publishing.group : given, declared.timeline)
                  : nullptr,
-             plan, declared.config.pin, declared.ledger, devices) {}
+             plan, declared.config, declared.ledger, devices) {}
 
 std::optional<layout::Piece> Committed::local_piece(int64_t root) const {
   const layout::Parameter& parameter = model.at(root);

@@ -68,7 +68,7 @@ Contents::Contents(Declared& declared, Committed& committed, const Manifest& man
 }
 
 bool Contents::is_in_memory() const {
-  return committed_.devices.front->is_host() && committed_.states->is_in_memory();
+  return committed_.published.device().is_host() && committed_.states->is_in_memory();
 }
 
 bool Contents::is_seen_outside(size_t block) const {

@@ -215,7 +215,7 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
   const auto acquire = [&] {
     observe::Span span(&declared_.timeline, observe::Phase::acquire);
     committed_->gather.acquire(ids, count, as_float32, stream, out);
-    span.set_bytes(committed_->gather.take_gathered());
+    span.set_bytes(committed_->gather.take_brought());
   };
   if (committed_->plan.home != Home::slices) {
     health_.on_device(acquire);
@@ -229,14 +229,17 @@ void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
   require(State::committed, "otr_engine_release");
   window_->note_stream(stream);
   window_->come_after_callers(stream);
-  committed_->gather.release(ids, count, stream);
+  health_.on_device([&] { committed_->gather.release(ids, count, stream); });
 }
 
 void Engine::prefetch(const int64_t* ids, int64_t count) {
   require(State::committed, "otr_engine_prefetch");
   require_here(OTR_STATES_PUBLISHED, "otr_engine_prefetch");
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
-  if (committed_->plan.home != Home::slices) return;  // an acquire is a pointer
+  if (committed_->plan.home != Home::slices) {
+    health_.on_device([&] { committed_->gather.prefetch(ids, count); });
+    return;
+  }
   health_.collective("otr_engine_prefetch", Again::never,
                      [&] { committed_->gather.prefetch(ids, count); });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model needs before anything of it is allocated: the plan that commit follows, and beside
 // it DeepSpeed's layout by its formula.
+#include <algorithm>
 #include <utility>
 
 #include "core/engine/declared.h"
@@ -75,8 +76,11 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
     return entries;
   }
   int64_t windows = 0;
-  if (plan.home == Home::slices && shape.published_slices() > 1) {
-    windows += bytes_of(e.acquired, config.compute);
+  const bool gathers = plan.home == Home::slices && shape.published_slices() > 1;
+  if (gathers) windows += bytes_of(e.acquired, config.compute);
+  if (!gathers && plan.published_in != plan.front && e.acquired > 0) {
+    const int64_t stays = std::min(config.live_elements, layout.flat_elements());
+    windows += bytes_of(std::max(e.acquired, stays), config.compute);
   }
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
   add(entries, plan.front, Purpose::acquired, 0, windows);

@@ -26,7 +26,7 @@ constexpr size_t kTogether = size_t{1} << 17;
 
 Gather::Gather(const layout::Model& model, const Published& published, StateStore& states,
                comm::Group& group, std::unique_ptr<comm::Exchange> ahead, const Plan& plan,
-               config::Pin pin, memory::Ledger& ledger, const Devices& devices)
+               const config::EngineConfig& config, memory::Ledger& ledger, const Devices& devices)
     : model_(&model),
       published_(&published),
       group_(&group),
@@ -35,27 +35,27 @@ Gather::Gather(const layout::Model& model, const Published& published, StateStor
       shown_(devices.shown),
       pieces_(own_pieces(published, states, plan)),
       entries_(static_cast<size_t>(model.size())),
-      bounce_(*device_, ledger, pin, plan.gather_staging / 2),
-      bounce_ahead_(*device_, ledger, pin, plan.gather_staging / 2),
+      lingering_(config.live_elements),
+      bounce_(*device_, ledger, config.pin, plan.gather_staging / 2),
+      bounce_ahead_(*device_, ledger, config.pin, plan.gather_staging / 2),
       ahead_(*device_, bounce_ahead_, group.slice()),
       exchange_(std::move(ahead)) {}
 
 const std::byte* Gather::value_of(int64_t root) const {
-  const std::byte* whole = published_->whole(root);
-  if (whole != nullptr || model_->at(root).count == 0) return whole;
+  if (is_shown(root)) return published_->whole(root);
   return entries_[static_cast<size_t>(root)].gathered.data();
 }
 
-std::vector<int64_t> Gather::missing(const int64_t* ids, int64_t count) const {
-  std::vector<int64_t> roots;
+Gather::Missing Gather::missing(const int64_t* ids, int64_t count) const {
+  Missing roots;
   Bits known(model_->size());
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
     const Entry& entry = entries_[static_cast<size_t>(root)];
-    const bool here = published_->whole(root) != nullptr || model_->at(root).count == 0;
+    const bool here = is_shown(root) || model_->at(root).count == 0;
     if (here || entry.whole || entry.ahead != 0 || known[root]) continue;
     known.set(root);
-    roots.push_back(root);
+    (is_uploaded(root) ? roots.offloaded : roots.in_pieces).push_back(root);
   }
   return roots;
 }
@@ -64,18 +64,29 @@ void Gather::complete(const int64_t* ids, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t root = model_->at(ids[i]).root;
     Entry& entry = entries_[static_cast<size_t>(root)];
+    lingering_.take(root);  // in use from here on, so that nothing else takes its place
     if (entry.ahead == 0) continue;
     exchange_->wait(entry.ahead);
     note_fetched(entry);
   }
-  const std::vector<int64_t> roots = missing(ids, count);
-  for (std::span<const int64_t> left(roots); !left.empty();) {
+  const Missing roots = missing(ids, count);
+  for (const int64_t root : roots.offloaded) {
+    while (!lingering_.has_room_for(model_->at(root).count) && drop_one()) {
+    }
+    make_room(root);
+  }
+  upload(roots.offloaded);
+  for (const int64_t root : roots.offloaded) count_brought(root);
+  for (std::span<const int64_t> left(roots.in_pieces); !left.empty();) {
     const auto together = take_together(left);
     for (const int64_t root : together) make_room(root);
     gather(together, done_);
     done_ = 0;
     const device::Event ready = device_->record(device_->upload_stream());
-    for (const int64_t root : together) note_gathered(root, ready);
+    for (const int64_t root : together) {
+      note_whole(root, ready);
+      count_brought(root);
+    }
   }
 }
 
@@ -95,27 +106,6 @@ void Gather::note_fetched(Entry& entry) {
   entry.ahead = 0;
   entry.whole = true;
   entry.ready = device_->record(device_->upload_stream());
-}
-
-void Gather::make_room(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
-  if (!entry.gathered) {
-    const auto size = static_cast<int64_t>(kernels::size_of(published_->format()));
-    entry.gathered = memory::ReleasableBlock(*ledger_, memory::Purpose::acquired,
-                                             model_->at(root).count * size, device_, shown_);
-  }
-  entry.gathered.fill();
-}
-
-// What stays is the address.
-void Gather::Entry::clear(device::Stream after) noexcept {
-  acquired = 0;
-  gathered.free_after(after);
-  gathered.drop();
-  whole = false;
-  ready = {};
-  widened.free_after(after);
-  widened = {};
 }
 
 std::vector<Whole> Gather::wholes_of(std::span<const int64_t> roots) const {
@@ -223,14 +213,28 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
     Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
     if (entry.acquired > 0 || entry.ahead != 0) continue;
     device_->wait(device_->upload_stream(), entry.ready);
-    entry.clear(device_->upload_stream());
+    drop(model_->at(ids[i]).root, device_->upload_stream());
   }
 }
 
 void Gather::prefetch(const int64_t* ids, int64_t count) {
-  const std::vector<int64_t> roots = missing(ids, count);
-  for (const int64_t root : roots) make_room(root);
-  for (std::span<const int64_t> left(roots); !left.empty();) {
+  Missing roots = missing(ids, count);
+  std::erase_if(roots.offloaded, [&](int64_t root) {
+    const int64_t elements = model_->at(root).count;
+    const int64_t uses = entries_[static_cast<size_t>(root)].uses;
+    while (!lingering_.has_room_for(elements) && drop_one(uses)) {
+    }
+    if (!lingering_.has_room_for(elements)) return true;
+    make_room(root);
+    return false;
+  });
+  upload(roots.offloaded);
+  for (const int64_t root : roots.offloaded) {
+    const Entry& entry = entries_[static_cast<size_t>(root)];
+    lingering_.add({root, entry.uses, entry.ready});
+  }
+  for (const int64_t root : roots.in_pieces) make_room(root);
+  for (std::span<const int64_t> left(roots.in_pieces); !left.empty();) {
     const auto together = take_together(left);
     const auto ticket =
         ahead_.begin(*exchange_, wholes_of(together), kernels::size_of(published_->format()),
@@ -240,58 +244,18 @@ void Gather::prefetch(const int64_t* ids, int64_t count) {
 }
 
 void Gather::settle() {
-  if (!exchange_) return;
-  exchange_->wait_all();
-  for (Entry& entry : entries_) {
-    if (entry.ahead != 0) note_fetched(entry);
-  }
-  // Parts of this rank's own are still copied from where they are about to change.
-  device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
-}
-
-void Gather::release(const int64_t* ids, int64_t count, device::Stream stream) {
-  std::unordered_map<int64_t, int64_t> wanted;  // by root
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t root = model_->at(ids[i]).root;
-    if (++wanted[root] > entries_[static_cast<size_t>(root)].acquired) {
-      fail(OTR_E_STATE,
-           "parameter \"{}\" (id {}) is not acquired: each release ends one acquire, and a "
-           "step ends all",
-           model_->at(ids[i]).name, ids[i]);
+  if (exchange_) {
+    exchange_->wait_all();
+    for (Entry& entry : entries_) {
+      if (entry.ahead != 0) note_fetched(entry);
     }
   }
-  for (const auto& [root, times] : wanted) {
-    Entry& entry = entries_[static_cast<size_t>(root)];
-    entry.acquired -= times;
-    if (entry.acquired == 0) entry.clear(stream);
-  }
-}
-
-void Gather::require_none_acquired(const char* call) const {
-  for (size_t root = 0; root < entries_.size(); ++root) {
-    if (entries_[root].acquired == 0) continue;
-    fail(OTR_E_STATE, "{}: parameter \"{}\" is acquired: call otr_engine_release first", call,
-         model_->at(static_cast<int64_t>(root)).name);
-  }
-}
-
-void Gather::refresh(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
-  if (entry.whole) {
-    size_t done = 0;
-    gather(std::span(&root, 1), done);
-    entry.ready = device_->record(device_->upload_stream());
-  }
-  const Copy copy{root, entry.widened.data()};
-  if (entry.widened) widen(std::span(&copy, 1));
-  // Streams that have waited for the old values wait for nothing any more.
-  if (entry.whole || entry.widened) device_->synchronize(entry.ready);
-}
-
-void Gather::end_all() {
-  for (Entry& entry : entries_) entry.clear(device_->own_stream());
-  begun_.clear();
-  done_ = 0;
+  if (!exchange_ && !published_->is_offloaded()) return;
+  // Parts of this rank's own are still copied from where they are about to change: on the device,
+  // or by the host.
+  const device::Event copied = device_->record(device_->upload_stream());
+  device_->wait(device_->own_stream(), copied);
+  if (published_->is_offloaded()) device_->synchronize(copied);
 }
 
 }  // namespace outrigger::engine

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters for the host. Where this rank has the whole published parameter, acquiring it is a
-// pointer; at stage 3 of ranks that share no memory it is gathered from its owners, which all ranks
-// do in the same order, ahead of it or then. Gathered parameters and float32 copies live until
-// their release. What an interrupted acquire has gathered stays for the same call made again, which
-// all ranks then go on with alike.
+// pointer, or, offloaded from a device, a copy that goes there; at stage 3 of ranks that share no
+// memory it is gathered from its owners, which all ranks do in the same order, ahead of it or then.
+// Gathered parameters and float32 copies live until their release, copies of offloaded ones after
+// it, too, as long as there is room for them (Lingering). What an interrupted acquire has gathered
+// stays for the same call made again, which all ranks then go on with alike.
 #pragma once
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "core/engine/gather_pieces.h"
+#include "core/engine/lingering.h"
 #include "core/engine/published.h"
 #include "core/engine/state_store.h"
 #include "core/layout/model.h"
@@ -27,21 +29,22 @@ class Gather {
   // null where nothing is gathered. states: in host memory, where it need not come from the device.
   Gather(const layout::Model& model, const Published& published, StateStore& states,
          comm::Group& group, std::unique_ptr<comm::Exchange> ahead, const Plan& plan,
-         config::Pin pin, memory::Ledger& ledger, const Devices& devices);
+         const config::EngineConfig& config, memory::Ledger& ledger, const Devices& devices);
 
   // Both: all or none of the ids. Tensors refer to the model's shapes, and are valid in the order
   // of the stream. An interrupted acquire is called again with the same ids; with others it throws
   // OTR_E_STATE.
   void acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
                otr_tensor* out);
-  // What is not acquired any more is freed after what was given to the stream.
+  // What is not acquired any more is freed after what was given to the stream, now or later.
   void release(const int64_t* ids, int64_t count, device::Stream stream);
-  // Bytes of values that acquires have gathered since the last call.
-  [[nodiscard]] int64_t take_gathered() { return std::exchange(gathered_, 0); }
+  // Bytes of values that acquires have brought since the last call.
+  [[nodiscard]] int64_t take_brought() { return std::exchange(brought_, 0); }
   void require_none_acquired(const char* call) const;
-  // Begins to gather what is not there, for a later acquire.
+  // Begins to bring what is not there, for a later acquire.
   void prefetch(const int64_t* ids, int64_t count);
-  // Waits for all that was prefetched, throws as an acquire.
+  // Waits for all that was prefetched, and reads published parameters no more; throws as an
+  // acquire.
   void settle();
   // Throws the failure of a prefetch. Any thread.
   void check() {
@@ -56,13 +59,18 @@ class Gather {
   }
   // The root's published value was written: float32 copies of it follow.
   void refresh(int64_t root);
+  // This rank's part of it was: a copy on the device does not outlive its use.
+  void note_written(int64_t root);
   // The published parameters are about to change: every acquire ends. After settle.
   void end_all();
 
  private:
   struct Entry {
     int64_t acquired = 0;
-    memory::ReleasableBlock gathered;  // compute dtype, where this rank has a part only
+    int64_t uses = 0;  // that ended since the last step
+    // In the compute dtype, where what is published is not shown as it is.
+    memory::ReleasableBlock gathered;
+    bool is_old = false;               // the published value was written since
     bool whole = false;                // all of it is there …
     device::Event ready;               // … after this
     comm::Exchange::Ticket ahead = 0;  // prefetched, and not waited for yet; 0: it is not
@@ -70,8 +78,25 @@ class Gather {
     // after: the stream of the last use.
     void clear(device::Stream after) noexcept;
   };
-  // The roots of these that are not there, each once.
-  [[nodiscard]] std::vector<int64_t> missing(const int64_t* ids, int64_t count) const;
+  // The roots of these that are not there, each once: whole in host memory, and in pieces.
+  struct Missing {
+    std::vector<int64_t> offloaded, in_pieces;
+  };
+  [[nodiscard]] Missing missing(const int64_t* ids, int64_t count) const;
+  // True if acquiring the root is a pointer.
+  [[nodiscard]] bool is_shown(int64_t root) const {
+    return !published_->is_offloaded() && published_->whole(root) != nullptr;
+  }
+  // True if it is a copy from this host's memory, whatever other ranks do.
+  [[nodiscard]] bool is_uploaded(int64_t root) const {
+    return published_->is_offloaded() && published_->whole(root) != nullptr;
+  }
+  // Uploads all of these into memory that has room for them.
+  void upload(std::span<const int64_t> roots);
+  // Ends what is there of the root.
+  void drop(int64_t root, device::Stream after);
+  // Drops a copy that lingers and was used more often than this; false if there is none.
+  bool drop_one(int64_t uses = -1);
   [[nodiscard]] std::span<const int64_t> take_together(std::span<const int64_t>& left) const;
   // Makes all of them whole.
   void complete(const int64_t* ids, int64_t count);
@@ -79,11 +104,13 @@ class Gather {
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   void make_room(int64_t root);
-  void note_gathered(int64_t root, const device::Event& ready) {
+  void note_whole(int64_t root, const device::Event& ready) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.whole = true;
     entry.ready = ready;
-    gathered_ += bytes_of(model_->at(root).count, published_->format());
+  }
+  void count_brought(int64_t root) {
+    brought_ += bytes_of(model_->at(root).count, published_->format());
   }
   // What was fetched ahead has come.
   void note_fetched(Entry& entry);
@@ -107,9 +134,10 @@ class Gather {
   memory::Shown* shown_;
   Pieces pieces_;               // among the published
   std::vector<Entry> entries_;  // by root
+  Lingering lingering_;         // of what was uploaded
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted
   size_t done_ = 0;             // operations of it that are over
-  int64_t gathered_ = 0;        // bytes
+  int64_t brought_ = 0;         // bytes
   Bounce bounce_, bounce_ahead_;
   PiecesAhead ahead_;
   std::unique_ptr<comm::Exchange> exchange_;  // of prefetches; ends first

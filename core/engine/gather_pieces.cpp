@@ -13,8 +13,9 @@ namespace {
 // A piece on its way to everybody.
 struct Transfer {
   int32_t rank;
+  bool is_mine;
   std::byte* to;
-  const std::byte* from;  // of this rank's
+  const std::byte* from;  // of this rank's, if it is on the device
   layout::Piece piece;
 };
 
@@ -23,8 +24,10 @@ std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice,
   std::vector<Transfer> transfers;
   for (const Whole& whole : wholes) {
     for (const auto& [owner, piece] : whole.owners) {
-      transfers.push_back({owner, whole.data + static_cast<size_t>(piece.first) * element_bytes,
-                           owner == slice ? mine.at(piece) : nullptr, piece});
+      const bool is_mine = owner == slice;
+      transfers.push_back({owner, is_mine,
+                           whole.data + static_cast<size_t>(piece.first) * element_bytes,
+                           is_mine ? mine.at(piece) : nullptr, piece});
     }
   }
   return transfers;
@@ -72,7 +75,7 @@ class Batch {
     for (size_t i = 0; i < parts_.size(); ++i) {
       const Transfer& part = transfers_[i];
       std::byte* const to = parts_[i].bytes.data();
-      if (part.from == nullptr) continue;
+      if (!part.is_mine) continue;
       if (job_.mine.on_host && job_.mine.on_host(part.piece, to)) continue;
       if (!comes_down) device.wait(stream, device.record(device.own_stream()));
       comes_down = true;

@@ -23,9 +23,9 @@ struct Whole {
   std::byte* data;
 };
 
-// Where a piece of this rank's lies on the device. on_host, where the host may have its elements,
-// too, puts a part of them there, so that nothing comes down, or answers that it has none. Any
-// thread.
+// Where a piece of this rank's lies on the device; null: on the host only. on_host, where the host
+// may have its elements, puts a part of them there, so that nothing comes down, or answers that it
+// has none. Any thread.
 struct Pieces {
   std::function<const std::byte*(const layout::Piece&)> at;
   std::function<bool(const layout::Piece& part, std::byte* to)> on_host = nullptr;

@@ -80,7 +80,7 @@ Values::Location Values::location_of(const layout::Parameter& root, int32_t valu
   location.piece = committed_.local_piece(root.root);
   if (value == OTR_VALUE_PUBLISHED) {
     location.format = committed_.published.format();
-    location.device = committed_.devices.front;
+    location.device = &committed_.published.device();
     if (location.piece) location.data = committed_.published.at(*location.piece);
     return location;
   }
@@ -100,7 +100,7 @@ Values::Location Values::location_of(const layout::Parameter& root, int32_t valu
         Lease(*committed_.states, *location.piece, touched, write ? touched : kNoStates);
     location.data = location.lease.states().of(state);
     const bool split = location.format == Format::split;
-    location.beside_device = split ? committed_.devices.front : location.device;
+    location.beside_device = split ? &committed_.published.device() : location.device;
     location.beside = split
                           ? committed_.published.at(*location.piece)
                           : reinterpret_cast<std::byte*>(location.lease.states().scales_of(state));
@@ -179,10 +179,10 @@ void Values::store_published(int64_t root, int64_t first, int64_t count, const f
   std::byte* to = committed_.published.whole(root) + bytes_of(first, format);
   if (!declared_.model.at(root).trainable ||
       committed_.states->format(State::master) != Format::split) {
-    put(declared_.ledger, *committed_.devices.front, to, format, values, count, 1);
+    put(declared_.ledger, committed_.published.device(), to, format, values, count, 1);
     return;
   }
-  const ForDevice upper(declared_.ledger, *committed_.devices.front, to, count * 2);
+  const ForDevice upper(declared_.ledger, committed_.published.device(), to, count * 2);
   std::array<uint16_t, 1024> lower{};
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(lower.size())) {
     kernels::split(reinterpret_cast<uint16_t*>(upper.host()) + i, lower.data(), values + i,

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/own_pieces.h"
 
+#include <cstring>
+
 namespace outrigger::engine {
 
 using kernels::Format;
 
 Pieces own_pieces(const Published& published, StateStore& states, const Plan& plan) {
+  if (published.is_offloaded()) {
+    return {[](const auto&) { return nullptr; },
+            [&published](const layout::Piece& part, std::byte* to) {
+              std::memcpy(to, published.at(part),
+                          static_cast<size_t>(bytes_of(part.count, published.format())));
+              return true;
+            }};
+  }
   Pieces pieces{[&published](const layout::Piece& piece) { return published.at(piece); }};
   const Format master = states.format(State::master), format = published.format();
   // What is published is the master, rounded to nearest.

@@ -16,7 +16,8 @@ constexpr int64_t kSlots = 3;  // one is filled, one goes up, and one waits for 
 
 Home home_of(const config::EngineConfig& config, const Machine& machine) {
   if (config.stage == 0) return Home::copy;
-  const bool one_memory = machine.shape.shares_memory && !machine.on_device;
+  const bool in_host_memory = !machine.on_device || config.offload_params;
+  const bool one_memory = machine.shape.shares_memory && in_host_memory;
   if (one_memory && config.share_parameters) return Home::shared;
   return config.stage == 3 ? Home::slices : Home::replica;
 }
@@ -72,6 +73,7 @@ int64_t kept_on_device(const layout::Model& model, const config::EngineConfig& c
 Plan::Plan(const layout::Model& model, const layout::Layout& layout,
            const config::EngineConfig& config, const Machine& machine)
     : front(machine.on_device ? Space::device : Space::host),
+      published_in(config.offload_params ? Space::host : front),
       home(home_of(config, machine)),
       kept_(layout.apart()),
       compute_(config.compute),
@@ -106,7 +108,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (front == Space::device && home == Home::slices && shape.published_slices() > 1) {
     gather_staging = 2 * Bounce::kBytes;  // at once, and ahead
   }
-  if (offloaded() && !states.host) {
+  if (uploads_updates() && !states.host) {
     const int64_t owned = sides.back().elements;
     update_elements = std::clamp(owned, kernels::kLeaf, kUpdateElements);
     if (states.master.format != config.compute) {
@@ -124,7 +126,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   }
   // Windows are touched when they are made, private blocks later.
   published_at_commit = windowed() || (home == Home::slices && shape.parts() > 1);
-  if (front == Space::host && !published_at_commit) untouched += published;
+  if (published_in == Space::host && !published_at_commit) untouched += published;
   const bool private_sums = config.order != config::Order::boundary && config.stage > 0;
   for (const Side& side : sides) {
     untouched += side.received;
@@ -148,7 +150,7 @@ void Plan::divide(const layout::Layout& layout, const config::EngineConfig& conf
   const auto add = [&](Space back, int64_t from, int64_t to) {
     Side& side = sides.emplace_back(
         Side{.back = back,
-             .separate_master = master_format_ != config.compute || front != back,
+             .separate_master = master_format_ != config.compute || published_in != back,
              .begin = from,
              .end = to});
     const int64_t world = layout.world();
@@ -244,7 +246,7 @@ int64_t Plan::host_bytes() const {
 
 int64_t Plan::touched_by(const layout::Model& model, int64_t root,
                          const layout::Piece* piece) const {
-  const bool publishes = front == Space::host && !published_at_commit;
+  const bool publishes = published_in == Space::host && !published_at_commit;
   const layout::Parameter& p = model.at(root);
   if (!p.trainable) return publishes ? engine::bytes_of(p.count, compute_) : 0;
   if (piece == nullptr) return 0;
@@ -264,7 +266,7 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
   const bool on_host = space == Space::host;
   switch (purpose) {
     case memory::Purpose::published:
-      return space == front ? published : 0;
+      return space == published_in ? published : 0;
     case memory::Purpose::master:
       return sum(&Side::master, false);
     case memory::Purpose::exp_avg:

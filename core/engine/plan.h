@@ -16,7 +16,8 @@ namespace outrigger::engine {
 
 // Where the published parameters are:
 //   copy      stage 0: every rank has a copy
-//   shared    ranks that share memory, and shall, have one copy; each writes its own slices of it
+//   shared    ranks that share memory, and shall, have one copy; each writes its own slices of it.
+//             On the CPU, or with a device's parameters in host memory
 //   replica   else, stages 1 and 2: every rank has a copy, and the slices are gathered into it
 //   slices    else, stage 3: every rank has its slices, and the frozen parameters, which have none
 enum class Home : uint8_t { copy, shared, replica, slices };
@@ -65,7 +66,8 @@ struct Plan {
        const Machine& machine);
 
   using Space = memory::Space;
-  Space front;  // of parameters and the host's gradients
+  Space front;         // of acquired parameters and the host's gradients
+  Space published_in;  // else than in front, acquires bring them there
   // One, or with a part of the states on the host two, the device's first.
   std::vector<Side> sides;
   [[nodiscard]] const Side& side_of(int64_t root) const {
@@ -73,6 +75,8 @@ struct Plan {
   }
   // Some sums, masters and moments are in another memory than parameters and gradients.
   [[nodiscard]] bool offloaded() const { return front != sides.back().back; }
+  // What an update on the host makes goes to the device at once.
+  [[nodiscard]] bool uploads_updates() const { return offloaded() && published_in == front; }
 
   Home home;
   // The published parameters lie in a window, not in a private block.

@@ -18,7 +18,8 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     : states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
-      shown_(devices.shown),
+      device_(&devices.of(plan.published_in)),
+      shown_(is_offloaded() ? nullptr : devices.shown),
       replicas_(std::move(replicas)),
       format_(config.compute),
       home_(plan.home),
@@ -28,11 +29,11 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     coarser_ = states.in_slices(slices);
   }
   if (home_ == Home::shared || home_ == Home::replica) {
-    if (!devices.front->is_host()) {
+    if (!device_->is_host()) {
       std::unique_ptr<comm::Communicator> host = comm.duplicate("publish");
       on_device_ = direct ? comm::make_direct(std::move(host), direct, comm::Sums::ranked, 0)
-                          : comm::make_staged(std::move(host), *devices.front, *devices.host,
-                                              memory::page_lock(*devices.front, ledger, config.pin),
+                          : comm::make_staged(std::move(host), *device_, *devices.host,
+                                              memory::page_lock(*device_, ledger, config.pin),
                                               static_cast<size_t>(plan.publish_staging), 0);
       comm_ = on_device_.get();
     }
@@ -40,16 +41,21 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     window_ = comm_->create_window(kind, static_cast<size_t>(plan.shared_published),
                                    "published parameters");
     data_ = window_->block(comm.rank());
-    if (devices.front->is_host()) {
+    if (device_->is_host()) {
       ledger.add_neighbour({data_, static_cast<size_t>(plan.published)});
       window_note_ = memory::PageNote(ledger, {data_, static_cast<size_t>(plan.shared_published)});
     }
-    window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.front);
+    window_charge_ = memory::Charge(ledger, Purpose::published, plan.published, plan.published_in);
   } else {
-    private_ = memory::Block(ledger, Purpose::published, plan.published, devices.front,
-                             device::kNoStream, devices.shown);
+    private_ = memory::Block(ledger, Purpose::published, plan.published, device_, device::kNoStream,
+                             shown_);
     data_ = private_.data();
-    if (plan.published_at_commit && devices.front->is_host()) ledger.touch(plan.published);
+    if (plan.published_at_commit && device_->is_host()) ledger.touch(plan.published);
+  }
+  if (is_offloaded()) {
+    const int64_t bytes = window_ ? plan.shared_published : plan.published;
+    pinned_ =
+        memory::Pinned(*front_, ledger, {data_, static_cast<size_t>(bytes)}, config.pin_params);
   }
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
 }
@@ -61,6 +67,7 @@ Published::~Published() {
 }
 
 void Published::list_movable(std::vector<Movable>& all, memory::Ledger& ledger) {
+  if (device_->is_host()) return;
   if (window_) {
     add_movable(all, OTR_STATES_PUBLISHED, Purpose::published, *window_, comm_->rank(), ledger,
                 window_charge_, true);
@@ -145,12 +152,12 @@ void Published::publish(const layout::Model& model, std::span<const int64_t> roo
 
 void Published::gather_parts(std::span<const Whole> wholes) const {
   size_t done = 0;
-  Bounce bounce(*front_);
+  Bounce bounce(*device_);
   gather_pieces(
-      *replicas_, *front_, bounce, wholes, kernels::size_of(format_),
+      *replicas_, *device_, bounce, wholes, kernels::size_of(format_),
       {[this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); }},
       "publish parameters", done);
-  front_->wait(front_->own_stream(), front_->record(front_->upload_stream()));
+  device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
 }
 
 void Published::give_up(int32_t culprit) const noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every parameter in the compute dtype, as the host sees it, at the place that plan.h calls its
-// home. A rank writes the pieces that it updates; publishing makes them everybody's.
+// home: in front, or, offloaded from a device, in host memory. A rank writes the pieces that it
+// updates; publishing makes them everybody's.
 #pragma once
 
 #include <memory>
@@ -17,6 +18,7 @@
 #include "core/engine/plan.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
+#include "core/memory/pinned.h"
 
 namespace outrigger::engine {
 
@@ -33,6 +35,10 @@ class Published {
   Published& operator=(const Published&) = delete;
 
   [[nodiscard]] kernels::Format format() const { return format_; }
+  // Whose memory they are in.
+  [[nodiscard]] device::Device& device() const { return *device_; }
+  // An acquire brings them to the device.
+  [[nodiscard]] bool is_offloaded() const { return device_ != front_; }
   // Which rank has what of them, where their home is slices.
   [[nodiscard]] const layout::Layout& layout() const { return coarser_ ? *coarser_ : states_; }
   // True if each rank has the slices whose states it keeps.
@@ -47,7 +53,7 @@ class Published {
   // True if others make parts of this rank's slices.
   [[nodiscard]] bool has_replicas() const { return replicas_ != nullptr; }
 
-  // These two are in front. A piece of this rank's:
+  // These two are memory of device(). A piece of this rank's:
   [[nodiscard]] std::byte* at(const layout::Piece& piece) const;
   // The parameter as a whole; null where this rank has a part of it only.
   [[nodiscard]] std::byte* whole(int64_t root) const;
@@ -64,7 +70,7 @@ class Published {
       front_->wait(stream, ready_[i]);
   }
 
-  // A device's memory of them.
+  // A device's memory of them, if they are there.
   void list_movable(std::vector<Movable>& all, memory::Ledger& ledger);
 
   // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
@@ -85,8 +91,8 @@ class Published {
   const layout::Layout& states_;
   std::optional<layout::Layout> coarser_;  // than that of the states, where it is another one
   const int32_t slice_;                    // of layout()
-  device::Device* front_;
-  memory::Shown* shown_;
+  device::Device *front_, *device_;
+  memory::Shown* shown_;  // null: no caller sees this memory
   std::unique_ptr<comm::Group> replicas_;
   kernels::Format format_;
   Home home_;
@@ -97,6 +103,7 @@ class Published {
   memory::Charge window_charge_, staging_charge_;
   memory::PageNote window_note_;
   memory::Block private_;  // a copy, or slices and frozen parameters
+  memory::Pinned pinned_;  // of the host's, copied to a device
   std::byte* data_ = nullptr;
   std::vector<device::Event> ready_;  // by root, once it was updated on the host for a device
 };

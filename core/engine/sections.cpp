@@ -56,13 +56,13 @@ std::vector<Section> sections_here(const Committed& committed) {
 void visit_section(Declared& declared, Committed& committed, const Section& section,
                    const std::function<void(const checkpoint::Run&)>& body) {
   memory::Ledger& ledger = declared.ledger;
-  device::Device& front = *committed.devices.front;
+  device::Device& published = committed.published.device();
   const int64_t bytes = kernels::plain_bytes_of(section.count, section.format);
   Block copy, beside_copy;
   if (section.kept == Kept::published) {
     const std::byte* const whole = committed.published.whole(section.parameter);
     const std::byte* const data =
-        on_host(ledger, front, whole + bytes_of(section.first, section.format), bytes, copy);
+        on_host(ledger, published, whole + bytes_of(section.first, section.format), bytes, copy);
     body({data, nullptr, section.count});
     return;
   }
@@ -77,7 +77,7 @@ void visit_section(Declared& declared, Committed& committed, const Section& sect
   const std::byte* beside = nullptr;
   if (kernels::is_composed(section.format)) {
     const bool split = section.format == Format::split;
-    beside = on_host(ledger, split ? front : back,
+    beside = on_host(ledger, split ? published : back,
                      split ? committed.published.at(piece)
                            : reinterpret_cast<std::byte*>(lease.states().scales_of(state)),
                      kernels::beside_bytes_of(section.count, section.format), beside_copy);

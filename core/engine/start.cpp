@@ -21,7 +21,7 @@ int64_t most_at_once(int64_t begin, int64_t end) {
 // piece: this rank's of a trainable root, or null.
 int64_t rounded_at_once(const layout::Parameter& root, const Plan& plan, const layout::Piece* piece,
                         bool from_rank0) {
-  if (plan.front == Plan::Space::host) return 0;
+  if (plan.published_in == Plan::Space::host) return 0;  // and so are masters
   const bool shows_all = plan.home == Home::replica || !root.trainable;
   const int64_t begin = piece == nullptr ? 0 : piece->first;
   const int64_t end = piece == nullptr ? 0 : begin + piece->count;

@@ -21,7 +21,8 @@ struct States {
         exp_avg(c.ledger, Purpose::exp_avg, side.exp_avg, &c.devices.of(side.back)),
         exp_avg_sq(c.ledger, Purpose::exp_avg_sq, side.exp_avg_sq, &c.devices.of(side.back)) {
     // Masters in the published format go to the device as they are.
-    if (side.back != c.plan.front && c.plan.update_slots == 0 && master) {
+    if (c.plan.uploads_updates() && side.back != c.plan.front && c.plan.update_slots == 0 &&
+        master) {
       pinned = memory::Pinned(*c.devices.front, c.ledger,
                               {master.data(), static_cast<size_t>(master.bytes())}, c.pin);
     }

@@ -59,7 +59,7 @@ class Runs {
 
 Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window)
     : declared_(declared), committed_(committed), run_(run), window_(window) {
-  if (committed.plan.offloaded()) {
+  if (committed.plan.uploads_updates()) {
     offloaded_ =
         std::make_unique<OffloadedUpdate>(committed.devices, committed.plan, declared.config.pin,
                                           committed.published, *committed.states, declared.ledger);
@@ -137,8 +137,8 @@ void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
 
 kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
                                   std::span<const layout::Piece> pieces) {
+  if (!offloaded_) return committed_.undivided_back().update(updates);
   device::Device& front = *committed_.devices.front;
-  if (!offloaded_) return front.update(updates);
   const auto is_kept = [&](const layout::Piece& p) {
     return !committed_.back_of(p.parameter).is_host();
   };

@@ -181,6 +181,7 @@ void Values::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   if (weight) {
     committed_.gather.settle();
     write_weight(*committed_.local_piece(root.root), floats);
+    committed_.gather.note_written(root.root);
     wrote_locally_ = true;
   } else {
     const Location location = location_of(root, value, true);

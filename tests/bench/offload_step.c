@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Backward and step of an engine whose states are on the host and whose parameters are on the
+ * Backward and step of an engine whose states, and perhaps parameters, are on the host, beside the
  * simulated device, which computes nothing and takes exactly the time that it is given: a backward
  * of so many seconds, copies at a set speed.
  * bench_offload_step RANK WORLD JOB CONFIG_FILE MATRICES SIDE BACKWARD_SECONDS BYTES_PER_SECOND
@@ -28,6 +28,7 @@ static const char* const names[COUNTS] = {"allocations", "synchronizations", "un
 
 typedef struct bench {
   int32_t rank, world, matrices;
+  int prefetches; /* parameters come from the host */
   int64_t side;
   double backward_seconds, bytes_per_second;
   const char *job, *config_file;
@@ -66,6 +67,7 @@ static int setup(void* self, char* facts) {
   otr_context_options context_options;
   otr_comm_options comm_options;
   if (bench_read_file(b->config_file, config, sizeof config) != 0) return -1;
+  b->prefetches = strstr(config, "offload_param") != NULL;
   TRY(otr_context_options_init(&context_options, sizeof context_options));
   context_options.workers = b->world == 1 ? 2 : 1; /* two cores in all */
   TRY(otr_context_create(&context_options, &b->context));
@@ -102,11 +104,14 @@ static int work(void* self) {
   otr_step_report report = OTR_STEP_REPORT_INIT;
   for (int32_t m = 0; m < b->matrices; m++) {
     TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
+    if (b->prefetches && m + 1 < b->matrices)
+      TRY(otr_engine_prefetch(b->engine, &b->ids[m + 1], 1, NULL));
     TRY(otr_engine_release(b->engine, &b->ids[m], 1, NULL));
   }
   TRY(otr_pass_begin(b->engine, NULL, 0, NULL, &pass));
   for (int32_t m = b->matrices; m-- > 0;) {
     TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
+    if (b->prefetches && m > 0) TRY(otr_engine_prefetch(b->engine, &b->ids[m - 1], 1, NULL));
     TRY(otr_pass_get_slot(pass, b->ids[m], &slot));
     if (set(b, "delay", b->backward_seconds / b->matrices) != 0) return -1;
     TRY(otr_pass_add_grad(pass, b->ids[m], &slot, NULL));

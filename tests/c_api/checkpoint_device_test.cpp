@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of engines on a device, with their states there or offloaded, and on the host.
+// Checkpoints of engines on a device, with their states there or offloaded, with their parameters
+// offloaded, too, and on the host.
 #include "../sanitizers.h"
 #include "checkpoints.h"
 #include "device_support.h"
@@ -8,8 +9,17 @@ namespace {
 
 using namespace otr_test;
 
-enum class Where : uint8_t { host, device, offloaded };
-constexpr const char* kNames[] = {"the host", "the device", "the device, offloaded"};
+enum class Where : uint8_t { host, device, offloaded, parameters };
+constexpr Where kPlaces[] = {Where::host, Where::device, Where::offloaded, Where::parameters};
+constexpr const char* kNames[] = {"the host", "the device", "the device, offloaded",
+                                  "the device, offloaded with its parameters"};
+constexpr const char* kOffloads[] = {
+    "", "", R"(, "offload_optimizer": {"device": "cpu"})",
+    R"(, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})"};
+
+// Parameters are offloaded at stage 3 only, a split master with them only.
+int32_t stage_at(Where where, int32_t stage) { return where == Where::parameters ? 3 : stage; }
+bool is_legal(Where where, bool split) { return !split || where != Where::offloaded; }
 
 // An engine somewhere, whose gradients are there, too.
 class Trained {
@@ -19,10 +29,8 @@ class Trained {
       : context_(device_context()),
         where_(where),
         device_(simulated(rank)),
-        engine_(comm, config(training, {2, stage,
-                                        where == Where::offloaded
-                                            ? R"(, "offload_optimizer": {"device": "cpu"})"
-                                            : ""})) {
+        engine_(comm, config(training,
+                             {2, stage_at(where, stage), kOffloads[static_cast<size_t>(where)]})) {
     if (where != Where::host) {
       EXPECT_OK(otr_engine_set_device(engine_.get(), device_.device_type, device_.device_id));
     }
@@ -58,8 +66,8 @@ TEST(CheckpointOnDevice, GoesAnywhere) {
   for (size_t kind = 0; kind < std::size(kTrainings); ++kind) {
     const Training& training = kTrainings[kind];
     const bool split = std::string_view(training.keys).find("split") != std::string_view::npos;
-    for (const Where from : {Where::device, Where::offloaded, Where::host}) {
-      if (split && from == Where::offloaded) continue;
+    for (const Where from : kPlaces) {
+      if (!is_legal(from, split)) continue;
       const int32_t stage = 1 + static_cast<int32_t>(kind) % 3;
       const Place place;
       Everything saved, ended;
@@ -82,8 +90,8 @@ TEST(CheckpointOnDevice, GoesAnywhere) {
           },
           20, "simulated");
       ASSERT_NE(saved, ended);
-      for (const Where to : {Where::device, Where::offloaded, Where::host}) {
-        if (split && to == Where::offloaded) continue;
+      for (const Where to : kPlaces) {
+        if (!is_legal(to, split)) continue;
         if (!outrigger::test::runs(kind, from, to)) continue;
         const char* const tag = (kind + static_cast<size_t>(to)) % 2 == 0 ? "now" : "aside";
         SCOPED_TRACE(std::string(training.name) + ": " + kNames[static_cast<size_t>(from)] +

@@ -15,12 +15,13 @@ namespace otr_test {
 struct Setup {
   std::string config;
   int32_t accumulation = 1;
-  bool counted = false;    // "accumulation_divisor"
-  bool by_caller = false;  // who ends windows
-  bool offload = false;    // on a device: accumulators and states in host memory
-  bool own_group = false;  // a group of one on each rank
-  bool sum = false;        // "gradient_allreduce_op"
-  double scale = 1;        // the largest it may come to
+  bool counted = false;      // "accumulation_divisor"
+  bool by_caller = false;    // who ends windows
+  bool offload = false;      // on a device: accumulators and states in host memory
+  bool offload_all = false;  // … and parameters
+  bool own_group = false;    // a group of one on each rank
+  bool sum = false;          // "gradient_allreduce_op"
+  double scale = 1;          // the largest it may come to
   double clip = 0;
   double rounding = 0x1p-22;  // of a contribution, relative
   bool twice = false, alias = false, declared = false;

@@ -86,6 +86,7 @@ Setup draw_setup(Random& random, int32_t world, double clip, bool on_device) {
   const int32_t stage = random.from(0, 3);
   s.sum = stage < 3 && random.one_in(5);
   s.offload = on_device && stage > 0 && random.one_in(2);
+  s.offload_all = s.offload && stage == 3 && random.one_in(2);
   // Of four ranks: all of them, pairs, or each alone.
   const int32_t drawn = world == 4 ? random.from(0, 2) : 0;
   const int32_t shard = s.own_group || (on_device && !s.offload) ? 0 : drawn;
@@ -119,7 +120,8 @@ Setup draw_setup(Random& random, int32_t world, double clip, bool on_device) {
       std::to_string(s.accumulation) + R"(, "gradient_allreduce_op": ")" +
       (s.sum ? "sum" : "mean") + R"(", "zero_optimization": {"stage": )" + std::to_string(stage) +
       R"(, "reduce_bucket_size": )" + std::to_string(random.one_in(2) ? 256 : 1 << 20) +
-      (s.offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "") + "}, " + precision +
+      (s.offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "") +
+      (s.offload_all ? R"(, "offload_param": {"device": "cpu"})" : "") + "}, " + precision +
       R"("outrigger": {"reduction_order": ")" + (random.one_in(2) ? "micro_step" : "boundary") +
       R"(", "accumulation_divisor": ")" + (s.counted ? "counted" : "configured") +
       R"(", "share_parameters": )" + (world == 4 && random.one_in(2) ? "false" : "true") +

@@ -133,12 +133,14 @@ std::vector<Values> trained(const Where& w, int32_t states) {
 
 TEST(DeviceAway, StatesComeBackBitByBit) {
   const std::string all = R"(, "offload_optimizer": {"device": "cpu"})",
-                    half = R"(, "offload_optimizer": {"device": "cpu", "ratio": 0.4})";
+                    half = R"(, "offload_optimizer": {"device": "cpu", "ratio": 0.4})",
+                    parameters = all + R"(, "offload_param": {"device": "cpu"})";
   for (const int32_t stage : {0, 1, 2, 3}) {
     for (const int32_t world : {1, 2}) {
       for (const char* order : {"boundary", "micro_step"}) {
-        for (const std::string& offload : {std::string(), all, half}) {
+        for (const std::string& offload : {std::string(), all, half, parameters}) {
           if (stage == 0 && !offload.empty()) continue;
+          if (stage < 3 && offload == parameters) continue;
           const Where w{stage, world, order, offload};
           SCOPED_TRACE("stage " + std::to_string(stage) + " world " + std::to_string(world) + " " +
                        order + offload);

@@ -130,13 +130,16 @@ void compare(int32_t rank, otr_comm* comm, const Case& c) {
   EXPECT_OK(otr_engine_finalize(there.get()));
 }
 
-// offload: the part of the states that is offloaded; empty: none.
+// offload: the part of the states that is offloaded, or "all": and the parameters; empty: none.
 std::string on_device_config(const Kind& kind, const std::string& offload, const std::string& own) {
   std::string config = config_of(kind, 1, "", own);
   const std::string section = R"("stage": )" + std::to_string(kind.stage);
   if (!offload.empty()) {
-    config.insert(config.find(section) + section.size(),
-                  R"(, "offload_optimizer": {"device": "cpu", "ratio": )" + offload + "}");
+    config.insert(
+        config.find(section) + section.size(),
+        offload == "all"
+            ? R"(, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})"
+            : R"(, "offload_optimizer": {"device": "cpu", "ratio": )" + offload + "}");
   }
   return config;
 }
@@ -153,7 +156,8 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
   for (const char* precision : {"float32", "bf16", "bf16_states", "fp16", "fp16_master"}) {
     for (int32_t stage = 0; stage <= 3; ++stage) {
       for (const char* order : {"boundary", "micro_step"}) {
-        for (const std::string offload : {"", "1", "0.5"}) {
+        for (const std::string offload : {"", "1", "0.5", "all"}) {
+          if (offload == "all" && stage < 3) continue;
           const bool low = std::string_view(precision).size() > 7;  // bf16_states, fp16_master
           if (stage == 0 && (!offload.empty() || low)) continue;    // legal from stage 1 on
           for (const int32_t world : {1, 2, 3, 4}) {
@@ -192,7 +196,8 @@ TEST(DeviceEstimate, IsThatOfTheFormatsThatHaveTwoArrays) {
       for (const char* rule : {"AdamW", "Muon", "Lamb"}) {
         for (const char* master : {"split", "bfloat16", "float32"}) {
           if (stage == 0 && master == std::string_view("bfloat16")) continue;
-          for (const std::string offload : {"", "1", "0.5", "0"}) {
+          for (const std::string offload : {"", "1", "0.5", "0", "all"}) {
+            if (offload == "all" && stage < 3) continue;
             const bool offloads = offload == "1" || offload == "0.5";
             if (offloads && (stage == 0 || master == std::string_view("split"))) continue;
             if (offload == "0.5" && rule != std::string_view("AdamW")) continue;

@@ -82,9 +82,27 @@ TEST(Engine, ParametersOnTheCpuAreWhereTheyAreAnyway) {
       R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})";
   EXPECT_EQ(engine_fault(with).text, "");
   EXPECT_FALSE(parse_engine(with, 2).offload_optimizer);
+  expect_fault_with(fault_of([&] { (void)parse_engine(with, 2, EngineKind::device); }),
+                    OTR_E_UNSUPPORTED,
+                    {"offload_param.device = \"cpu\"", "on a device",
+                     "use offload_optimizer.device \"cpu\", too"});
+  const auto parsed = [](std::string_view optimizer, std::string_view more) {
+    return parse_engine(
+        outrigger::format_text(
+            R"({{"zero_optimization": {{"stage": 3, "offload_param": {{"device": "cpu"{}}},
+                 "max_live_parameters": 12345, "offload_optimizer": {{"device": "cpu"{}}}}}}})",
+            more, optimizer),
+        2, EngineKind::device);
+  };
+  EXPECT_TRUE(parsed("", "").offload_params);
+  EXPECT_EQ(parsed("", "").live_elements, 12345);
+  EXPECT_EQ(parsed("", "").pin_params, Pin::prefer);
+  EXPECT_EQ(parsed("", R"(, "pin_memory": false)").pin_params, Pin::off);
+  EXPECT_EQ(parsed("", R"(, "pin_memory": false)").pin, Pin::prefer);
+  EXPECT_FALSE(parse_engine(with, 2).offload_params);
   expect_fault_with(
-      fault_of([&] { (void)parse_engine(with, 2, EngineKind::device); }), OTR_E_UNSUPPORTED,
-      {"offload_param.device = \"cpu\"", "on a device", "use offload_param.device \"none\""});
+      fault_of([&] { (void)parsed(R"(, "ratio": 0.5)", ""); }), OTR_E_UNSUPPORTED,
+      {"offload_optimizer.ratio = 0.5", "offload_param.device", "set the ratio to 1"});
   expect_fault_with(
       engine_fault(R"({"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}})"),
       OTR_E_CONFIG, {"offload_param needs sharded parameters", "stage 3"});

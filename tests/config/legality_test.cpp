@@ -24,9 +24,11 @@ Verdict expected(const Combination& c, EngineKind engine) {
   if (c.stage != 3 && c.offload_optimizer == Device::nvme) return Verdict::illegal;
   if (c.stage != 3 && c.offload_param != Device::none) return Verdict::illegal;
   const bool on_device = engine == EngineKind::device;
-  const bool built = c.offload_optimizer != Device::nvme && c.offload_param != Device::nvme &&
-                     !(on_device && c.offload_param != Device::none) &&
-                     !(on_device && c.split_master && c.offload_optimizer != Device::none);
+  const bool built =
+      c.offload_optimizer != Device::nvme && c.offload_param != Device::nvme &&
+      !(on_device && c.offload_param != Device::none && c.offload_optimizer == Device::none) &&
+      !(on_device && c.split_master && c.offload_optimizer != Device::none &&
+        c.offload_param == Device::none);
   return built ? Verdict::legal : Verdict::not_built;
 }
 

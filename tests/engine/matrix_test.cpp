@@ -26,6 +26,7 @@ const Bytes& expected_for(const Case& c) {
   plain.on = On::cpu;
   plain.share = true;
   plain.ratio = 1;
+  plain.live = Case().live;
   plain.backend = "host";
   auto [entry, added] = cache.try_emplace(text_of(plain));
   if (added) entry->second = simulate(c).bytes();
@@ -70,7 +71,10 @@ struct Over {
   bool divided = false;
   std::vector<double> ratios = {1};
   bool quantised = false;
+  std::vector<int64_t> live = {Case().live};
 };
+// None, the smallest few of the model's, all.
+const std::vector<int64_t> kLive{0, 400, Case().live};
 // The part that is offloaded: nothing but a few elements, about half, nearly all, nothing at all.
 const std::vector<double> kRatios{0.05, 0.5, 0.3, 0.8, 0};
 void sweep(Provider provider, int32_t first_world, int32_t last_world, const Over& over = {}) {
@@ -96,6 +100,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.shard = over.shard;
               c.divided = over.divided;
               c.quantised = over.quantised;
+              c.live = over.live[static_cast<size_t>(variant) % over.live.size()];
               c.backend = over.on == On::cpu ? "host" : backend();
               c.ratio = over.ratios[static_cast<size_t>(variant / 3) % over.ratios.size()];
               // Not each n-th: of what is varied above it would meet the same values.
@@ -272,6 +277,27 @@ TEST(DeviceMatrix, CustomPartlyOffloaded) {
 TEST(DeviceMatrix, Custom) { sweep(Provider::custom, 2, 2, {.on = On::device, .every = 3}); }
 TEST(DeviceMatrix, CustomOffloaded) {
   sweep(Provider::custom, 2, 2, {.on = On::offload, .every = 3});
+}
+
+// A device's parameters on the host, too: one copy where ranks share memory, slices elsewhere.
+TEST(DeviceMatrix, ParametersOffloaded) {
+  sweep(Provider::self, 1, 1, {.on = On::offload_all, .live = kLive});
+  sweep(Provider::threads, 2, 3, {.on = On::offload_all, .every = 2, .live = kLive});
+  sweep(Provider::threads, 2, 2,
+        {.on = On::offload_all, .every = 3, .share = false, .live = kLive});
+  sweep(Provider::shm, 2, 3, {.on = On::offload_all, .every = 5, .live = kLive});
+  sweep(Provider::custom, 2, 2, {.on = On::offload_all, .every = 5, .live = kLive});
+  sweep(Provider::threads, 4, 4, {.on = On::offload_all, .every = 5, .hosts = 2, .live = kLive});
+  sweep(Provider::threads, 2, 2,
+        {.on = On::offload_all, .every = 7, .quantised = true, .live = kLive});
+  for (const bool divided : {false, true}) {
+    sweep(Provider::threads, 4, 4,
+          {.on = On::offload_all, .every = 5, .shard = 2, .divided = divided, .live = kLive});
+  }
+  for (const std::string& rule : rules()) {
+    sweep(Provider::threads, 2, 2,
+          {.on = On::offload_all, .every = 5, .rule = rule, .live = kLive});
+  }
 }
 
 TEST(Matrix, BucketsBuffersAndWorkersInFull) {

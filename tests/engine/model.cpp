@@ -152,6 +152,7 @@ bool legal(const Case& c) {
   const bool low = p.master == Format::bfloat16 || p.master == Format::float16;
   if (c.stage == 0 && low) return false;
   if (c.backend != "host" && c.shard != 0) return false;  // two levels
+  if (c.on == On::offload_all && c.stage < 3) return false;
   const bool offloads = c.on == On::offload && c.ratio > 0;
   if (offloads && p.master == Format::split) return false;
   if (offloads && c.ratio < 1 && (c.rule == "Lamb" || c.rule == "Muon")) return false;
@@ -169,7 +170,7 @@ std::string config_of(const Case& c) {
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{},
-                             "zero_quantized_gradients": {}}},
+                             "zero_quantized_gradients": {}, "stage3_max_live_parameters": {}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}},
                      "exchange": {{"backend": "{}"}}}}}})",
@@ -178,29 +179,33 @@ std::string config_of(const Case& c) {
       c.on == On::offload
           ? outrigger::format_text(R"(, "offload_optimizer": {{"device": "cpu", "ratio": {}}})",
                                    c.ratio)
+      : c.on == On::offload_all
+          ? R"(, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})"
           : "",
-      c.quantised, states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share, c.shard,
-      c.divided ? "all" : "group", c.backend);
+      c.quantised, c.live, states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share,
+      c.shard, c.divided ? "all" : "group", c.backend);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}{}{}{}{}",
+      "{}{}{}{} {} lr {}{}{}{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
       : c.form == Form::at_once ? " at once"
                                 : "",
-      c.on == On::device    ? " on a device"
-      : c.on == On::offload ? " on a device, offloaded"
-                            : "",
+      c.on == On::device        ? " on a device"
+      : c.on == On::offload     ? " on a device, offloaded"
+      : c.on == On::offload_all ? " on a device, offloaded with its parameters"
+                                : "",
       c.share ? "" : " with copies", c.rule, c.lr,
       c.hosts == 0 ? "" : outrigger::format_text(" hosts {}", c.hosts),
       c.shard == 0 ? ""
                    : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""),
       c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio),
-      c.backend == "host" ? "" : " by " + c.backend, c.quantised ? " quantised" : "");
+      c.backend == "host" ? "" : " by " + c.backend, c.quantised ? " quantised" : "",
+      c.live == Case().live ? "" : outrigger::format_text(" live {}", c.live));
 }
 
 const std::vector<ModelParameter>& model_parameters() {
@@ -333,15 +338,19 @@ std::vector<Contribution> arriving(const Case& c, int32_t rank, int32_t window,
   return all;
 }
 
+Format format_of(const otr_tensor& tensor) {
+  return tensor.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16
+         : tensor.dtype.bits == 16             ? Format::float16
+                                               : Format::float32;
+}
+
 void give(const Where& where, otr_pass* pass, const Contribution& contribution) {
   const auto& p = model_parameters()[static_cast<size_t>(contribution.id)];
   const otr_tensor grad = tensor_of(p.shape, contribution.values);
   if (contribution.id % 2 == 1 && p.count > 0) {  // half of them through slots
     otr_tensor slot;
     NEED(otr_pass_get_slot(pass, contribution.id, &slot));
-    const Format format = slot.dtype.code == OTR_DTYPE_BFLOAT ? Format::bfloat16
-                          : slot.dtype.bits == 16             ? Format::float16
-                                                              : Format::float32;
+    const Format format = format_of(slot);
     std::vector<std::byte> values(static_cast<size_t>(p.count) * kernels::size_of(format));
     kernels::convert(values.data(), format, contribution.values.data(), Format::float32, p.count);
     otr_tensor here = slot;
@@ -404,6 +413,25 @@ void passes_at_once(otr_engine* engine, const Case& c, const Where& where, int32
   }
 }
 
+// What an acquire shows, of every other one by way of a float32 copy.
+std::vector<float> shown(otr_engine* engine, int64_t id, const Where& where) {
+  const auto& p = model_parameters()[static_cast<size_t>(id)];
+  std::vector<float> values(static_cast<size_t>(p.count));
+  otr_tensor there;
+  otr_call_info info;
+  NEED(otr_call_info_init(&info, sizeof info));
+  info.flags = id % 2 == 0 ? OTR_ACQUIRE_FLOAT32 : 0;
+  NEED(otr_engine_acquire(engine, &id, 1, &info, &there));
+  std::vector<std::byte> stored(values.size() * 4);
+  otr_tensor here = there;
+  here.device = {OTR_DEVICE_CPU, 0};
+  here.data = stored.data();
+  if (p.count > 0) NEED(otr_tensor_copy(where.context, &here, &there));
+  NEED(otr_engine_release(engine, &id, 1, nullptr));
+  kernels::convert(values.data(), Format::float32, stored.data(), format_of(there), p.count);
+  return values;
+}
+
 std::vector<float> read(otr_engine* engine, int64_t id, int32_t value) {
   const auto& p = model_parameters()[static_cast<size_t>(id)];
   std::vector<float> values(static_cast<size_t>(p.count));
@@ -427,6 +455,10 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
   declare(owner.engine, rank, where);
   Trained trained;
   for (int32_t window = 0; window < kWindows; ++window) {
+    // What the device has of the parameters of one window is nothing to the next.
+    for (int64_t id = 0; c.on == On::offload_all && id < std::ssize(model_parameters()); ++id) {
+      shown(owner.engine, id, where);
+    }
     otr_step_report report{};
     report.struct_size = sizeof report;
     const bool at_once = c.form == Form::at_once;
@@ -445,7 +477,8 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
   for (size_t id = 0; id < model_parameters().size(); ++id) {
     Trained::Values v;
     const auto i = static_cast<int64_t>(id);
-    v.published = read(owner.engine, i, OTR_VALUE_PUBLISHED);
+    v.published = c.on == On::offload_all ? shown(owner.engine, i, where)
+                                          : read(owner.engine, i, OTR_VALUE_PUBLISHED);
     if (model_parameters()[id].trainable) {
       v.master = read(owner.engine, i, OTR_VALUE_MASTER);
       if (rule_of(c).exp_avg) v.exp_avg = read(owner.engine, i, OTR_VALUE_EXP_AVG);

@@ -12,8 +12,9 @@
 namespace outrigger::test {
 
 enum class Form : uint8_t { pass, callback, at_once };
-// Where parameters and gradients are, and accumulators and states.
-enum class On : uint8_t { cpu, device, offload };
+// Where parameters and gradients are, and accumulators and states; offload_all: a device's
+// parameters are on the host, too, until they are acquired.
+enum class On : uint8_t { cpu, device, offload, offload_all };
 
 struct Case {
   Provider provider = Provider::self;
@@ -39,6 +40,7 @@ struct Case {
   double ratio = 1;              // with offload: the part that is
   std::string backend = "host";  // outrigger.exchange.backend
   bool quantised = false;        // zero_quantized_gradients
+  int64_t live = 1 << 30;        // stage3_max_live_parameters
 };
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();

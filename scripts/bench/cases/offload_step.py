@@ -17,21 +17,24 @@ PARTS = "the longest of its parts"
 HOST = "host's update alone"
 TARGET = 1 / 1.1
 TIMED = ("from the first acquire until the step returns, the copies of the step before included; the parts: the longer of backward and "
-         "download (the norm needs all gradients), then the longer of update and upload, and the first part's way through each")
+         "download (the norm needs all gradients), then the longer of update and upload, and the first part's way through each; with offloaded "
+         "parameters their upload, the longer of backward and download, the update, and the first bucket's way")
 
 
 def run(bench):
-    return [one for world in (1, 2) for stage in (2, 3) for bucket in (2**20, 2**22) for one in _rows(bench, world, stage, bucket)]
+    return ([one for world in (1, 2) for stage in (2, 3) for bucket in (2**20, 2**22) for one in _rows(bench, world, stage, bucket)] +
+            [one for world in (1, 2) for one in _rows(bench, world, 3, 2**20, True)])
 
 
-def _rows(bench, world, stage, bucket):
+def _rows(bench, world, stage, bucket, parameters=False):
+    """parameters: they are on the host, too, and the device has room for half of them, so half comes a second time in the backward."""
     case = (f"offloaded step, stage {stage}, {world} rank{'s' if world > 1 else ''}, buckets of {bucket / 2**20:.0f} Mi, "
-            f"{ELEMENTS / 1e6:.0f} M parameters in bfloat16, float32 states, clipping")
+            f"{ELEMENTS / 1e6:.0f} M parameters in bfloat16{', offloaded, too' if parameters else ''}, float32 states, clipping")
 
     def missing(reason):
         return [row(case, PARTS, TARGET, TIMED, reason=reason)]
 
-    return bench.measured(missing, lambda: _measure(bench, case, world, stage, bucket), needs_peers=False)
+    return bench.measured(missing, lambda: _measure(bench, case, world, stage, bucket, parameters), needs_peers=False)
 
 
 def _specification(bench, name, config, world, backward, speed):
@@ -41,18 +44,22 @@ def _specification(bench, name, config, world, backward, speed):
                          for rank in range(world)]}
 
 
-def _measure(bench, case, world, stage, bucket):
-    config = bench.scratch("offload_step") / f"{world}-{stage}-{bucket}.json"
+def _measure(bench, case, world, stage, bucket, parameters):
+    config = bench.scratch("offload_step") / f"{world}-{stage}-{bucket}-{parameters}.json"
+    more = {"offload_param": {"device": "cpu"}, "stage3_max_live_parameters": ELEMENTS // 2} if parameters else {}
     config.write_text(json.dumps({
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "bf16": {"enabled": True}, "gradient_clipping": 1.0,
-        "zero_optimization": {"stage": stage, "reduce_bucket_size": bucket, "offload_optimizer": {"device": "cpu"}}}))
+        "zero_optimization": {"stage": stage, "reduce_bucket_size": bucket, "offload_optimizer": {"device": "cpu"}, **more}}))
     both = [_specification(bench, OURS, config, world, BACKWARD, BYTES_PER_SECOND), _specification(bench, HOST, config, world, 0, 0)]
     with bench.sides(both) as sides:
         rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
     copy = 2 * ELEMENTS / BYTES_PER_SECOND
     fill = 2 * (bucket + UPDATE_PART) / BYTES_PER_SECOND
     update = [max(facts["step_s"] for facts in ranks) for ranks in rounds.facts[HOST]]
-    rounds.seconds[PARTS] = [max(BACKWARD, copy) + max(seconds, copy) + fill + seconds * UPDATE_PART * world / ELEMENTS for seconds in update]
+    if parameters:
+        rounds.seconds[PARTS] = [copy + max(BACKWARD, copy) + 2 * bucket / BYTES_PER_SECOND + seconds for seconds in update]
+    else:
+        rounds.seconds[PARTS] = [max(BACKWARD, copy) + max(seconds, copy) + fill + seconds * UPDATE_PART * world / ELEMENTS for seconds in update]
     costs = {name: max(facts[name] for ranks in rounds.facts[OURS] for facts in ranks)
              for name in ("allocations", "synchronizations", "unpinned_bytes")}
     parts = {"backward_s": BACKWARD, "download_s": copy, "update_s": measure.quantile(update, 0.5), "upload_s": copy}

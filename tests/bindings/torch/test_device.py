@@ -41,7 +41,8 @@ def values_of(engine):
     """All that a step has left, as a list of tensors."""
     read = [engine.read(each, value) for each in engine.parameters_of.trainable
             for value in (lowlevel.VALUE_MASTER, lowlevel.VALUE_EXP_AVG, lowlevel.VALUE_EXP_AVG_SQ)]
-    return read + [each.detach().float() for each in engine.module.parameters()]
+    with outrigger.torch.zero.GatheredParameters(list(engine.module.parameters())):
+        return read + [each.detach().float().clone() for each in engine.module.parameters()]
 
 
 class OnADevice(unittest.TestCase):
@@ -69,14 +70,17 @@ class OnADevice(unittest.TestCase):
         self.assertEqual(one.get_global_grad_norm(), other.get_global_grad_norm())
 
     def test_has_the_bits_of_the_cpu(self):
-        for stage, (name, precision), offload, gas, clip in itertools.product(range(4), PRECISIONS.items(), (False, True), (1, 3), (0, CLIP)):
-            if offload and stage == 0:
+        for stage, (name, precision), offload, gas, clip in itertools.product(range(4), PRECISIONS.items(), (None, "states", "parameters"),
+                                                                              (1, 3), (0, CLIP)):
+            if stage < {None: 0, "states": 1, "parameters": 3}[offload]:
                 continue
             with self.subTest(stage=stage, precision=name, offload=offload, gas=gas, clip=clip):
                 options = {"stage": stage, "gas": gas, "clip": clip, **precision}
                 if offload:
                     options["zero_optimization"] = {"stage": stage, "offload_optimizer": {"device": "cpu"}}
                     del options["stage"]
+                if offload == "parameters":
+                    options["zero_optimization"] |= {"offload_param": {"device": "cpu"}, "stage3_param_persistence_threshold": 20 * gas}
                 model, self.device.calls = net(), {}
                 self.device.stream = self.device.new_stream()
                 one, other = self.there(model, **options), self.here(model, **options)
@@ -85,6 +89,37 @@ class OnADevice(unittest.TestCase):
                 self.assertEqual(sum(self.device.calls.values()), 6 + 6 * 3 * gas)  # initial values and gradients
                 there = [bytes for purpose, bytes, _ in one.memory() if purpose == "total"][1]
                 self.assertGreater(there, 0, "nothing is on the device")
+
+    def test_frozen_parameters_in_host_memory_come_and_go(self):
+        """A frozen model behind a layer that learns: a backward has one layer's weights on the device at a time, a step changes none of
+        them, and what is written into them stays."""
+        def model():
+            torch.manual_seed(3)
+            layers = torch.nn.Sequential(torch.nn.Linear(6, 16), *(torch.nn.Linear(16, 16) for _ in range(6)), torch.nn.Linear(16, 4))
+            layers[1:].requires_grad_(False)
+            return layers
+
+        zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "stage3_param_persistence_threshold": 0}
+        one = self.there(model(), zero_optimization=zero, clip=CLIP)
+        other = self.here(model(), stage=3, clip=CLIP)
+        live = []
+        for layer in one.module:
+            layer.register_forward_hook(lambda module, inputs, output: output.register_hook(
+                lambda grad: live.append(len(one.gathering._live))) and None)
+        self.assertEqual(train(one), train(other))
+        self.same(one, other)
+        self.assertEqual(len(live), 3 * 8)
+        self.assertLessEqual(max(live), 3)  # a bias comes and goes with its weight; the next one may be fetched ahead
+        for engine in (one, other):
+            with outrigger.torch.zero.GatheredParameters([engine.module[2].weight], modifier_rank=0), torch.no_grad():
+                engine.module[2].weight.mul_(2)
+        self.assertEqual(train(one, first=3), train(other, first=3))
+        self.same(one, other)
+        values = {name: torch.full_like(value, 0.125) for name, value in other.module.state_dict().items()}
+        for engine in (one, other):
+            engine.module.load_state_dict(values)
+        self.assertEqual(train(one, first=6), train(other, first=6))
+        self.same(one, other)
 
     def test_another_stream(self):
         model = net()

@@ -35,6 +35,8 @@ class Ranks(unittest.TestCase):
         made["zero_optimization"]["stage3_param_persistence_threshold"] = persistent
         if offload:
             made["zero_optimization"]["offload_optimizer"] = {"device": "cpu"}
+        if offload == "parameters":
+            made["zero_optimization"]["offload_param"] = {"device": "cpu"}
         with mock.patch.dict(devices.KINDS, {"cpu": devices.KINDS["cuda"]} if there else {}):
             engine, *_ = outrigger.torch.initialize(model=model, config=made)
         engine.module.register_forward_pre_hook(self.device.forward)
@@ -92,7 +94,7 @@ class Ranks(unittest.TestCase):
                     hidden = hidden + checkpoint(lambda y: self.tied(torch.tanh(self.net.b(y))), hidden, use_reentrant=reentrant)
                 return self.net.c(hidden @ self.net.b.weight.t()) * self.scale + self.net.c.weight[:, 0].square()
 
-        for precision, offload, persistent in itertools.product(PRECISIONS, (False, True), (0, 200)):
+        for precision, offload, persistent in itertools.product(PRECISIONS, (False, True, "parameters"), (0, 200)):
             with self.subTest(precision=precision, offload=offload, persistent=persistent):
                 self.device.stream = self.device.new_stream()
                 one, other = (self.make(there, Uses(), offload, stage=3, gas=2, clip=0.05, persistent=persistent, **PRECISIONS[precision])
@@ -102,12 +104,14 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(self.train(one), self.train(other))
                 with outrigger.torch.zero.GatheredParameters(list(one.module.parameters())):
                     self.same(one, other)
-                self.assertEqual(one.parameters_of.in_slices, one.world_size > 1)
-                if one.parameters_of.in_slices:
+                self.assertEqual(bool(one.parameters_of.gathered), one.world_size > 1 or offload == "parameters")
+                if one.parameters_of.gathered:
                     for address, parameter in one.gathering._at.items():
                         self.assertTrue(one.gathering.has(parameter) and parameter.untyped_storage().data_ptr() == address)
                     self.assertGreater(len(places), 1, "the test does not see that addresses change")
-                    self.assertRaisesRegex(RuntimeError, "is in slices on the ranks outside of a module's call", torch.sum, one.module.net.b.weight)
+                    where = "in host memory" if offload == "parameters" else "in slices on the ranks"
+                    self.assertRaisesRegex(RuntimeError, f"is {where} outside of a module's call", torch.sum, one.module.net.b.weight)
+
     def test_destroy_leaves_whole_parameters(self):
         one, other = (self.make(there, net(), stage=3) for there in (True, False))
         self.train(one)

@@ -74,10 +74,12 @@ void train_and_compare(Rank& rank, Bytes& bytes) {
   otr_comm* comm = rank.comms.pick(bytes).handle;
   const uint32_t stage = bytes.below(4);
   const bool offloads = bytes.one_in(2) && stage > 0, on_device = bytes.one_in(2);
+  const bool offloads_all = offloads && stage == 3 && bytes.one_in(2);
   const std::string text = outrigger::format_text(
       R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": {}, "weight_decay": {}}}}}, )"
-      R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256{}}}}})",
-      kLr, kDecay, stage, offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "");
+      R"("gradient_clipping": 0, "zero_optimization": {{"stage": {}, "reduce_bucket_size": 256{}{}}}}})",
+      kLr, kDecay, stage, offloads ? R"(, "offload_optimizer": {"device": "cpu"})" : "",
+      offloads_all ? R"(, "offload_param": {"device": "cpu"})" : "");
   const Shape shape = {1 + static_cast<int64_t>(bytes.below(600))};
   const uint32_t steps = 1 + bytes.below(4);
   const Sample initial = make_sample(bytes, nullptr, shape, "float32");

@@ -62,12 +62,13 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         self.compute_dtype = self.effective.compute_dtype
         stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares and self._device.place is None
         in_slices = stage == 3 and not shares and (self._device.place is None or comm.size > 1)
+        offloaded = self._device.place is not None and self.effective("zero_optimization", "offload_param", "device") == "cpu"
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         self.module = module
         if self.optimizer_name() == "Muon":
             groups = muon.halves(groups, module, self.effective)
-        self.parameters_of = Parameters(self.handle, module, groups, in_slices, self._device)
+        self.parameters_of = Parameters(self.handle, module, groups, in_slices, offloaded, self._device)
         self._library.commit()
         self.parameters_of.move(module, self.compute_dtype)
         # Whether gradients inside carry a factor: float16 is scaled, and all else divides at the step unless it is told not to.
@@ -103,7 +104,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         self._lock = threading.Lock()
         self._hold_gradients()
         self.gathering: Gathering | None = None
-        if self.parameters_of.in_slices:
+        if self.parameters_of.gathered:
             self.gathering = Gathering(self, module)
         module.register_load_state_dict_post_hook(Hook(self, "loaded"))
 

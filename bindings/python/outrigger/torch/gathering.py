@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stage 3 where ranks do not share their parameters: a parameter is gathered when PyTorch first computes with it, and given
-back after its use.
+"""Stage 3 where ranks do not share their parameters, or where a device's are in host memory: a parameter is gathered when PyTorch
+first computes with it, and given back after its use.
 
 On the CPU each parameter keeps its address, so that what autograd saved of it (a transposed view) is right whenever the parameter is
 there. On a device it has another one each time; what autograd saves is then made anew when it is asked for. Uses are seen by public means: `__torch_function__` of the parameter, `saved_tensors_hooks` around the engine's forward
 (a node of the backward asks for what it saved just before it runs), module hooks, and the hook on accumulated gradients.
 
-Given back: after the outermost module call that used it, while no pass is open; in a backward when its gradient has come; the
-rest when the pass closes. Ranks gather in the same order if they compute the same; where they differ the communicator says so.
+Given back: after the outermost module call that used it, while no pass is open; in a backward when its gradient has come, or, of
+one that gets none, the gradient of its module's input; the rest when the pass closes. Ranks gather in the same order if they compute the same; where they differ the communicator says so.
 What the last pass used next is fetched ahead (ahead.py)."""
 import contextlib
+import functools
 import weakref
 from typing import Any
 
@@ -38,7 +39,7 @@ class _Partitioned(Partitioned):
         if used:
             for parameter in used:
                 if function is _Tensor.__repr__ and not is_whole(parameter):
-                    return f"<{tuple(parameter.shape)} of {parameter.dtype}, in slices on the ranks>"
+                    return f"<{tuple(parameter.shape)} of {parameter.dtype}, {_gathering_of(parameter).place}>"
                 _gathering_of(parameter).use(parameter, function in ALIASES)
         result = super().__torch_function__(function, (), args, kwargs or {})  # type: ignore[misc]
         if used and isinstance(result, torch.Tensor) and result.grad_fn is not None:
@@ -56,7 +57,7 @@ def _gathering_of(parameter):
 
 
 def is_whole(parameter):
-    """Whether its values can be read now: always, but for stage 3 where ranks do not share their parameters."""
+    """Whether its values can be read now: always, but for stage 3 where a parameter is gathered while it is used."""
     return not isinstance(parameter, _Partitioned) or _gathering_of(parameter).has(parameter)
 
 
@@ -68,8 +69,9 @@ class Gathering:
         self._engine: Any = weakref.ref(engine)  # which outlives this object
         self._handle, self._ids, self._device = engine.handle, engine.parameters_of.ids, engine._device
         self._moves = self._device.place is not None
+        self.place = "in host memory" if engine.parameters_of.offloaded else "in slices on the ranks"
         persistent = engine.effective("zero_optimization", "stage3_param_persistence_threshold")
-        self._small = {each for each in engine.parameters_of.trainable if each.numel() <= persistent}
+        self._small = {each for each in engine.parameters_of.gathered if each.numel() <= persistent}
         self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has, self._device)
         self._live, self._kept = set(), set()  # gathered; of these, not given back before the step
         self._users = {}  # module calls and blocks that use it now
@@ -77,7 +79,7 @@ class Gathering:
         self._at, self._views = {}, {}
         self._classes: dict[Any, type] = {}
         self._numbers: dict[Any, int] = {}
-        for parameter in engine.parameters_of.trainable:
+        for parameter in engine.parameters_of.gathered:
             self._show(parameter)
         self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
                        for hook in (each.register_forward_pre_hook(Hook(self, "enter")),
@@ -129,7 +131,7 @@ class Gathering:
         """Makes the parameter whole for the module call or the backward that runs now. Collective where it is not."""
         if parameter not in self._live:
             if not self._calls and not self._users.get(parameter) and self._engine()._pass is None:
-                raise RuntimeError(f"parameter {self._name(parameter)!r} is in slices on the ranks outside of a module's call; read or write "
+                raise RuntimeError(f"parameter {self._name(parameter)!r} is {self.place} outside of a module's call; read or write "
                                    "it inside zero.GatheredParameters, on all ranks")
             self._fetch(parameter)
             if parameter not in self._small and (torch.is_grad_enabled() or not self._calls):  # not without gradients
@@ -162,10 +164,13 @@ class Gathering:
 
     def gradient_came(self, parameter):
         """All nodes of the backward that read it have run, unless the backward is itself differentiated."""
+        self._used_backwards((parameter,))
+
+    def _used_backwards(self, parameters, *_):
         if torch.is_grad_enabled():
-            self._kept.add(parameter)
+            self._kept.update(each for each in parameters if each in self._live)
         else:
-            self._free((parameter,))
+            self._free(parameters)
 
     def pass_closed(self):
         self._free_all()
@@ -205,6 +210,10 @@ class Gathering:
         for parameter in module.parameters(recurse=is_leaf):
             if isinstance(parameter, _Partitioned):
                 self.use(parameter, is_leaf and torch.is_grad_enabled())
+        without = [each for each in self._calls[-1][1] if not each.requires_grad]
+        for tensor in inputs if without and torch.is_grad_enabled() else ():
+            if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+                tensor.register_hook(functools.partial(self._used_backwards, without))
 
     def leave(self, module, inputs, output):
         if not self._calls or self._calls[-1][0] is not module:

@@ -21,11 +21,13 @@ def groups_of(model, model_parameters):
 
 class Parameters:
     """ids: of each parameter of the module. Those in no group, and those with requires_grad False, are frozen; frozen ones that
-    are not floating (quantized weights) stay PyTorch's, as buffers do. in_slices: a rank has only slices of what it trains. device: of devices.py. shown: parameters that are whole on every rank, views of the library's memory."""
+    are not floating (quantized weights) stay PyTorch's, as buffers do. in_slices: a rank has only slices of what it trains.
+    offloaded: all are in host memory, and the module's on a device. device: of devices.py. gathered: parameters that are there
+    while they are used; shown: the others, views of the library's memory."""
 
-    def __init__(self, engine, module, groups, in_slices, device):
-        self.ids, self.in_slices, self._device = {}, in_slices, device
-        self._engine, self._versions = engine, {}
+    def __init__(self, engine, module, groups, in_slices, offloaded, device):
+        self.ids, self.offloaded, self._device = {}, offloaded, device
+        self._engine, self.trainable = engine, []
         group_of = {each: index for index, group in enumerate(groups) for each in group["params"]}
         for name, parameter in module.named_parameters():
             group = group_of.pop(parameter, None)
@@ -39,20 +41,24 @@ class Parameters:
             options.held_bytes = own.held_bytes if own is not None else parameter.numel() * parameter.element_size()
             self.ids[parameter] = lowlevel.engine_declare_parameter(engine, name, parameter.shape, options)
             if options.trainable:
-                self._versions[parameter] = 0
+                self.trainable.append(parameter)
         if group_of:
             shapes = ", ".join(str(tuple(each.shape)) for each in group_of)
             raise ValueError(f"{len(group_of)} of the parameters to train are not the model's (shapes {shapes}); give parameters of model")
-        self.trainable = list(self._versions)
-        self.shown = [each for each in self.ids if not (in_slices and each in self._versions)]
-        self._frozen = [each for each in self.ids if each not in self._versions and not each.requires_grad]
+        self._learning = set(self.trainable)
+        self.gathered = list(self.ids) if offloaded else self.trainable if in_slices else []
+        among = set(self.gathered)
+        self.shown = [each for each in self.ids if each not in among]
+        self._frozen = [each for each in self.ids if each not in self._learning and not each.requires_grad]
+        # Of those into which writes have to be taken; into frozen ones that are shown they go by themselves.
+        self._versions = dict.fromkeys((*self.trainable, *self.gathered), 0)
 
     def learns(self, parameter):
-        return parameter in self._versions
+        return parameter in self._learning
 
     def move(self, module, dtype):
         """Gives the library the values, a module at a time, and the module views of the library's memory in their place, at
-        addresses that they keep; in_slices: nothing, until they are gathered. Collective."""
+        addresses that they keep; nothing of those that are gathered. Collective."""
         views = dict(zip(self.shown, self._acquire()))
         moved, freed = set(), 0
         for each in module.modules():
@@ -102,7 +108,7 @@ class Parameters:
             lowlevel.engine_acquire(self._engine, [self.ids[each] for each in self.shown[:1]], self._device.info())
 
     def _note_versions(self):
-        for parameter in self.trainable:
+        for parameter in self._versions:
             self._versions[parameter] = parameter._version
 
     def published(self):

@@ -104,7 +104,7 @@ class Passes:
                                "gradients; write before the window's first backward or after its step")
         if written and (self._shared or self.gathering):
             why = ("the ranks of this host share its memory, so each has changed what the others see" if self._shared else
-                   "the ranks have it in slices, so what was written is gone")
+                   f"it is {self.gathering.place}, so what was written is gone")
             raise RuntimeError(f"{self.parameters_of.name_of(written[0])!r} was written into by a rank, and {why}: write inside "
                                "zero.GatheredParameters(…, modifier_rank=0), or use load_state_dict")
         for parameter in written:
