@@ -79,8 +79,11 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
   const bool gathers = plan.home == Home::slices && shape.published_slices() > 1;
   if (gathers) windows += bytes_of(e.acquired, config.compute);
   if (!gathers && plan.published_in != plan.front && e.acquired > 0) {
-    const int64_t stays = std::min(config.live_elements, layout.flat_elements());
-    windows += bytes_of(std::max(e.acquired, stays), config.compute);
+    int64_t all = 0;
+    for (int64_t id = 0; id < model.size(); ++id) {
+      if (model.at(id).root == id) all += model.at(id).count;
+    }
+    windows += bytes_of(std::max(e.acquired, std::min(config.live_elements, all)), config.compute);
   }
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
   add(entries, plan.front, Purpose::acquired, 0, windows);

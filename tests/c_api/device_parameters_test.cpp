@@ -10,6 +10,7 @@
 
 #include "checkpoints.h"
 #include "device_support.h"
+#include "memory.h"
 
 namespace {
 
@@ -167,6 +168,26 @@ TEST(DeviceParameters, APrefetchTakesNoRoomOfWhatIsNeededSooner) {
   EXPECT_EQ(t.brought_by([&] { t.prefetch(2); }), 1) << "0 was used, and makes room";
   EXPECT_EQ(t.brought_by([&] { t.prefetch(3); }), 0) << "1 and 2 are not used yet";
   EXPECT_EQ(t.brought_by([&] { EXPECT_EQ(t.use(3), Trained::first_of(3)); }), 1);
+}
+
+TEST(DeviceParameters, TheEstimateKnowsWhatStays) {
+  for (const int64_t live : {int64_t{0}, int64_t{3}, kAny}) {
+    const Alone alone(offloaded(live));
+    const Trained& t = alone.trained;
+    otr_estimate_options options = options_for(1, 0);
+    options.acquired_elements = kCount;
+    const auto peak = [&](const std::vector<otr_memory_entry>& entries) {
+      for (const otr_memory_entry& e : entries) {
+        const bool is_it = std::string_view(e.purpose) == "acquired copies";
+        if (is_it && e.device_type == kSimulated) return e.peak_bytes;
+      }
+      return int64_t{-1};
+    };
+    const int64_t expected = peak(estimate(t.get(), options));
+    EXPECT_EQ(expected, 4 * kCount * (live == 0 ? 1 : live == 3 ? 3 : 6));
+    for (const int64_t id : t.ids()) t.use(id);
+    EXPECT_EQ(peak(ledger(t.get())), expected);
+  }
 }
 
 // However much is acquired at a time is there; the limit is for what is not.

@@ -1059,17 +1059,23 @@ functions! {
     /// 0. Local where ranks share memory or have copies: a tensor in the published format is then a
     /// pointer and costs nothing. Collective at stage 3 over a custom communicator, on a device and
     /// without "share_parameters". If such a call is interrupted, nothing is acquired; made again with
-    /// the same ids, it continues with what is missing. Since: 0.1
+    /// the same ids, it continues with what is missing. With offload_param a device's tensors are copies
+    /// of host memory: local where ranks share that, and in the order of the stream of info; the host
+    /// does not wait for them. Since: 0.1
     pub fn otr_engine_acquire(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info, out_tensors: *mut otr_tensor) -> i32;
-    /// Ends one acquire of each id; float32 copies are freed with the last. Local.
+    /// Ends one acquire of each id; float32 copies are freed with the last. With offload_param the copy
+    /// on the device stays for the next acquire as long as stage3_max_live_parameters and the device's
+    /// memory have room for it, at most until the next step. Local.
     /// Where acquire is collective, every rank releases an id before or after the same acquires.
     /// OTR_E_STATE: an id that is not acquired. Since: 0.1
     pub fn otr_engine_release(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
     /// Starts to gather these parameters on a thread of the library, for acquires with the same info
     /// that follow soon. Where acquire is collective, every rank prefetches the same ids at the same
     /// point of its sequence of collective calls and local writes of weights; a prefetched parameter
-    /// stays until it is acquired and released, or until the step. Elsewhere the call only checks its
-    /// arguments. It is an optimization only, and does not wait for other ranks. Local. Since: 0.1
+    /// stays until it is acquired and released, or until the step. With offload_param, where acquire is
+    /// local, copies to the device begin, of those for which stage3_max_live_parameters has room.
+    /// Elsewhere the call only checks its arguments. It is an optimization only, and does not wait for
+    /// other ranks. Local. Since: 0.1
     pub fn otr_engine_prefetch(engine: *mut otr_engine, ids: *const i64, count: i64, info: *const otr_call_info) -> i32;
     /// Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
     /// float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
@@ -1095,10 +1101,12 @@ functions! {
     /// writes it, and that all have written it before any reads it, with otr_comm_barrier for example.
     /// Elsewhere (a custom communicator, a device, "share_parameters": false) the others see it at
     /// stages 1 and 2 after the next applied step or otr_engine_parameter_write of a weight, at stage 3
-    /// when they acquire it next, unless it was prefetched before. With a mesh, ranks of all groups that
-    /// have the same elements write the same values; nobody checks it. With "states": "all" there, ranks
-    /// of other groups see it, at every stage, after the next applied step or otr_engine_parameter_write
-    /// of a weight. Local; waits for parameters that are being prefetched. Since: 0.1
+    /// when they acquire it next, unless it was prefetched before. With offload_param on a device ranks
+    /// that have acquired it since the last step may see it after the next one only. With a mesh, ranks
+    /// of all groups that have the same elements write the same values; nobody checks it. With "states":
+    /// "all" there, ranks of other groups see it, at every stage, after the next applied step or
+    /// otr_engine_parameter_write of a weight. Local; waits for parameters that are being prefetched.
+    /// Since: 0.1
     pub fn otr_engine_local_write(engine: *mut otr_engine, id: i64, value: i32, source: *const otr_tensor) -> i32;
     /// Freezes (0) a parameter that was declared trainable, or thaws it (1), with all its names: while
     /// frozen it takes no gradient, is not updated, and keeps its master and moments. Not allowed

@@ -539,11 +539,11 @@ impl ZeroOptimization {
     pub fn sub_group_size(self, value: i64) -> Self {
         Self(self.0.with("sub_group_size", value))
     }
-    /// Elements fetched ahead (outrigger.torch does so where ranks have parameters in slices); without effect here. Default 50000000.
+    /// Elements fetched ahead (outrigger.torch does so where ranks have parameters in slices, and with offload_param on a device); without effect here. Default 50000000.
     pub fn stage3_prefetch_bucket_size(self, value: i64) -> Self {
         Self(self.0.with("stage3_prefetch_bucket_size", value))
     }
-    /// Parameters this small stay whole (acquiring a parameter on one host is a pointer, nothing is copied); without effect here. Default 100000.
+    /// Parameters this small stay whole until the step (outrigger.torch does so where ranks have parameters in slices, and with offload_param on a device); without effect here. Default 100000.
     pub fn stage3_param_persistence_threshold(self, value: i64) -> Self {
         Self(self.0.with("stage3_param_persistence_threshold", value))
     }
@@ -551,11 +551,11 @@ impl ZeroOptimization {
     pub fn stage3_model_persistence_threshold(self, value: i64) -> Self {
         Self(self.0.with("stage3_model_persistence_threshold", value))
     }
-    /// Elements acquired at a time (acquiring a parameter on one host is a pointer, nothing is copied); without effect here. Default 1000000000.
+    /// Elements of offloaded parameters that are on the device at a time (acquired ones count, and may be more; what was released stays there as long as there is room; without offload_param acquire and release decide alone). Default 1000000000.
     pub fn stage3_max_live_parameters(self, value: i64) -> Self {
         Self(self.0.with("stage3_max_live_parameters", value))
     }
-    /// Keep parameters that are used again this soon (acquiring a parameter on one host is a pointer, nothing is copied); without effect here. Default 1000000000.
+    /// Keep parameters that are used again this soon (see stage3_max_live_parameters); without effect here. Default 1000000000.
     pub fn stage3_max_reuse_distance(self, value: i64) -> Self {
         Self(self.0.with("stage3_max_reuse_distance", value))
     }
@@ -721,11 +721,11 @@ impl ZeroOptimizationOffloadOptimizer {
 pub struct ZeroOptimizationOffloadParam(pub(super) Object);
 
 impl ZeroOptimizationOffloadParam {
-    /// Memory of the parameters (with stage 3 only; on a CPU engine none and cpu are the same memory). Default "none".
+    /// Memory of the parameters (with stage 3 only, on a device beside offload_optimizer; on a CPU engine none and cpu are the same memory). Default "none".
     pub fn device(self, value: OffloadDevice) -> Self {
         Self(self.0.with("device", value))
     }
-    /// Page-locked memory; without effect here. Default true.
+    /// Page-locked memory (see outrigger.host_memory.pin; a CPU engine copies to no device). Default true.
     pub fn pin_memory(self, value: bool) -> Self {
         Self(self.0.with("pin_memory", value))
     }
