@@ -44,8 +44,13 @@ void add_precisions(std::vector<Way>& all, const Json& config, const Json& zero,
   all.push_back(std::move(smallest));
 }
 
-// may_offload: to the host, which changes no bits.
-std::vector<Way> ways(const Json& config, int64_t stage, bool may_offload) {
+// What may go from a device to the host, which changes no bits.
+struct May {
+  bool offload, offload_parameters;  // the latter with the states
+  int64_t live;                      // elements that the device shall have of them at least
+};
+
+std::vector<Way> ways(const Json& config, int64_t stage, const May& may) {
   std::vector<Way> all;
   const auto name_of = [](int64_t s) { return format_text("stage {}", s); };
   const auto offloaded = [&](int64_t s) {
@@ -59,12 +64,22 @@ std::vector<Way> ways(const Json& config, int64_t stage, bool may_offload) {
     all.push_back({name_of(s), {{{"zero_optimization", {{"stage", s}}}}}});
   }
   const int64_t first = std::max<int64_t>(1, stage);
-  for (int64_t s = first; s <= 3 && may_offload; ++s) {
+  for (int64_t s = first; s <= 3 && may.offload; ++s) {
     all.push_back({name_of(s) + ", offload", {{{"zero_optimization", offloaded(s)}}}});
+  }
+  Json with_parameters = offloaded(3);
+  with_parameters["offload_param"] = {{"device", "cpu"}};
+  with_parameters["stage3_max_live_parameters"] = may.live;
+  constexpr const char* kWithParameters = ", offload with parameters";
+  if (may.offload_parameters) {
+    all.push_back({name_of(3) + kWithParameters, {{{"zero_optimization", with_parameters}}}});
   }
   for (int64_t s = first; s <= 3; ++s) {
     add_precisions(all, config, {{"stage", s}}, name_of(s), "");
-    if (may_offload) add_precisions(all, config, offloaded(s), name_of(s), ", offload");
+    if (may.offload) add_precisions(all, config, offloaded(s), name_of(s), ", offload");
+  }
+  if (may.offload_parameters) {
+    add_precisions(all, config, with_parameters, name_of(3), kWithParameters);
   }
   return all;
 }
@@ -75,8 +90,9 @@ std::vector<Change> changes_of(const Json& config, const std::vector<NamedShape>
                                const Setting& setting, const Model& given) {
   std::vector<Change> changes;
   std::vector<Bytes> known{given.needed()};
-  const bool may_offload = setting.on_device && !given.offloads();
-  for (const Way& way : ways(config, given.stage(), may_offload)) {
+  const May may{setting.on_device && !given.offloads(),
+                setting.on_device && !given.offloads_parameters(), given.acquired()};
+  for (const Way& way : ways(config, given.stage(), may)) {
     for (const Json& patch : way.patches) {
       Json changed = config;
       changed.merge_patch(patch);

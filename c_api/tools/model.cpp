@@ -2,6 +2,9 @@
 #include "model.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "command.h"
 #include "fault.h"
@@ -9,6 +12,24 @@
 #include "text.h"
 
 namespace outrigger::tools {
+namespace {
+
+// Where parameters are gathered or copied to be used, one is, and the next one is on its way.
+int64_t two_largest(const std::vector<NamedShape>& shapes) {
+  int64_t first = 0, second = 0;
+  for (const NamedShape& parameter : shapes) {
+    const int64_t count = std::accumulate(parameter.shape.begin(), parameter.shape.end(),
+                                          int64_t{1}, std::multiplies<>());
+    if (count > first) {
+      second = std::exchange(first, count);
+    } else {
+      second = std::max(second, count);
+    }
+  }
+  return first + second;
+}
+
+}  // namespace
 
 Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
              const Setting& setting)
@@ -18,6 +39,7 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
   stage_ = zero["stage"]["value"].get<int64_t>();
   const Json& offload = zero["offload_optimizer"];
   offloads_ = offload["device"]["value"] != "none" && offload["ratio"]["value"] == 1;
+  offloads_parameters_ = zero["offload_param"]["device"]["value"] != "none";
 
   otr_context* context = nullptr;
   check(otr_context_create(nullptr, &context));
@@ -36,6 +58,7 @@ Model::Model(const std::string& config, const std::vector<NamedShape>& shapes,
                           &tensor));
     check(otr_engine_add_parameter(engine, parameter.name.c_str(), &tensor, nullptr, &id));
   }
+  acquired_ = two_largest(shapes);
   size_t count = 0;
   const otr_estimate_options judged = options();  // on a device, which engine_ is not
   check(otr_engine_estimate(engine, &judged, nullptr, &count));
@@ -47,6 +70,7 @@ otr_estimate_options Model::options() const {
   options.world_size = setting_.placement.world;
   options.separate_memory = setting_.placement.hosts > 1 ? 1 : 0;  // over the caller's communicator
   options.on_device = setting_.on_device ? 1 : 0;
+  options.acquired_elements = acquired_;
   return options;
 }
 

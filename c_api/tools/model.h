@@ -57,6 +57,9 @@ class Model {
   [[nodiscard]] Peaks start_peaks(int32_t way) const;
   [[nodiscard]] int64_t stage() const { return stage_; }
   [[nodiscard]] bool offloads() const { return offloads_; }
+  [[nodiscard]] bool offloads_parameters() const { return offloads_parameters_; }
+  // Elements of the parameters that are counted as acquired at a time.
+  [[nodiscard]] int64_t acquired() const { return acquired_; }
 
  private:
   template <typename Handle>
@@ -67,7 +70,8 @@ class Model {
 
   Setting setting_;
   int64_t stage_ = 0;
-  bool offloads_ = false;
+  bool offloads_ = false, offloads_parameters_ = false;
+  int64_t acquired_ = 0;
   Owned<otr_context> context_{nullptr, otr_context_destroy};
   Owned<otr_comm> comm_{nullptr, otr_comm_destroy};
   Owned<otr_engine> engine_{nullptr, otr_engine_destroy};

@@ -125,7 +125,7 @@ void refuse_divided(Values& values, const EngineConfig& config) {
   constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
   const kernels::Rule rule = config.optimizer.rule;
   const bool divided = config.offload_optimizer && config.offload_ratio < 1;
-  if (divided && config.offload_params) {
+  if (config.offload_params && config.offload_ratio < 1) {
     values.not_built.push_back(format_text(
         "{} is legal but not built yet with {}: a part of the states on the device would update "
         "parameters in host memory; set the ratio to 1, or keep the parameters on the device",

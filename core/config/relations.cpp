@@ -199,7 +199,8 @@ std::string place_of(const Values& values, const Rule& rule) {
 
 void apply_legality(Values& values, EngineKind engine) {
   Combination c = combination_of(values);
-  if (c.offload_optimizer == Device::cpu && values.number(kRatio) == 0) {
+  const bool with_parameters = engine == EngineKind::device && c.offload_param != Device::none;
+  if (c.offload_optimizer == Device::cpu && values.number(kRatio) == 0 && !with_parameters) {
     c.offload_optimizer = Device::none;
   }
   const Rule& rule = judge(c, engine);

@@ -209,7 +209,7 @@ void Checkpoints::restore(std::span<RankCopies* const> snapshots) {
                                   committed_.groups());
   });
   health_.collective(kRestoreCall, Again::never, [&] {
-    committed_.gather.settle();  // what is prefetched is about to change
+    values_.settle(kRestoreCall);
     take(contents, own.data());
     values_.end_restore();
     resume(std::move(*resumed), declared_, run_, committed_.groups());

@@ -217,7 +217,7 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
     committed_->gather.acquire(ids, count, as_float32, stream, out);
     span.set_bytes(committed_->gather.take_brought());
   };
-  if (committed_->plan.home != Home::slices) {
+  if (!committed_->published.is_in_pieces()) {
     health_.on_device(acquire);
     return;
   }
@@ -236,7 +236,7 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
   require(State::committed, "otr_engine_prefetch");
   require_here(OTR_STATES_PUBLISHED, "otr_engine_prefetch");
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
-  if (committed_->plan.home != Home::slices) {
+  if (!committed_->published.is_in_pieces()) {
     health_.on_device([&] { committed_->gather.prefetch(ids, count); });
     return;
   }
@@ -248,6 +248,7 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
   require(State::committed, "otr_engine_set_initial");
   require_here(kAllOfIt, "otr_engine_set_initial");
   hear();
+  window_->come_after_callers();
   values_->set_initial(ids, count, values);
 }
 
@@ -263,6 +264,7 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_parameter_write");
   require_here(kAllOfIt, "otr_engine_parameter_write");
   hear();
+  window_->come_after_callers();
   values_->write(id, value, source);
 }
 
@@ -283,6 +285,7 @@ void Engine::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_local_write");
   require_here(kAllOfIt, "otr_engine_local_write");
   hear();
+  window_->come_after_callers();
   health_.on_device([&] { values_->write_local(id, value, source); });
 }
 

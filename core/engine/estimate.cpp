@@ -78,12 +78,14 @@ MemoryEntries ours(const layout::Model& model, const config::EngineConfig& confi
   int64_t windows = 0;
   const bool gathers = plan.home == Home::slices && shape.published_slices() > 1;
   if (gathers) windows += bytes_of(e.acquired, config.compute);
-  if (!gathers && plan.published_in != plan.front && e.acquired > 0) {
-    int64_t all = 0;
+  if (plan.published_in != plan.front && e.acquired > 0) {
+    int64_t copied = 0;  // from this host's memory, so that they may stay
     for (int64_t id = 0; id < model.size(); ++id) {
-      if (model.at(id).root == id) all += model.at(id).count;
+      const layout::Parameter& p = model.at(id);
+      if (p.root == id && !(gathers && p.trainable)) copied += p.count;
     }
-    windows += bytes_of(std::max(e.acquired, std::min(config.live_elements, all)), config.compute);
+    const int64_t stay = std::min(config.live_elements, copied);
+    windows += bytes_of(gathers ? stay : std::max(e.acquired, stay), config.compute);
   }
   if (config.compute != kernels::Format::float32) windows += e.widened * 4;
   add(entries, plan.front, Purpose::acquired, 0, windows);

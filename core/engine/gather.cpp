@@ -150,7 +150,9 @@ void Gather::add_widened(const int64_t* ids, int64_t count) {
     if (entries_[static_cast<size_t>(root)].widened || std::ranges::any_of(fresh, is_this))
       continue;
     const int64_t bytes = model_->at(root).count * int64_t{4};
-    blocks.emplace_back(*ledger_, memory::Purpose::acquired, bytes, device_, stream, shown_);
+    find_room([&] {
+      blocks.emplace_back(*ledger_, memory::Purpose::acquired, bytes, device_, stream, shown_);
+    });
     fresh.push_back({root, blocks.back().data()});
   }
   widen(fresh);
@@ -205,15 +207,21 @@ void Gather::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
   }
 }
 
-// What was made for an acquire that failed.
+// What was made for an acquire that failed; an offloaded parameter that is there lingers.
 void Gather::drop_unused(const int64_t* ids, int64_t count) {
   begun_.clear();
   done_ = 0;
   for (int64_t i = 0; i < count; ++i) {
-    Entry& entry = entries_[static_cast<size_t>(model_->at(ids[i]).root)];
+    const int64_t root = model_->at(ids[i]).root;
+    const Entry& entry = entries_[static_cast<size_t>(root)];
     if (entry.acquired > 0 || entry.ahead != 0) continue;
+    if (is_uploaded(root) && entry.whole) {
+      lingering_.take(root);
+      lingering_.add({root, entry.uses});
+      continue;
+    }
     device_->wait(device_->upload_stream(), entry.ready);
-    drop(model_->at(ids[i]).root, device_->upload_stream());
+    drop(root, device_->upload_stream());
   }
 }
 
@@ -225,13 +233,17 @@ void Gather::prefetch(const int64_t* ids, int64_t count) {
     while (!lingering_.has_room_for(elements) && drop_one(uses)) {
     }
     if (!lingering_.has_room_for(elements)) return true;
-    make_room(root);
+    try {
+      make_room(root, uses);
+    } catch (const Error& error) {  // an acquire makes more room, and is told
+      if (error.status() != OTR_E_OUT_OF_MEMORY) throw;
+      return true;
+    }
     return false;
   });
   upload(roots.offloaded);
   for (const int64_t root : roots.offloaded) {
-    const Entry& entry = entries_[static_cast<size_t>(root)];
-    lingering_.add({root, entry.uses, entry.ready});
+    lingering_.add({root, entries_[static_cast<size_t>(root)].uses});
   }
   for (const int64_t root : roots.in_pieces) make_room(root);
   for (std::span<const int64_t> left(roots.in_pieces); !left.empty();) {

@@ -59,8 +59,10 @@ class Gather {
   }
   // The root's published value was written: float32 copies of it follow.
   void refresh(int64_t root);
-  // This rank's part of it was: a copy on the device does not outlive its use.
-  void note_written(int64_t root);
+  // The same after this rank wrote its part, alone: what it has gathered of others stays as it is.
+  void note_written(int64_t root) {
+    if (is_uploaded(root)) refresh(root);
+  }
   // The published parameters are about to change: every acquire ends. After settle.
   void end_all();
 
@@ -70,9 +72,9 @@ class Gather {
     int64_t uses = 0;  // that ended since the last step
     // In the compute dtype, where what is published is not shown as it is.
     memory::ReleasableBlock gathered;
-    bool is_old = false;               // the published value was written since
     bool whole = false;                // all of it is there …
     device::Event ready;               // … after this
+    device::Event used;                // nothing reads it after this, if it is not acquired again
     comm::Exchange::Ticket ahead = 0;  // prefetched, and not waited for yet; 0: it is not
     memory::Block widened;             // float32
     // after: the stream of the last use.
@@ -103,7 +105,10 @@ class Gather {
   // The whole parameter as published, after that.
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
-  void make_room(int64_t root);
+  // Where memory ends, what only lingers and was used more often than this makes room.
+  template <typename Allocate>
+  void find_room(const Allocate& allocate, int64_t uses = -1);
+  void make_room(int64_t root, int64_t uses = -1);
   void note_whole(int64_t root, const device::Event& ready) {
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.whole = true;

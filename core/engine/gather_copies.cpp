@@ -8,7 +8,18 @@
 
 namespace outrigger::engine {
 
-void Gather::make_room(int64_t root) {
+template <typename Allocate>
+void Gather::find_room(const Allocate& allocate, int64_t uses) {
+  for (;;) {
+    try {
+      return allocate();
+    } catch (const Error& error) {
+      if (error.status() != OTR_E_OUT_OF_MEMORY || !drop_one(uses)) throw;
+    }
+  }
+}
+
+void Gather::make_room(int64_t root, int64_t uses) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (!entry.gathered) {
     const auto size = static_cast<int64_t>(kernels::size_of(published_->format()));
@@ -16,14 +27,7 @@ void Gather::make_room(int64_t root) {
                                              model_->at(root).count * size, device_, shown_);
   }
   if (entry.gathered.filled()) return;
-  for (bool is_there = false; !is_there;) {
-    try {
-      entry.gathered.fill();
-      is_there = true;
-    } catch (const Error& error) {  // what only lingers makes room
-      if (error.status() != OTR_E_OUT_OF_MEMORY || !drop_one()) throw;
-    }
-  }
+  find_room([&] { entry.gathered.fill(); }, uses);
   if (is_uploaded(root)) lingering_.count(model_->at(root).count);
 }
 
@@ -41,7 +45,8 @@ void Gather::upload(std::span<const int64_t> roots) {
 
 void Gather::drop(int64_t root, device::Stream after) {
   Entry& entry = entries_[static_cast<size_t>(root)];
-  device_->wait(after, lingering_.take(root));
+  lingering_.take(root);
+  device_->wait(after, entry.used);
   if (entry.gathered.filled() && is_uploaded(root)) lingering_.count(-model_->at(root).count);
   entry.clear(after);
 }
@@ -55,11 +60,10 @@ bool Gather::drop_one(int64_t uses) {
 // What stays is the address.
 void Gather::Entry::clear(device::Stream after) noexcept {
   acquired = 0;
-  is_old = false;
   gathered.free_after(after);
   gathered.drop();
   whole = false;
-  ready = {};
+  ready = used = {};
   widened.free_after(after);
   widened = {};
 }
@@ -75,19 +79,21 @@ void Gather::release(const int64_t* ids, int64_t count, device::Stream stream) {
            model_->at(ids[i]).name, ids[i]);
     }
   }
-  for (const auto& [root, times] : wanted) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t root = model_->at(ids[i]).root;
+    const int64_t times = std::exchange(wanted[root], 0);
     Entry& entry = entries_[static_cast<size_t>(root)];
     entry.acquired -= times;
-    if (entry.acquired > 0) continue;
+    if (times == 0 || entry.acquired > 0) continue;
     ++entry.uses;
-    const bool lingers = is_uploaded(root) && entry.whole && !entry.is_old;
-    if (!lingers || !lingering_.has_room_for(0)) {
+    if (!is_uploaded(root) || !entry.whole || !lingering_.has_room_for(0)) {
       drop(root, stream);
       continue;
     }
     entry.widened.free_after(stream);
     entry.widened = {};
-    lingering_.add({root, entry.uses, device_->record(stream)});
+    entry.used = device_->record(stream);
+    lingering_.add({root, entry.uses});
   }
 }
 
@@ -102,6 +108,7 @@ void Gather::require_none_acquired(const char* call) const {
 void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.acquired == 0 && is_uploaded(root)) return drop(root, device_->upload_stream());
+  if (entry.whole) device_->wait(device_->upload_stream(), entry.ready);  // or read by widen
   if (entry.whole && is_uploaded(root)) {
     upload(std::span(&root, 1));
   } else if (entry.whole) {
@@ -113,13 +120,6 @@ void Gather::refresh(int64_t root) {
   if (entry.widened) widen(std::span(&copy, 1));
   // Streams that have waited for the old values wait for nothing any more.
   if (entry.whole || entry.widened) device_->synchronize(entry.ready);
-}
-
-void Gather::note_written(int64_t root) {
-  Entry& entry = entries_[static_cast<size_t>(root)];
-  if (!is_uploaded(root)) return;
-  if (entry.acquired == 0) return drop(root, device_->upload_stream());
-  entry.is_old = true;
 }
 
 void Gather::end_all() {

@@ -147,7 +147,7 @@ void Values::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
   health_.collective(
       kCall, Again::at_first,
       [&] {
-        committed_.gather.settle();  // what is prefetched is about to change
+        settle(kLabel);
         const std::vector<bool> differs = compare(firsts, given);
         for (size_t i = 0; i < firsts.size(); ++i) {
           touch(firsts[i].root, OTR_VALUE_MASTER);

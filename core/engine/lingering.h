@@ -8,10 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
-
-#include "core/device/device.h"
 
 namespace outrigger::engine {
 
@@ -19,8 +16,7 @@ class Lingering {
  public:
   struct Copy {
     int64_t root;
-    int64_t uses;        // that ended
-    device::Event used;  // after it nothing reads the copy, if it is not used again
+    int64_t uses;  // that ended
   };
 
   // most: elements on the device, those in use included, beyond which none lingers.
@@ -30,14 +26,10 @@ class Lingering {
   void count(int64_t elements) { live_ += elements; }
   [[nodiscard]] bool has_room_for(int64_t elements) const { return elements <= most_ - live_; }
 
-  void add(Copy copy) { copies_.push_back(std::move(copy)); }
-  // It is used again, or goes. Its last use, if it was there.
-  device::Event take(int64_t root) {
-    const auto found = std::ranges::find(copies_, root, &Copy::root);
-    if (found == copies_.end()) return {};
-    device::Event used = std::move(found->used);
-    copies_.erase(found);
-    return used;
+  void add(const Copy& copy) { copies_.push_back(copy); }
+  // It is used again, or goes.
+  void take(int64_t root) {
+    std::erase_if(copies_, [root](const Copy& copy) { return copy.root == root; });
   }
   // The one to go first, of those that were used more often than `uses`.
   [[nodiscard]] std::optional<int64_t> first_to_go(int64_t uses) const {

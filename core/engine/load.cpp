@@ -191,7 +191,7 @@ void Checkpoints::load(const std::string& directory, const std::string& tag,
     each_run(batches, manifest, *source, [&](const auto&...) { ranks.tick(); });
   });
   health_.collective(kLoadCall, Again::never, [&] {
-    committed_.gather.settle();  // what is prefetched is about to change
+    values_.settle(kLoadCall);
     each_run(batches, manifest, *source,
              [&](const Wanted& w, const layout::Piece& part, Format format, const Planes& planes) {
                values_.restore(part, w.here, format, planes);

@@ -37,6 +37,8 @@ class Published {
   [[nodiscard]] kernels::Format format() const { return format_; }
   // Whose memory they are in.
   [[nodiscard]] device::Device& device() const { return *device_; }
+  // An acquire gathers a trainable parameter from other ranks.
+  [[nodiscard]] bool is_in_pieces() const { return home_ == Home::slices && layout().world() > 1; }
   // An acquire brings them to the device.
   [[nodiscard]] bool is_offloaded() const { return device_ != front_; }
   // Which rank has what of them, where their home is slices.

@@ -99,7 +99,7 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
   comm::Communicator& control = committed_.control;
   const std::array<int64_t, 2> written{id, value};
   const auto write_all = [&] {
-    if (weight) committed_.gather.settle();  // what is prefetched is about to change
+    if (weight) settle(kCall);
     if (value != OTR_VALUE_GRAD) touch(root.root, value);
     Location location;
     if (!weight) location = location_of(root, value, true);
@@ -123,6 +123,11 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
   health_.collective(kCall, Again::at_first, write_all,
                      XXH3_64bits(written.data(), sizeof written));
   if (weight) taken(root.root);
+}
+
+void Values::settle(const char* label) {
+  committed_.gather.settle();
+  if (committed_.published.is_offloaded()) committed_.control.barrier(label);
 }
 
 // With the weight that was written, others get what ranks wrote into their own parts before.

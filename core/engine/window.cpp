@@ -87,6 +87,12 @@ void Window::come_after_callers(device::Stream stream) {
   }
 }
 
+void Window::come_after_callers() {
+  if (!declared_.device) return;
+  come_after_callers(declared_.device->own_stream());
+  come_after_callers(declared_.device->upload_stream());
+}
+
 void Window::await_streams() {
   if (!declared_.device) return;
   device::Device& device = *declared_.device;

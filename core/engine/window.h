@@ -54,6 +54,8 @@ class Window {
   void note_stream(device::Stream stream);
   // What is given to this stream now on comes after what the callers' other ones were given.
   void come_after_callers(device::Stream stream);
+  // The same for the device's own streams: what they write then may still be read by callers'.
+  void come_after_callers();
 
   // The steps of a window: all but the last accumulate (is_boundary).
   void require_step(const char* call) const;

@@ -194,6 +194,7 @@ TEST(DeviceParameters, TheEstimateKnowsWhatStays) {
 TEST(DeviceParameters, WhatIsAcquiredMayExceedTheLimit) {
   const Alone alone(offloaded(2));
   const Trained& t = alone.trained;
+  for (const int64_t id : {0, 5}) t.use(id);  // which linger
   std::vector<otr_tensor> weights(6);
   ASSERT_OK(otr_engine_acquire(t.get(), t.ids().data(), 6, nullptr, weights.data()));
   for (int64_t id = 0; id < 6; ++id) {
@@ -381,6 +382,9 @@ TEST(DeviceParameters, WhatItCannotDoIsNamed) {
          "offload_param.device", "offload_optimizer.device \"cpu\"");
   expect(R"("stage": 3, "offload_param": {"device": "cpu"},
             "offload_optimizer": {"device": "cpu", "ratio": 0.5})",
+         OTR_E_UNSUPPORTED, "offload_optimizer.ratio", "set the ratio to 1");
+  expect(R"("stage": 3, "offload_param": {"device": "cpu"},
+            "offload_optimizer": {"device": "cpu", "ratio": 0})",
          OTR_E_UNSUPPORTED, "offload_optimizer.ratio", "set the ratio to 1");
   expect(R"("stage": 2, "offload_param": {"device": "cpu"},
             "offload_optimizer": {"device": "cpu"})",

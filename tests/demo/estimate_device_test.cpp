@@ -150,7 +150,18 @@ TEST_F(EstimateDevice, OffersOffload) {
 
   const Json kept = json_of(with(kOffloaded, {"--device-gib", "24", "--host-gib", "12"}));
   for (const Json& change : kept["would_fit"]) {
-    EXPECT_EQ(change["change"].get<std::string>().find("offload"), std::string::npos) << change;
+    EXPECT_FALSE(change["change"].get<std::string>().ends_with("offload")) << change;
+  }
+
+  // Where not even the parameters fit, they go, too; the device has the two largest in use.
+  for (const char* config : {kStage2, kOffloaded}) {
+    const Json none = json_of(with(config, {"--device-gib", "1.5", "--host-gib", "64"}));
+    ASSERT_GE(none["would_fit"].size(), 1U) << none;
+    EXPECT_EQ(none["would_fit"][0]["change"], "stage 3, offload with parameters") << none;
+    const Json& patch = none["would_fit"][0]["patch"]["zero_optimization"];
+    EXPECT_EQ(patch["offload_param"]["device"], "cpu");
+    EXPECT_EQ(patch["stage3_max_live_parameters"], 2 << 24);
+    EXPECT_EQ(none["would_fit"][0]["device_bytes"], (2 << 24) * 2 + int64_t{2} * (1 << 25) * 2);
   }
   const Json without = json_of(with(kStage2, {"--host-gib", "1000"}));
   for (const Json& change : without["would_fit"]) {
@@ -237,7 +248,8 @@ TEST_F(EstimateDevice, SaysWhatIsWrong) {
   const char* split = R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
       "bf16": {"enabled": true}, "outrigger": {"states": {"master": {"format": "split"}}}})";
   expect_fault(with(split, {"--device-gib", "24"}),
-               {"one half on a device", "set offload_optimizer.device to \"none\""});
+               {"one half on a device", "offload_optimizer.device to \"none\"",
+                "offload_param.device to \"cpu\""});
   EXPECT_LE(estimate(with(split, {"--host-gib", "100"})).code, 1) << "legal without one";
   for (const char* gib : {"0", "-1", "nan", "1e300"}) {
     expect_fault({shapes(), "--device-gib", gib}, {"--device-gib", gib, "from 0.001 to"});

@@ -281,8 +281,8 @@ TEST(DeviceMatrix, CustomOffloaded) {
 
 // A device's parameters on the host, too: one copy where ranks share memory, slices elsewhere.
 TEST(DeviceMatrix, ParametersOffloaded) {
-  sweep(Provider::self, 1, 1, {.on = On::offload_all, .live = kLive});
-  sweep(Provider::threads, 2, 3, {.on = On::offload_all, .every = 2, .live = kLive});
+  sweep(Provider::self, 1, 1, {.on = On::offload_all, .every = 2, .live = kLive});
+  sweep(Provider::threads, 2, 3, {.on = On::offload_all, .every = 3, .live = kLive});
   sweep(Provider::threads, 2, 2,
         {.on = On::offload_all, .every = 3, .share = false, .live = kLive});
   sweep(Provider::shm, 2, 3, {.on = On::offload_all, .every = 5, .live = kLive});

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class Ahead:
-    """budget: elements that may be fetched and not used yet. is_live: whether a parameter is whole now. What is fetched depends
-    on the order of this rank's own uses only, so it is the same on all ranks that compute alike."""
+    """budget: elements that may be fetched and not used yet. is_live: whether a parameter is whole now. is_alone: no other rank takes
+    part. What is fetched depends on the order of this rank's own uses only, so it is the same on all ranks that compute alike."""
 
     def __init__(self, handle: lowlevel.Engine, ids: dict[torch.Tensor, int], budget: int, is_live: Callable[[torch.Tensor], bool],
-                 device: Device) -> None:
+                 device: Device, is_alone: bool) -> None:
         self._handle, self._ids, self._budget, self._is_live, self._device = handle, ids, budget, is_live, device
+        self._is_alone = is_alone
         self._order: list[torch.Tensor] = []  # of this pass
         self._plan: list[torch.Tensor] = []  # of the last one
         self._forget()
@@ -62,9 +63,10 @@ class Ahead:
             lowlevel.engine_prefetch(self._handle, identities, self._device.info())
 
     def _drop(self) -> None:
-        """What was fetched and is not used after all. Collective where there is any."""
+        """What was fetched and is not used after all. Collective where there is any. What this rank fetched alone, the library drops
+        when there is no room."""
         unused = sorted(self._ids[each] for each in self._coming_up if not self._is_live(each))
-        if unused:
+        if unused and not self._is_alone:
             lowlevel.engine_acquire(self._handle, unused, self._device.info())
             lowlevel.engine_release(self._handle, unused, self._device.info())
         self._forget()

@@ -63,6 +63,8 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         stage, shares = self.zero_optimization_stage(), comm.shares_memory and settings.shares and self._device.place is None
         in_slices = stage == 3 and not shares and (self._device.place is None or comm.size > 1)
         offloaded = self._device.place is not None and self.effective("zero_optimization", "offload_param", "device") == "cpu"
+        # A parameter is gathered without the other ranks.
+        self.gathers_alone = offloaded and (comm.size == 1 or comm.shares_memory and settings.shares)
         self._shared = shares and stage > 0 and comm.size > 1
         self._comm, self.world_size, self.global_rank = comm, comm.size, comm.rank
         self.module = module

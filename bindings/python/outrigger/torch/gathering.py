@@ -72,7 +72,8 @@ class Gathering:
         self.place = "in host memory" if engine.parameters_of.offloaded else "in slices on the ranks"
         persistent = engine.effective("zero_optimization", "stage3_param_persistence_threshold")
         self._small = {each for each in engine.parameters_of.gathered if each.numel() <= persistent}
-        self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has, self._device)
+        self._ahead = Ahead(self._handle, self._ids, engine.effective("zero_optimization", "stage3_prefetch_bucket_size"), self.has, self._device,
+                            engine.gathers_alone)
         self._live, self._kept = set(), set()  # gathered; of these, not given back before the step
         self._users = {}  # module calls and blocks that use it now
         self._calls, self._inside = [], 0
@@ -82,7 +83,7 @@ class Gathering:
         for parameter in engine.parameters_of.gathered:
             self._show(parameter)
         self._hooks = [hook for each in module.modules() if each is module or z3_leaf_module(each) or has_own(each)
-                       for hook in (each.register_forward_pre_hook(Hook(self, "enter")),
+                       for hook in (each.register_forward_pre_hook(Hook(self, "enter"), with_kwargs=True),
                                     each.register_forward_hook(Hook(self, "leave"), always_call=True))]
         self._hooks.append(module.register_load_state_dict_pre_hook(Hook(self, "loading")))
 
@@ -199,7 +200,7 @@ class Gathering:
             while len(self._calls) > depth:  # left by what is no Exception
                 self._end_call()
 
-    def enter(self, module, inputs):
+    def enter(self, module, inputs, options):
         engine = self._engine()
         if not self._calls and not self._inside and torch.is_grad_enabled() and engine._pass is None:
             raise RuntimeError("a module of a stage 3 engine was called beside its engine, with gradients on: call the engine, or the "
@@ -211,8 +212,8 @@ class Gathering:
             if isinstance(parameter, _Partitioned):
                 self.use(parameter, is_leaf and torch.is_grad_enabled())
         without = [each for each in self._calls[-1][1] if not each.requires_grad]
-        for tensor in inputs if without and torch.is_grad_enabled() else ():
-            if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+        for tensor in among(torch.Tensor, (inputs, options)) if without and torch.is_grad_enabled() else ():
+            if tensor.grad_fn is not None:  # a leaf would keep its hooks from pass to pass
                 tensor.register_hook(functools.partial(self._used_backwards, without))
 
     def leave(self, module, inputs, output):
