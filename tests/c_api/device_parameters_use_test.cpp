@@ -15,7 +15,7 @@ namespace {
 
 using namespace otr_test;
 
-constexpr int64_t kCount = 1000;
+constexpr int64_t kElements = 1000;
 constexpr const char* kBf16 = R"("bf16": {"enabled": true}, )";
 
 // more: members at the top level; own: of "outrigger".
@@ -27,7 +27,7 @@ std::string config_with(const std::string& more = "", const std::string& own = "
          std::to_string(live) + R"(}, "outrigger": {"reduction_order": "micro_step")" + own + "}}";
 }
 
-void set_value(otr_context* context, int32_t rank, const char* name, double value) {
+void set_on_device(otr_context* context, int32_t rank, const char* name, double value) {
   EXPECT_OK(otr_device_set_value(context, kSimulated, rank, name, value));
 }
 
@@ -58,16 +58,16 @@ class Kernels {
   }
   // A kernel that reads the tensor; slow: and ends late.
   void read(const otr_tensor& tensor, bool slow = true) {
-    if (slow) set_value(context_, rank_, "launch_latency", 0.03);
-    const size_t bytes = static_cast<size_t>(kCount) * tensor.dtype.bits / 8;
+    if (slow) set_on_device(context_, rank_, "launch_latency", 0.03);
+    const size_t bytes = static_cast<size_t>(kElements) * tensor.dtype.bits / 8;
     EXPECT_EQ(table().copy(device_, sink_, tensor.data, bytes, OTR_PLUGIN_ON_DEVICE, stream_),
               OTR_OK);
-    if (slow) set_value(context_, rank_, "launch_latency", 0);
+    if (slow) set_on_device(context_, rank_, "launch_latency", 0);
   }
   // What the last kernel has read, of float32.
   Values values() {
     EXPECT_EQ(table().synchronize(device_), OTR_OK);
-    const Tensor here = Tensor::filled({kCount}, 0);
+    const Tensor here = Tensor::filled({kElements}, 0);
     otr_tensor there = *&here;
     there.device = simulated(rank_);
     there.data = sink_;
@@ -78,7 +78,7 @@ class Kernels {
 
  private:
   static const otr_device_plugin& table() { return simulated_table(); }
-  static constexpr size_t kBytes = kCount * 4;
+  static constexpr size_t kBytes = kElements * 4;
   otr_context* context_;
   int32_t rank_;
   otr_plugin_device* device_ = nullptr;
@@ -87,18 +87,18 @@ class Kernels {
   otr_call_info info_{};
 };
 
-void declare(Engine& engine, int32_t rank, int64_t parameters = 5) {
+void declare_ones(Engine& engine, int32_t rank, int64_t parameters = 5) {
   EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
   for (int64_t i = 0; i < parameters; ++i) {
-    engine.add(("p" + std::to_string(i)).c_str(), {kCount}, Values(kCount, 1));
+    engine.add(("p" + std::to_string(i)).c_str(), {kElements}, Values(kElements, 1));
   }
   engine.commit();
 }
 
-struct Alone {
-  explicit Alone(const std::string& config)
+struct Single {
+  explicit Single(const std::string& config)
       : context(device_context()), comm(make_self(context.get())), engine(comm.get(), config) {
-    declare(engine, 0);
+    declare_ones(engine, 0);
   }
   [[nodiscard]] double brought() const {
     double bytes = -1;
@@ -111,18 +111,18 @@ struct Alone {
 };
 
 TEST(DeviceParameterUse, AFailedAcquireKeepsWhatKernelsRead) {
-  const Alone alone(config_with());
-  Kernels kernels(alone.context.get(), 0);
-  kernels.use(alone.engine, 0);
-  const double before = alone.brought();
-  set_value(alone.context.get(), 0, "fail_allocation", 1);
+  const Single single(config_with());
+  Kernels kernels(single.context.get(), 0);
+  kernels.use(single.engine, 0);
+  const double before = single.brought();
+  set_on_device(single.context.get(), 0, "fail_allocation", 1);
   const int64_t two[] = {0, 1};
   otr_tensor weights[2];
   EXPECT_FAILS(OTR_E_OUT_OF_MEMORY,
-               otr_engine_acquire(alone.engine.get(), two, 2, kernels.info(), weights), "bytes");
-  kernels.use(alone.engine, 0);
-  EXPECT_EQ(alone.brought(), before) << "it is there still";
-  EXPECT_EQ(kernels.values(), Values(kCount, 1));
+               otr_engine_acquire(single.engine.get(), two, 2, kernels.info(), weights), "bytes");
+  kernels.use(single.engine, 0);
+  EXPECT_EQ(single.brought(), before) << "it is there still";
+  EXPECT_EQ(kernels.values(), Values(kElements, 1));
 }
 
 // Held or lingering, as it is or in float32, while a kernel reads it.
@@ -131,9 +131,9 @@ TEST(DeviceParameterUse, AWriteComesAfterWhatStreamsRead) {
     for (const bool holds : {false, true}) {
       for (const bool is_local : {false, true}) {
         SCOPED_TRACE(std::string(precision) + (holds ? " held" : "") + (is_local ? " local" : ""));
-        const Alone alone(config_with(precision));
-        otr_engine* const engine = alone.engine.get();
-        Kernels kernels(alone.context.get(), 0);
+        const Single single(config_with(precision));
+        otr_engine* const engine = single.engine.get();
+        Kernels kernels(single.context.get(), 0);
         otr_call_info as_float32 = *kernels.info();
         as_float32.flags = OTR_ACQUIRE_FLOAT32;
         const int64_t id = 0;
@@ -143,13 +143,14 @@ TEST(DeviceParameterUse, AWriteComesAfterWhatStreamsRead) {
         if (!holds) {
           ASSERT_OK(otr_engine_release(engine, &id, 1, &as_float32));
         }
-        const Tensor four = Tensor::filled({kCount}, 4);
+        const Tensor four = Tensor::filled({kElements}, 4);
         ASSERT_OK(is_local ? otr_engine_local_write(engine, id, OTR_VALUE_MASTER, &four)
                            : otr_engine_parameter_write(engine, id, OTR_VALUE_MASTER, &four));
-        EXPECT_EQ(kernels.values(), Values(kCount, 1));
+        EXPECT_EQ(kernels.values(), Values(kElements, 1));
         otr_tensor again;
+        as_float32.stream = 0;  // in which values_there reads
         ASSERT_OK(otr_engine_acquire(engine, &id, 1, &as_float32, &again));
-        EXPECT_EQ(values_there(alone.context.get(), again), Values(kCount, 4));
+        EXPECT_EQ(values_there(single.context.get(), again), Values(kElements, 4));
         if (holds) {
           EXPECT_EQ(again.data, weight.data) << "which follows";
         }
@@ -165,22 +166,22 @@ void expect_old(bool share,
   const auto context = device_context();
   run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config_with("", share ? "" : R"(, "share_parameters": false)"));
-    declare(engine, rank);
+    declare_ones(engine, rank);
     Snapshot snapshot;
     EXPECT_OK(otr_engine_save(engine.get(), place.text(), "one", nullptr));
     EXPECT_OK(otr_engine_snapshot(engine.get(), snapshot.get(), nullptr));
-    const Tensor two = Tensor::filled({kCount}, 2);
+    const Tensor two = Tensor::filled({kElements}, 2);
     EXPECT_OK(otr_engine_parameter_write(engine.get(), 0, OTR_VALUE_MASTER, &two));
     EXPECT_OK(otr_comm_barrier(comm));
     Kernels kernels(context.get(), rank);
-    if (rank == 1) set_value(context.get(), rank, "copy_latency", 0.1);
+    if (rank == 1) set_on_device(context.get(), rank, "copy_latency", 0.1);
     if (rank == 1 || !share) kernels.use(engine, 0);
     write(engine, place, snapshot);
-    set_value(context.get(), rank, "copy_latency", 0);
+    set_on_device(context.get(), rank, "copy_latency", 0);
     if (rank == 1) {
-      EXPECT_EQ(kernels.values(), Values(kCount, 2));
+      EXPECT_EQ(kernels.values(), Values(kElements, 2));
     }
-    EXPECT_EQ(engine.read(0, OTR_VALUE_PUBLISHED), Values(kCount, 1));
+    EXPECT_EQ(engine.read(0, OTR_VALUE_PUBLISHED), Values(kElements, 1));
     EXPECT_OK(otr_engine_finalize(engine.get()));
   });
 }
@@ -196,11 +197,11 @@ TEST(DeviceParameterUse, ALoadComesAfterWhatOtherRanksCopy) {
       EXPECT_OK(otr_engine_restore(engine.get(), &one, 1));
     });
     expect_old(share, [](const Engine& engine, const Place&, Snapshot&) {
-      const Tensor one = Tensor::filled({kCount}, 1);
+      const Tensor one = Tensor::filled({kElements}, 1);
       EXPECT_OK(otr_engine_parameter_write(engine.get(), 0, OTR_VALUE_MASTER, &one));
     });
     expect_old(share, [](const Engine& engine, const Place&, Snapshot&) {
-      const Tensor one = Tensor::filled({kCount}, 1);
+      const Tensor one = Tensor::filled({kElements}, 1);
       const int64_t id = 0;
       EXPECT_OK(otr_engine_set_initial(engine.get(), &id, 1, &one));
     });
@@ -210,50 +211,51 @@ TEST(DeviceParameterUse, ALoadComesAfterWhatOtherRanksCopy) {
 // A prefetch is an optimization only: without memory it does nothing, and keeps what is needed
 // sooner.
 TEST(DeviceParameterUse, APrefetchWithoutMemoryDoesNothing) {
-  const Alone alone(config_with());
+  const Single single(config_with());
   const int64_t ids[] = {0, 1, 2, 3};
-  EXPECT_OK(otr_engine_prefetch(alone.engine.get(), ids, 2, nullptr));
-  const double before = alone.brought();
-  set_value(alone.context.get(), 0, "fail_allocation", 1);
-  EXPECT_OK(otr_engine_prefetch(alone.engine.get(), &ids[2], 2, nullptr));
-  EXPECT_EQ(alone.brought() - before, 4 * kCount) << "there is memory for 3 again";
-  Kernels kernels(alone.context.get(), 0);
-  for (const int64_t id : {0, 1, 3}) kernels.use(alone.engine, id);
-  EXPECT_EQ(alone.brought() - before, 4 * kCount);
-  kernels.use(alone.engine, 2);
-  EXPECT_EQ(alone.brought() - before, 8 * kCount);
-  EXPECT_EQ(resident_bytes(alone.engine, kSimulated, "acquired copies"), 4 * 4 * kCount);
+  EXPECT_OK(otr_engine_prefetch(single.engine.get(), ids, 2, nullptr));
+  const double before = single.brought();
+  set_on_device(single.context.get(), 0, "fail_allocation", 1);
+  EXPECT_OK(otr_engine_prefetch(single.engine.get(), &ids[2], 2, nullptr));
+  EXPECT_EQ(single.brought() - before, 4 * kElements) << "there is memory for 3 again";
+  Kernels kernels(single.context.get(), 0);
+  for (const int64_t id : {0, 1, 3}) kernels.use(single.engine, id);
+  EXPECT_EQ(single.brought() - before, 4 * kElements);
+  kernels.use(single.engine, 2);
+  EXPECT_EQ(single.brought() - before, 8 * kElements);
+  EXPECT_EQ(resident_bytes(single.engine, kSimulated, "acquired copies"), 4 * 4 * kElements);
 }
 
 TEST(DeviceParameterUse, AFloat32CopyTakesTheRoomOfWhatLingers) {
-  const Alone alone(config_with(kBf16));
-  Kernels kernels(alone.context.get(), 0);
-  for (int64_t id = 0; id < 4; ++id) kernels.use(alone.engine, id);
-  set_value(alone.context.get(), 0, "fail_allocation", 2);
-  otr_call_info info = *kernels.info();
+  const Single single(config_with(kBf16));
+  Kernels kernels(single.context.get(), 0);
+  for (int64_t id = 0; id < 4; ++id) kernels.use(single.engine, id);
+  set_on_device(single.context.get(), 0, "fail_allocation", 2);
+  otr_call_info info;
+  ASSERT_OK(otr_call_info_init(&info, sizeof info));
   info.flags = OTR_ACQUIRE_FLOAT32;
   const int64_t id = 4;
   otr_tensor weight;
-  ASSERT_OK(otr_engine_acquire(alone.engine.get(), &id, 1, &info, &weight));
-  EXPECT_EQ(values_there(alone.context.get(), weight), Values(kCount, 1));
-  EXPECT_EQ(resident_bytes(alone.engine, kSimulated, "acquired copies"),
-            (3 + 1) * 2 * kCount + 4 * kCount);
+  ASSERT_OK(otr_engine_acquire(single.engine.get(), &id, 1, &info, &weight));
+  EXPECT_EQ(values_there(single.context.get(), weight), Values(kElements, 1));
+  EXPECT_EQ(resident_bytes(single.engine, kSimulated, "acquired copies"),
+            (3 + 1) * 2 * kElements + 4 * kElements);
 }
 
 // In slices frozen parameters are whole on each rank, and so are copied, and stay.
 TEST(DeviceParameterUse, TheEstimateCountsFrozenParametersThatStay) {
   const auto context = device_context();
   run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* comm) {
-    Engine engine(comm, config_with("", R"(, "share_parameters": false)", 3 * kCount));
+    Engine engine(comm, config_with("", R"(, "share_parameters": false)", 3 * kElements));
     EXPECT_OK(otr_engine_set_device(engine.get(), kSimulated, rank));
     for (int64_t i = 0; i < 6; ++i) {
       otr_param_options options = param_options();
       options.trainable = i < 2 ? 1 : 0;
-      engine.add(("p" + std::to_string(i)).c_str(), {kCount}, Values(kCount, 1), &options);
+      engine.add(("p" + std::to_string(i)).c_str(), {kElements}, Values(kElements, 1), &options);
     }
     engine.commit();
     otr_estimate_options options = options_for(2, rank);
-    options.acquired_elements = kCount;
+    options.acquired_elements = kElements;
     options.separate_memory = 1;
     const auto peak = [&](const std::vector<otr_memory_entry>& entries) {
       int64_t bytes = -1;
@@ -264,7 +266,7 @@ TEST(DeviceParameterUse, TheEstimateCountsFrozenParametersThatStay) {
       return bytes;
     };
     const int64_t expected = peak(estimate(engine.get(), options));
-    EXPECT_EQ(expected, (1 + 3) * 4 * kCount);
+    EXPECT_EQ(expected, (1 + 3) * 4 * kElements);
     Kernels kernels(context.get(), rank);
     for (int64_t id = 5; id >= 0; --id) kernels.use(engine, id);
     EXPECT_EQ(peak(ledger(engine.get())), expected);
