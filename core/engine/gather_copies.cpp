@@ -108,7 +108,6 @@ void Gather::require_none_acquired(const char* call) const {
 void Gather::refresh(int64_t root) {
   Entry& entry = entries_[static_cast<size_t>(root)];
   if (entry.acquired == 0 && is_uploaded(root)) return drop(root, device_->upload_stream());
-  if (entry.whole) device_->wait(device_->upload_stream(), entry.ready);  // or read by widen
   if (entry.whole && is_uploaded(root)) {
     upload(std::span(&root, 1));
   } else if (entry.whole) {

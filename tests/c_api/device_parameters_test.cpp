@@ -4,6 +4,7 @@
 // engine's matrix has the bits.
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -157,6 +158,23 @@ TEST(DeviceParameters, WhatIsUsedAgainSoonStays) {
   }
 }
 
+// What a backward has used twice goes before what it still needs; a step begins anew.
+TEST(DeviceParameters, WhatWasUsedMostGoesFirst) {
+  const Alone alone(offloaded(3));
+  const Trained& t = alone.trained;
+  const auto use_all = [&](std::initializer_list<int64_t> ids) {
+    return t.brought_by([&] {
+      for (const int64_t id : ids) t.use(id);
+    });
+  };
+  EXPECT_EQ(use_all({3, 4, 5}), 3);
+  EXPECT_EQ(use_all({5, 2, 4, 3}), 1) << "5 was used twice";
+  EXPECT_EQ(use_all({5, 5, 5}), 1);
+  t.step();
+  EXPECT_EQ(use_all({3, 5, 4}), 3);
+  EXPECT_EQ(use_all({2, 5, 4}), 1) << "3 was used first";
+}
+
 // A prefetch brings it, and no acquire does so again; where there is no room it does nothing.
 TEST(DeviceParameters, APrefetchTakesNoRoomOfWhatIsNeededSooner) {
   const Alone alone(offloaded(2));
@@ -238,7 +256,7 @@ TEST(DeviceParameters, AnAcquireShowsWhatWasWrittenLast) {
         EXPECT_OK(otr_engine_parameter_write(t.get(), id, OTR_VALUE_MASTER, &source));
       };
       t.use(1, as_float32);
-      write(1, 4);
+      EXPECT_EQ(t.brought_by([&] { write(1, 4); }), 0) << "it comes when it is used";
       expect(1, 4);
       t.step();
       expect(1, 3.5);
