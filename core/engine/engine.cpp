@@ -217,10 +217,7 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
     committed_->gather.acquire(ids, count, as_float32, stream, out);
     span.set_bytes(committed_->gather.take_brought());
   };
-  if (!committed_->published.is_in_pieces()) {
-    health_.on_device(acquire);
-    return;
-  }
+  if (!committed_->published.is_in_pieces()) return health_.on_device(acquire);
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
   health_.collective("otr_engine_acquire", Again::always, acquire);
 }
@@ -236,12 +233,9 @@ void Engine::prefetch(const int64_t* ids, int64_t count) {
   require(State::committed, "otr_engine_prefetch");
   require_here(OTR_STATES_PUBLISHED, "otr_engine_prefetch");
   for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
-  if (!committed_->published.is_in_pieces()) {
-    health_.on_device([&] { committed_->gather.prefetch(ids, count); });
-    return;
-  }
-  health_.collective("otr_engine_prefetch", Again::never,
-                     [&] { committed_->gather.prefetch(ids, count); });
+  const auto prefetch = [&] { committed_->gather.prefetch(ids, count); };
+  if (!committed_->published.is_in_pieces()) return health_.on_device(prefetch);
+  health_.collective("otr_engine_prefetch", Again::never, prefetch);
 }
 
 void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* values) {
