@@ -7,6 +7,7 @@
 // stays for the same call made again, which all ranks then go on with alike.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -106,8 +107,7 @@ class Gather {
   [[nodiscard]] const std::byte* value_of(int64_t root) const;
   void drop_unused(const int64_t* ids, int64_t count);
   // Where memory ends, what only lingers and was used more often than this makes room.
-  template <typename Allocate>
-  void find_room(const Allocate& allocate, int64_t uses = -1);
+  void find_room(const std::function<void()>& allocate, int64_t uses = -1);
   void make_room(int64_t root, int64_t uses = -1);
   void note_whole(int64_t root, const device::Event& ready) {
     Entry& entry = entries_[static_cast<size_t>(root)];

@@ -2,14 +2,14 @@
 // The memory of what is acquired: when it comes, what it shows, and when it goes.
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/engine/gather.h"
 
 namespace outrigger::engine {
 
-template <typename Allocate>
-void Gather::find_room(const Allocate& allocate, int64_t uses) {
+void Gather::find_room(const std::function<void()>& allocate, int64_t uses) {
   for (;;) {
     try {
       return allocate();
