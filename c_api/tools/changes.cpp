@@ -70,7 +70,7 @@ std::vector<Way> ways(const Json& config, int64_t stage, const May& may) {
   Json with_parameters = offloaded(3);
   with_parameters["offload_param"] = {{"device", "cpu"}};
   with_parameters["stage3_max_live_parameters"] = may.live;
-  constexpr const char* kWithParameters = ", offload with parameters";
+  constexpr const char* kWithParameters = ", offload all";
   if (may.offload_parameters) {
     all.push_back({name_of(3) + kWithParameters, {{{"zero_optimization", with_parameters}}}});
   }

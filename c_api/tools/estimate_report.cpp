@@ -104,7 +104,7 @@ void print_changes(const Answer& a) {
   }
   write_text("What would fit:\n");
   for (const Change& c : a.changes) {
-    write_text("  {:<{}} {}\n", c.name, a.setting.on_device ? 51 : 44, both(a, c.needed));
+    write_text("  {:<{}} {}\n", c.name, a.setting.on_device ? 55 : 44, both(a, c.needed));
   }
 }
 
@@ -122,12 +122,12 @@ std::string rounded(const Largest& largest) {
 }
 
 void print_candidates(const Answer& a) {
-  write_text("{:<50}{} {:>12} {:>16}\n", "configuration",
+  write_text("{:<54}{} {:>12} {:>16}\n", "configuration",
              a.setting.on_device ? format_text(" {:>12}", "a device") : "", "a host",
              "largest model");
   for (const Candidate& c : a.candidates) {
     const Bytes& needed = c.change.needed;
-    write_text("{:<50}{} {:>12} {:>16}{}\n", c.change.name.empty() ? "as it is" : c.change.name,
+    write_text("{:<54}{} {:>12} {:>16}{}\n", c.change.name.empty() ? "as it is" : c.change.name,
                a.setting.on_device ? format_text(" {:>12}", amount(needed.device)) : "",
                amount(needed.host), rounded(c.largest),
                needed.fit_in(a.room.bytes) ? "" : "  does not fit");

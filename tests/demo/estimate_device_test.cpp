@@ -157,7 +157,7 @@ TEST_F(EstimateDevice, OffersOffload) {
   for (const char* config : {kStage2, kOffloaded}) {
     const Json none = json_of(with(config, {"--device-gib", "1.5", "--host-gib", "64"}));
     ASSERT_GE(none["would_fit"].size(), 1U) << none;
-    EXPECT_EQ(none["would_fit"][0]["change"], "stage 3, offload with parameters") << none;
+    EXPECT_EQ(none["would_fit"][0]["change"], "stage 3, offload all") << none;
     const Json& patch = none["would_fit"][0]["patch"]["zero_optimization"];
     EXPECT_EQ(patch["offload_param"]["device"], "cpu");
     EXPECT_EQ(patch["stage3_max_live_parameters"], 2 << 24);
