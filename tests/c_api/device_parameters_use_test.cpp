@@ -45,6 +45,7 @@ class Kernels {
     EXPECT_EQ(table().synchronize(device_), OTR_OK);
     table().release(device_, sink_, OTR_PLUGIN_NO_STREAM);
     table().stream_destroy(device_, stream_);
+    table().close(device_);
   }
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
