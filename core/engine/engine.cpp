@@ -242,7 +242,6 @@ void Engine::set_initial(const int64_t* ids, int64_t count, const otr_tensor* va
   require(State::committed, "otr_engine_set_initial");
   require_here(kAllOfIt, "otr_engine_set_initial");
   hear();
-  health_.on_device([&] { window_->come_after_callers(); });
   values_->set_initial(ids, count, values);
 }
 
@@ -258,7 +257,6 @@ void Engine::write_value(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_parameter_write");
   require_here(kAllOfIt, "otr_engine_parameter_write");
   hear();
-  health_.on_device([&] { window_->come_after_callers(); });
   values_->write(id, value, source);
 }
 
@@ -279,7 +277,6 @@ void Engine::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   require(State::committed, "otr_engine_local_write");
   require_here(kAllOfIt, "otr_engine_local_write");
   hear();
-  health_.on_device([&] { window_->come_after_callers(); });
   health_.on_device([&] { values_->write_local(id, value, source); });
 }
 

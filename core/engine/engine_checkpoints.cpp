@@ -24,7 +24,6 @@ void Engine::load(const std::string& directory, const std::string& tag, const Lo
   require_between_windows("otr_engine_load");
   require_here(kAllOfIt, "otr_engine_load");
   check();
-  health_.on_device([&] { window_->come_after_callers(); });
   const observe::Span span(&declared_.timeline, observe::Phase::load, tag);
   checkpoints(files).load(directory, tag, options);
 }
@@ -40,7 +39,6 @@ void Engine::restore(std::span<RankCopies* const> snapshots) {
   require_between_windows("otr_engine_restore");
   require_here(kAllOfIt, "otr_engine_restore");
   check();
-  health_.on_device([&] { window_->come_after_callers(); });
   checkpoints(checkpoint::posix_files()).restore(snapshots);
 }
 

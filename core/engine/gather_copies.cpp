@@ -122,6 +122,7 @@ void Gather::refresh(int64_t root) {
 }
 
 void Gather::end_all() {
+  lingering_.clear();
   for (size_t root = 0; root < entries_.size(); ++root) {
     drop(static_cast<int64_t>(root), device_->own_stream());
     entries_[root].uses = 0;

@@ -31,6 +31,7 @@ class Lingering {
   void take(int64_t root) {
     std::erase_if(copies_, [root](const Copy& copy) { return copy.root == root; });
   }
+  void clear() { copies_.clear(); }
   // The one to go first, of those that were used more often than `uses`.
   [[nodiscard]] std::optional<int64_t> first_to_go(int64_t uses) const {
     const auto most = std::ranges::max_element(copies_, {}, &Copy::uses);

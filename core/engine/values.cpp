@@ -126,6 +126,7 @@ void Values::write(int64_t id, int32_t value, const otr_tensor& source) {
 }
 
 void Values::settle(const char* label) {
+  window_.come_after_callers();
   committed_.gather.settle();
   if (committed_.published.is_offloaded()) committed_.control.barrier(label);
 }
@@ -184,6 +185,7 @@ void Values::write_local(int64_t id, int32_t value, const otr_tensor& source) {
   read_tensor(declared_.ledger, declared_.front(), view, floats);
   if (value != OTR_VALUE_GRAD) touch(root.root, value);
   if (weight) {
+    window_.come_after_callers();
     committed_.gather.settle();
     write_weight(*committed_.local_piece(root.root), floats);
     committed_.gather.note_written(root.root);

@@ -44,8 +44,8 @@ class Values {
   void end_restore();
   void refresh_all();
 
-  // Before weights change: nothing is copied from them any more, by any rank that shares them.
-  // Collective.
+  // Before weights change: what changes them comes after what callers' streams were given, and
+  // nothing is copied from them any more, by any rank that shares them. Collective.
   void settle(const char* label);
   // A step has published what was written locally.
   void note_published() { wrote_locally_ = false; }
