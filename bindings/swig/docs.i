@@ -185,10 +185,12 @@ pointer and costs nothing. Collective at stage 3 over a custom communicator, on 
 without \"share_parameters\". If such a call is interrupted, nothing is acquired; made again with
 the same ids, it continues with what is missing. With offload_param a device's tensors are copies
 of host memory: local where ranks share that, and in the order of the stream of info; the host
-does not wait for them. Since: 0.1";
+does not wait for them. While a step is pending (otr_engine_step_begin) the call waits until it
+has updated these parameters, and fails as the step does. May wait. Since: 0.1";
 %feature("docstring") otr_engine_release "Ends one acquire of each id; float32 copies are freed with the last. With offload_param the copy
 on the device stays for the next acquire as long as stage3_max_live_parameters and the device's
-memory have room for it, at most until the next step. Local.
+memory have room for it, at most until the next step. Local. While a step is pending the call
+waits for the sum of its gradients. May wait.
 Where acquire is collective, every rank releases an id before or after the same acquires.
 OTR_E_STATE: an id that is not acquired. Since: 0.1";
 %feature("docstring") otr_engine_prefetch "Starts to gather these parameters on a thread of the library, for acquires with the same info
@@ -197,7 +199,9 @@ point of its sequence of collective calls and local writes of weights; a prefetc
 stays until it is acquired and released, or until the step. With offload_param, where acquire is
 local, copies to the device begin, of those for which stage3_max_live_parameters has room.
 Elsewhere the call only checks its arguments. It is an optimization only, and does not wait for
-other ranks. Local. Since: 0.1";
+other ranks. While a step is pending the call waits for the sum of its gradients, and leaves out
+parameters that are not updated yet; where acquire is collective it waits for the step. Local.
+May wait. Since: 0.1";
 %feature("docstring") otr_engine_parameter_read "Copies a value of the whole parameter into `out` (its shape, any strides; float32, bfloat16,
 float16 or float64, rounded to nearest even) on every rank. An alias reads what it shares.
 Collective. OTR_E_NOT_FOUND: the parameter has no such value. Since: 0.1";
@@ -353,11 +357,13 @@ smallest loss scale; the window was skipped, and the engine can go on. Since: 0.
 The thread starts with the first call and ends with the engine. Until otr_engine_report has
 returned the step's report, only otr_engine_report, otr_engine_abort, otr_engine_check,
 otr_engine_memory, otr_engine_live_children, otr_engine_destroy, otr_engine_config,
-otr_engine_get_group_value and queries of names, ids and shapes work; other calls return
-OTR_E_STATE. Destroy abandons the step without waiting for other ranks. Some ranks may begin the
-step while others call otr_engine_step. A custom communicator's functions are called on the
-library's thread. Local. OTR_E_STATE: a pass is open, none was made, or a step is pending
-already. Since: 0.1";
+otr_engine_get_group_value, otr_engine_acquire, otr_engine_release, otr_engine_prefetch and
+queries of names, ids and shapes work; other calls return OTR_E_STATE. An acquire waits until the
+step has updated its parameters: on one rank, and at stage 0, a forward can begin while others
+are updated yet; elsewhere it waits for the whole step. Destroy abandons the step without waiting
+for other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
+communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass is open,
+none was made, or a step is pending already. Since: 0.1";
 %feature("docstring") otr_engine_report "The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with
 NULL for its report: report and errors are those of otr_engine_step. If the step is not over
 within timeout_seconds: OTR_OK, with outcome OTR_STEP_PENDING and zeros. timeout_seconds: 0 only

@@ -15,6 +15,7 @@ enum { OUT = 2, IN = 3, SAMPLES = 4 };
 typedef struct {
   otr_context *context;
   otr_engine *engine;
+  int offload, pending; /* a step was begun, and its report not asked for */
 } Trainer;
 
 /* A tensor of host memory. */
@@ -41,31 +42,37 @@ static float gradient(float w[OUT][IN], float dw[OUT][IN]) {
   return loss;
 }
 
-static int step(const Trainer *t, float *loss) {
+/* Of the last step, which may still be under way. */
+static int hear(Trainer *t, otr_step_report *report) {
+  TRY(otr_engine_report(t->engine, -1, report));
+  t->pending = 0;
+  return 0;
+}
+
+static int step(Trainer *t, float *loss) {
+  otr_step_report report = OTR_STEP_REPORT_INIT;
   const int64_t id = 0;
   int64_t shape[2] = {OUT, IN};
   float w[OUT][IN], dw[OUT][IN];
   const otr_tensor weight_here = here(w[0], 2, shape), grad_here = here(dw[0], 2, shape);
   otr_tensor weight, slot;
   otr_pass *pass = NULL;
-  TRY(otr_engine_acquire(t->engine, &id, 1, NULL, &weight));
+  TRY(otr_engine_acquire(t->engine, &id, 1, NULL, &weight)); /* waits for this parameter alone */
   TRY(otr_tensor_copy(t->context, &weight_here, &weight));
   *loss = gradient(w, dw);
+  if (t->pending && hear(t, &report)) return 1; /* the whole step is over */
   TRY(otr_pass_begin(t->engine, NULL, 0, NULL, &pass));
   TRY(otr_pass_get_slot(pass, id, &slot)); /* on the device */
   TRY(otr_tensor_copy(t->context, &slot, &grad_here));
   TRY(otr_pass_add_grad(pass, id, &slot, NULL));
   TRY(otr_pass_end(pass));
   otr_pass_destroy(pass);
-  TRY(otr_engine_step(t->engine, NULL)); /* the device decides; nobody waits for it */
-  return 0;
-}
-
-/* Of the last step, which the device may still be working at. */
-static int norm_of_step(const Trainer *t, double *norm) {
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  TRY(otr_engine_report(t->engine, -1, &report));
-  *norm = report.grad_norm;
+  if (t->offload) {
+    TRY(otr_engine_step_begin(t->engine)); /* the host updates beside the next forward */
+    t->pending = 1;
+  } else {
+    TRY(otr_engine_step(t->engine, NULL)); /* the device decides; nobody waits for it */
+  }
   return 0;
 }
 
@@ -131,22 +138,21 @@ static int lend_device(const Trainer *t) {
 }
 
 int main(int argc, char **argv) {
-  const int offload = argc > 1 && strcmp(argv[1], "--offload") == 0;
-  Trainer t = {NULL, NULL};
+  Trainer t = {NULL, NULL, argc > 1 && strcmp(argv[1], "--offload") == 0, 0};
+  otr_step_report last = OTR_STEP_REPORT_INIT;
   float loss = 0;
-  if (create(&t, offload ? "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}},"
-                           " \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\":"
-                           " {\"device\": \"cpu\"}}}"
-                         : "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}}}")) {
+  if (create(&t, t.offload ? "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}},"
+                             " \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\":"
+                             " {\"device\": \"cpu\"}}}"
+                           : "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.1}}}")) {
     return 1;
   }
-  double norm = 0;
   for (int i = 0; i < 300; i++) {
     if (step(&t, &loss)) return 1;
-    if (i % 100 == 99 && norm_of_step(&t, &norm)) return 1;
-    if (i == 100 && lend_device(&t)) return 1;
+    if (i % 100 == 99 && hear(&t, &last)) return 1;
+    if (i == 99 && lend_device(&t)) return 1;
   }
-  printf("loss %.6f, norm %.6f\n", (double)loss, norm);
+  printf("loss %.6f, norm %.6f\n", (double)loss, last.grad_norm);
   if (report(&t)) return 1;
   otr_engine_destroy(t.engine);
   otr_context_destroy(t.context);

@@ -676,13 +676,15 @@ OTR_API int32_t otr_engine_parameter_shape(const otr_engine *engine, int64_t id,
  * without "share_parameters". If such a call is interrupted, nothing is acquired; made again with
  * the same ids, it continues with what is missing. With offload_param a device's tensors are copies
  * of host memory: local where ranks share that, and in the order of the stream of info; the host
- * does not wait for them. Since: 0.1 */
+ * does not wait for them. While a step is pending (otr_engine_step_begin) the call waits until it
+ * has updated these parameters, and fails as the step does. May wait. Since: 0.1 */
 OTR_API int32_t otr_engine_acquire(otr_engine *engine, const int64_t *ids, int64_t count,
                                    const otr_call_info *info, otr_tensor *out_tensors) OTR_NOEXCEPT;
 
 /* Ends one acquire of each id; float32 copies are freed with the last. With offload_param the copy
  * on the device stays for the next acquire as long as stage3_max_live_parameters and the device's
- * memory have room for it, at most until the next step. Local.
+ * memory have room for it, at most until the next step. Local. While a step is pending the call
+ * waits for the sum of its gradients. May wait.
  * Where acquire is collective, every rank releases an id before or after the same acquires.
  * OTR_E_STATE: an id that is not acquired. Since: 0.1 */
 OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64_t count,
@@ -694,7 +696,9 @@ OTR_API int32_t otr_engine_release(otr_engine *engine, const int64_t *ids, int64
  * stays until it is acquired and released, or until the step. With offload_param, where acquire is
  * local, copies to the device begin, of those for which stage3_max_live_parameters has room.
  * Elsewhere the call only checks its arguments. It is an optimization only, and does not wait for
- * other ranks. Local. Since: 0.1 */
+ * other ranks. While a step is pending the call waits for the sum of its gradients, and leaves out
+ * parameters that are not updated yet; where acquire is collective it waits for the step. Local.
+ * May wait. Since: 0.1 */
 OTR_API int32_t otr_engine_prefetch(otr_engine *engine, const int64_t *ids, int64_t count,
                                     const otr_call_info *info) OTR_NOEXCEPT;
 
@@ -1061,11 +1065,13 @@ OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR
  * The thread starts with the first call and ends with the engine. Until otr_engine_report has
  * returned the step's report, only otr_engine_report, otr_engine_abort, otr_engine_check,
  * otr_engine_memory, otr_engine_live_children, otr_engine_destroy, otr_engine_config,
- * otr_engine_get_group_value and queries of names, ids and shapes work; other calls return
- * OTR_E_STATE. Destroy abandons the step without waiting for other ranks. Some ranks may begin the
- * step while others call otr_engine_step. A custom communicator's functions are called on the
- * library's thread. Local. OTR_E_STATE: a pass is open, none was made, or a step is pending
- * already. Since: 0.1 */
+ * otr_engine_get_group_value, otr_engine_acquire, otr_engine_release, otr_engine_prefetch and
+ * queries of names, ids and shapes work; other calls return OTR_E_STATE. An acquire waits until the
+ * step has updated its parameters: on one rank, and at stage 0, a forward can begin while others
+ * are updated yet; elsewhere it waits for the whole step. Destroy abandons the step without waiting
+ * for other ranks. Some ranks may begin the step while others call otr_engine_step. A custom
+ * communicator's functions are called on the library's thread. Local. OTR_E_STATE: a pass is open,
+ * none was made, or a step is pending already. Since: 0.1 */
 OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
 
 /* The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with

@@ -67,6 +67,7 @@ int32_t otr_engine_release(otr_engine* engine, const int64_t* ids, int64_t count
   return guard([&] {
     const auto& e = get(engine, "engine");
     const otr_call_info read = read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
+    const Interruptible scope(e->context());
     e->release(ids, required_count(count, ids, "ids"), read.stream);
   });
 }
@@ -76,6 +77,7 @@ int32_t otr_engine_prefetch(otr_engine* engine, const int64_t* ids, int64_t coun
   return guard([&] {
     const auto& e = get(engine, "engine");
     read_call_info(info, OTR_ACQUIRE_FLOAT32, e->on_host());
+    const Interruptible scope(e->context());
     e->prefetch(ids, required_count(count, ids, "ids"));
   });
 }

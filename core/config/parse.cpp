@@ -120,22 +120,15 @@ void report_accepted(Values& values) {
   }
 }
 
-// LAMB's norms and Muon's matrices are computed where all states are.
+// States in two memories, and the parameters in one of them.
 void refuse_divided(Values& values, const EngineConfig& config) {
   constexpr std::string_view kRatio = "zero_optimization.offload_optimizer.ratio";
-  const kernels::Rule rule = config.optimizer.rule;
-  const bool divided = config.offload_optimizer && config.offload_ratio < 1;
   if (config.offload_params && config.offload_ratio < 1) {
     values.not_built.push_back(format_text(
         "{} is legal but not built yet with {}: a part of the states on the device would update "
         "parameters in host memory; set the ratio to 1, or keep the parameters on the device",
         values.lead(kRatio), values.name("zero_optimization.offload_param.device")));
   }
-  if (!divided || (rule != kernels::Rule::lamb && rule != kernels::Rule::muon)) return;
-  values.not_built.push_back(format_text(
-      "{} is legal but not built yet with {}, which updates all states in one memory: set the "
-      "ratio to 1 (all on the host) or 0 (all on the device), or use another rule",
-      values.lead(kRatio), values.name("optimizer.type")));
 }
 
 // A plugin has no function that makes 8-bit blocks of gradients.

@@ -38,7 +38,7 @@ struct Committed {
   [[nodiscard]] device::Device& back_of(int64_t root) const {
     return devices.of(plan.side_of(root).back);
   }
-  // Where all states are, for the rules that need them in one memory: LAMB and Muon.
+  // Where all states are, unless a part of them is offloaded.
   [[nodiscard]] device::Device& undivided_back() const {
     return devices.of(plan.sides.back().back);
   }

@@ -57,7 +57,7 @@ void Engine::commit() {
     join_mesh();
     committed_ = std::make_unique<Committed>(declared_, *comm_, *control_, make_store_);
     window_ = std::make_unique<Window>(declared_, *committed_, run_, comm_->duplicate("gradients"));
-    updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_);
+    updater_ = std::make_unique<Updater>(declared_, *committed_, run_, *window_, new_weights_);
     values_ = std::make_unique<Values>(declared_, *committed_, *window_, health_);
     if (config().asynchronous_saves) {
       saver_ = std::make_unique<Saver>(declared_, *committed_->states,
@@ -209,7 +209,7 @@ void Engine::check() {
 
 void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device::Stream stream,
                      otr_tensor* out) {
-  require(State::committed, "otr_engine_acquire");
+  require_new("otr_engine_acquire", ids, count);
   require_here(OTR_STATES_PUBLISHED, "otr_engine_acquire");
   window_->note_stream(stream);
   const auto acquire = [&] {
@@ -223,17 +223,20 @@ void Engine::acquire(const int64_t* ids, int64_t count, bool as_float32, device:
 }
 
 void Engine::release(const int64_t* ids, int64_t count, device::Stream stream) {
-  require(State::committed, "otr_engine_release");
+  require_new("otr_engine_release", nullptr, 0);
   window_->note_stream(stream);
   window_->come_after_callers(stream);
   health_.on_device([&] { committed_->gather.release(ids, count, stream); });
 }
 
 void Engine::prefetch(const int64_t* ids, int64_t count) {
-  require(State::committed, "otr_engine_prefetch");
+  require_new("otr_engine_prefetch", nullptr, 0);
   require_here(OTR_STATES_PUBLISHED, "otr_engine_prefetch");
-  for (int64_t i = 0; i < count; ++i) static_cast<void>(model().at(ids[i]));
-  const auto prefetch = [&] { committed_->gather.prefetch(ids, count); };
+  std::vector<int64_t> wanted;  // of a pending step what it has updated
+  for (int64_t i = 0; i < count; ++i) {
+    if (new_weights_.has(model().at(ids[i]).root)) wanted.push_back(ids[i]);
+  }
+  const auto prefetch = [&] { committed_->gather.prefetch(wanted); };
   if (!committed_->published.is_in_pieces()) return health_.on_device(prefetch);
   health_.collective("otr_engine_prefetch", Again::never, prefetch);
 }

@@ -24,6 +24,7 @@
 #include "core/engine/declared.h"
 #include "core/engine/health.h"
 #include "core/engine/host_memory.h"
+#include "core/engine/new_weights.h"
 #include "core/engine/pending.h"
 #include "core/engine/run.h"
 #include "core/engine/sections.h"
@@ -152,6 +153,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void require_here(int32_t states, const char* call) const;
   void require_readable(int32_t value, const char* call);  // OTR_VALUE_; hears of the last step
   void require_step(const char* call);
+  // Of a call that a pending step lets in, once it has the parameters' new weights; without ids,
+  // once it has ended all acquires.
+  void require_new(const char* call, const int64_t* ids, int64_t count);
+  [[nodiscard]] std::string waiting() const;  // what a pending step waits for, for an error's text
   void tell(const Error& error, bool first) noexcept;
   void drain() noexcept;
   void let_go() noexcept;
@@ -198,6 +203,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::optional<Unheard> unheard_;
   // Of the last step without a report; none: that of pending_ is asked for.
   std::optional<otr_step_report> kept_;
+  NewWeights new_weights_;                // of the pending step
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
 

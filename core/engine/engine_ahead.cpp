@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/comm/wait.h"
 #include "core/context/interrupt.h"
@@ -68,6 +69,19 @@ bool Engine::has_heard_within(double seconds) {
   return true;
 }
 
+void Engine::require_new(const char* call, const int64_t* ids, int64_t count) {
+  if (!health_.is_pending) return require(State::committed, call);
+  std::vector<int64_t> roots;
+  for (int64_t i = 0; i < count; ++i) roots.push_back(model().at(ids[i]).root);
+  const NewWeights::Step step = new_weights_.wait(roots, call, [this] { return waiting(); });
+  if (step == NewWeights::Step::is_over) health_.require_before_report(call);
+}
+
+std::string Engine::waiting() const {
+  const std::string text = control_ ? control_->waiting() : "";
+  return text.empty() ? text : ", in which " + text;
+}
+
 bool Engine::report(double seconds, otr_step_report& report) {
   if (std::isnan(seconds)) fail(OTR_E_ARGUMENT, "timeout_seconds is not a number");
   if (!health_.is_pending && unheard_) {
@@ -86,11 +100,7 @@ bool Engine::report(double seconds, otr_step_report& report) {
          "otr_engine_report: no step was begun: call otr_engine_step_begin, or otr_engine_step "
          "with NULL for its report");
   }
-  const auto waiting = [this] {
-    const std::string text = control_ ? control_->waiting() : "";
-    return text.empty() ? text : ", in which " + text;
-  };
-  if (!pending_->wait(seconds, waiting)) {
+  if (!pending_->wait(seconds, [this] { return waiting(); })) {
     report.outcome = OTR_STEP_PENDING;
     return false;
   }

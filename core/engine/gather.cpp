@@ -46,11 +46,11 @@ const std::byte* Gather::value_of(int64_t root) const {
   return entries_[static_cast<size_t>(root)].gathered.data();
 }
 
-Gather::Missing Gather::missing(const int64_t* ids, int64_t count) const {
+Gather::Missing Gather::missing(std::span<const int64_t> ids) const {
   Missing roots;
   Bits known(model_->size());
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t root = model_->at(ids[i]).root;
+  for (const int64_t id : ids) {
+    const int64_t root = model_->at(id).root;
     const Entry& entry = entries_[static_cast<size_t>(root)];
     const bool here = is_shown(root) || model_->at(root).count == 0;
     if (here || entry.whole || entry.ahead != 0 || known[root]) continue;
@@ -69,7 +69,7 @@ void Gather::complete(const int64_t* ids, int64_t count) {
     exchange_->wait(entry.ahead);
     note_fetched(entry);
   }
-  const Missing roots = missing(ids, count);
+  const Missing roots = missing({ids, static_cast<size_t>(count)});
   for (const int64_t root : roots.offloaded) {
     while (!lingering_.has_room_for(model_->at(root).count) && drop_one()) {
     }
@@ -165,6 +165,7 @@ void Gather::widen(std::span<const Copy> copies) {
   const device::Stream stream = device_->own_stream();
   std::vector<device::Conversion> list;
   for (const Copy& copy : copies) {
+    published_->await(copy.root, stream);
     device_->wait(stream, entries_[static_cast<size_t>(copy.root)].ready);
     list.push_back({copy.data, Format::float32, value_of(copy.root), published_->format(), 1,
                     model_->at(copy.root).count});
@@ -225,8 +226,8 @@ void Gather::drop_unused(const int64_t* ids, int64_t count) {
   }
 }
 
-void Gather::prefetch(const int64_t* ids, int64_t count) {
-  Missing roots = missing(ids, count);
+void Gather::prefetch(std::span<const int64_t> ids) {
+  Missing roots = missing(ids);
   std::erase_if(roots.offloaded, [&](int64_t root) {
     const int64_t elements = model_->at(root).count;
     const int64_t uses = entries_[static_cast<size_t>(root)].uses;

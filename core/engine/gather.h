@@ -43,7 +43,7 @@ class Gather {
   [[nodiscard]] int64_t take_brought() { return std::exchange(brought_, 0); }
   void require_none_acquired(const char* call) const;
   // Begins to bring what is not there, for a later acquire.
-  void prefetch(const int64_t* ids, int64_t count);
+  void prefetch(std::span<const int64_t> ids);
   // Waits for all that was prefetched, and reads published parameters no more; throws as an
   // acquire.
   void settle();
@@ -85,7 +85,7 @@ class Gather {
   struct Missing {
     std::vector<int64_t> offloaded, in_pieces;
   };
-  [[nodiscard]] Missing missing(const int64_t* ids, int64_t count) const;
+  [[nodiscard]] Missing missing(std::span<const int64_t> ids) const;
   // True if acquiring the root is a pointer.
   [[nodiscard]] bool is_shown(int64_t root) const {
     return !published_->is_offloaded() && published_->whole(root) != nullptr;

@@ -14,6 +14,16 @@ void Health::require(const char* call) const {
          failure_->what());
   }
   require_not_pending(call);
+  require_uninterrupted(call);
+}
+
+void Health::require_before_report(const char* call) const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(*failure_);
+  require_uninterrupted(call);
+}
+
+void Health::require_uninterrupted(const char* call) const {
   if (interrupted_ != nullptr && std::string_view(call) != interrupted_) {
     fail(OTR_E_STATE, "{}: {} was interrupted while it waited for other ranks: make it again first",
          call, interrupted_);

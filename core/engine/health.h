@@ -31,6 +31,9 @@ class Health {
   // Throws OTR_E_POISONED after a failure; OTR_E_STATE while a step is pending, or another call is
   // to be made again.
   void require(const char* call) const;
+  // The same of a call that may come before the report of a pending step, once that is over, whose
+  // own failure it throws.
+  void require_before_report(const char* call) const;
   // While a step is pending, which decides what is asked for.
   void require_not_pending(const char* call) const;
   // Throws the failure itself.
@@ -55,6 +58,8 @@ class Health {
   bool is_pending = false;  // a step that was begun, and whose report is not fetched yet
 
  private:
+  // Under mutex_.
+  void require_uninterrupted(const char* call) const;
   void require_same_arguments(const char* call, uint64_t arguments);
   // In collective's catch clause.
   void failed(const char* call, Again again, uint64_t completed) noexcept;

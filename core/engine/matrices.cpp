@@ -16,16 +16,16 @@ constexpr int64_t kLong = 250'000'000;
 }  // namespace
 
 Matrices::Matrices(comm::Group& comm, device::Device& device, const layout::Model& model,
-                   const layout::Layout& layout, const Plan& plan, config::Pin pin,
-                   memory::Ledger& ledger)
+                   const layout::Layout& layout, const Plan& plan, const Side& side,
+                   config::Pin pin, memory::Ledger& ledger)
     : comm_(&comm),
       device_(&device),
       model_(&model),
       layout_(&layout),
       sharded_(plan.home != Home::copy),
-      memory_(ledger, memory::Purpose::scratch, plan.matrices.bytes(), &device),
-      staging_(ledger, memory::Purpose::buckets, plan.matrix_staging),
-      newton_schulz_(device, plan.matrices, memory_.data()) {
+      memory_(ledger, memory::Purpose::scratch, side.matrices.bytes(), &device),
+      staging_(ledger, memory::Purpose::buckets, side.matrix_staging),
+      newton_schulz_(device, side.matrices, memory_.data()) {
   if (staging_) {
     pinned_ = memory::Pinned(device, ledger,
                              {staging_.data(), static_cast<size_t>(staging_.bytes())}, pin);

@@ -23,9 +23,10 @@ namespace outrigger::engine {
 
 class Matrices {
  public:
-  // device: where the states are.
+  // Of a side, whose states are the device's.
   Matrices(comm::Group& comm, device::Device& device, const layout::Model& model,
-           const layout::Layout& layout, const Plan& plan, config::Pin pin, memory::Ledger& ledger);
+           const layout::Layout& layout, const Plan& plan, const Side& side, config::Pin pin,
+           memory::Ledger& ledger);
 
   struct Matrix {
     int64_t root = 0;

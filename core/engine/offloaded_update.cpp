@@ -12,11 +12,13 @@ namespace outrigger::engine {
 using kernels::Format;
 
 OffloadedUpdate::OffloadedUpdate(const Devices& devices, const Plan& plan, config::Pin pin,
-                                 Published& published, StateStore& states, memory::Ledger& ledger)
+                                 Published& published, StateStore& states, NewWeights& new_weights,
+                                 memory::Ledger& ledger)
     : devices_(devices),
       plan_(plan),
       published_(published),
       states_(states),
+      new_weights_(new_weights),
       direct_(plan.update_slots == 0),
       slots_(ledger, memory::Purpose::buckets, plan.update_staging),
       free_(static_cast<size_t>(plan.update_slots)) {
@@ -30,16 +32,15 @@ kernels::UpdateCount OffloadedUpdate::run(std::span<const kernels::Update> updat
                                           std::span<const layout::Piece> pieces) {
   kernels::UpdateCount total;
   Wave wave;
-  for (size_t i = updates.size(); i-- > 0;) {
-    // From its end, cut at leaves.
-    for (int64_t end = updates[i].count; end > 0;) {
+  for (size_t i = 0; i < updates.size(); ++i) {
+    for (int64_t first = 0; first < updates[i].count;) {  // cut at leaves
       const int64_t room = plan_.update_elements - wave.elements;
-      const int64_t first = std::max<int64_t>(0, kernels::in_leaves(end) - room);
-      wave.updates.push_back(kernels::part_of(updates[i], first, end - first));
+      const int64_t count = std::min(updates[i].count - first, room);
+      wave.updates.push_back(kernels::part_of(updates[i], first, count));
       wave.targets.push_back(wave.updates.back().published);
       wave.roots.push_back(pieces[i].parameter);
-      wave.elements += kernels::in_leaves(end - first);
-      end = first;
+      wave.elements += kernels::in_leaves(count);
+      first += count;
       if (wave.elements >= plan_.update_elements) flush(wave, total);
     }
   }
@@ -51,8 +52,7 @@ kernels::UpdateCount OffloadedUpdate::run(std::span<const kernels::Update> updat
   return total;
 }
 
-// The wave's last part has the lowest address of the device, and so of the slot: what is adjacent
-// there is adjacent here.
+// What is adjacent on the device is adjacent in the slot.
 void OffloadedUpdate::flush(Wave& wave, kernels::UpdateCount& total) {
   device::Device& front = *devices_.front;
   const Format format = published_.format();
@@ -62,13 +62,13 @@ void OffloadedUpdate::flush(Wave& wave, kernels::UpdateCount& total) {
     front.synchronize(std::exchange(free_[slot], {}));
     std::byte* const begin =
         slots_.data() + static_cast<int64_t>(slot) * bytes_of(plan_.update_elements, format);
-    int64_t at = wave.elements;
+    int64_t at = 0;
     for (kernels::Update& part : wave.updates) {
       const int64_t leaves = kernels::in_leaves(part.count);
-      at -= leaves;
       part.published = kernels::advance(begin, at, format);
       std::byte* const end = kernels::advance(begin, at + part.count, format);
       std::memset(end, 0, static_cast<size_t>(bytes_of(leaves - part.count, format)));
+      at += leaves;
     }
   } else {
     for (kernels::Update& part : wave.updates) part.published = nullptr;
@@ -77,7 +77,10 @@ void OffloadedUpdate::flush(Wave& wave, kernels::UpdateCount& total) {
   upload(wave);
   const device::Event gone = front.record(front.upload_stream());
   if (!direct_) free_[slot] = gone;
-  for (const int64_t root : wave.roots) published_.set_ready(root, gone);
+  for (size_t i = 0; i < wave.roots.size(); ++i) {
+    published_.set_ready(wave.roots[i], gone);
+    new_weights_.add(wave.roots[i], wave.updates[i].count);
+  }
   wave = {};
 }
 
@@ -90,17 +93,17 @@ void OffloadedUpdate::upload(const Wave& wave) {
   };
   for (size_t i = 0; i < wave.updates.size();) {
     size_t last = i;
-    int64_t bytes = bytes_of(wave.updates[i].count, format);  // of i down to last
+    int64_t before = 0;  // bytes of i to last
     for (; last + 1 < wave.updates.size(); ++last) {
-      const int64_t next = bytes_of(kernels::in_leaves(wave.updates[last + 1].count), format);
-      if (static_cast<std::byte*>(wave.targets[last + 1]) + next != wave.targets[last] ||
-          source(last + 1) + next != source(last)) {
+      const int64_t leaves = bytes_of(kernels::in_leaves(wave.updates[last].count), format);
+      if (static_cast<std::byte*>(wave.targets[last]) + leaves != wave.targets[last + 1] ||
+          source(last) + leaves != source(last + 1)) {
         break;
       }
-      bytes += next;
+      before += leaves;
     }
-    front.upload(wave.targets[last], source(last), static_cast<size_t>(bytes),
-                 front.upload_stream());
+    const int64_t bytes = before + bytes_of(wave.updates[last].count, format);
+    front.upload(wave.targets[i], source(i), static_cast<size_t>(bytes), front.upload_stream());
     i = last + 1;
   }
 }

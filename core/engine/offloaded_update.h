@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/engine/devices.h"
+#include "core/engine/new_weights.h"
 #include "core/engine/published.h"
 #include "core/engine/state_store.h"
 #include "core/memory/block.h"
@@ -19,10 +20,9 @@ namespace outrigger::engine {
 class OffloadedUpdate {
  public:
   OffloadedUpdate(const Devices& devices, const Plan& plan, config::Pin pin, Published& published,
-                  StateStore& states, memory::Ledger& ledger);
+                  StateStore& states, NewWeights& new_weights, memory::Ledger& ledger);
 
-  // updates[i] is of pieces[i]. The last pieces are updated first: those of the parameters that a
-  // forward needs first.
+  // updates[i] is of pieces[i], in the order in which a forward needs their parameters.
   kernels::UpdateCount run(std::span<const kernels::Update> updates,
                            std::span<const layout::Piece> pieces);
 
@@ -41,6 +41,7 @@ class OffloadedUpdate {
   const Plan& plan_;
   Published& published_;
   StateStore& states_;
+  NewWeights& new_weights_;
   const bool direct_;  // from the master
   memory::Block slots_;
   memory::Pinned pinned_;

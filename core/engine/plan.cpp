@@ -117,8 +117,9 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
       update_staging = engine::bytes_of(update_elements * update_slots, config.compute);
     }
   }
-  if (sides.back().back == Space::device && (!alone || shape.groups > 1)) {
-    matrix_staging = engine::bytes_of(matrices.elements, kernels::Format::float32);
+  for (Side& side : sides) {
+    if (side.back != Space::device || (alone && shape.groups == 1)) continue;
+    side.matrix_staging = engine::bytes_of(side.matrices.elements, kernels::Format::float32);
   }
   if (front == Space::device && !offloaded() && alone && shape.groups == 1 &&
       decides_there(config)) {
@@ -129,16 +130,16 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
   if (published_in == Space::host && !published_at_commit) untouched += published;
   const bool private_sums = config.order != config::Order::boundary && config.stage > 0;
   for (const Side& side : sides) {
-    untouched += side.received;
+    untouched += side.received + side.matrix_staging;
     if (side.back != Space::host) continue;
+    untouched += side.matrices.bytes();
     untouched += side.master + side.exp_avg + side.exp_avg_sq;
     if (private_sums) untouched += side.accumulators;
   }
   if (config.asynchronous_saves) {
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
-  untouched += update_staging + gather_staging + matrix_staging + snapshots + decision_copy();
-  if (sides.back().back == Space::host) untouched += matrices.bytes();
+  untouched += update_staging + gather_staging + snapshots + decision_copy();
 }
 
 // Bucket 0 has the parameters declared last; those declared first have the lowest flat offsets.
@@ -219,13 +220,14 @@ std::vector<int64_t> Plan::place_second_moments(const layout::Model& model,
   std::vector<int64_t> elements(sides.size(), 0);
   for (const layout::Piece& piece : pieces(model, layout, rank)) {
     if (model.at(piece.parameter).matrix) continue;
-    int64_t& next = elements[static_cast<size_t>(&side_of(piece.parameter) - sides.data())];
+    int64_t& next = elements[side_index(piece.parameter)];
     second_moments[static_cast<size_t>(piece.parameter)] = next - piece.first;
     next += kernels::in_leaves(piece.count);
   }
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
-    if (is_trained(model, id) && p.matrix) matrices.include(rows_of(p), columns_of(p));
+    if (!is_trained(model, id) || !p.matrix) continue;
+    sides[side_index(id)].matrices.include(rows_of(p), columns_of(p));
   }
   return elements;
 }
@@ -279,11 +281,14 @@ int64_t Plan::bytes_of(memory::Purpose purpose, Space space) const {
       return sum(&Side::ring, false) +
              (on_host
                   ? sum(&Side::received, true) + sum(&Side::gradient_staging, true) +
-                        publish_staging + update_staging + gather_staging + matrix_staging +
-                        decision_copy()
+                        sum(&Side::matrix_staging, true) + publish_staging + update_staging +
+                        gather_staging + decision_copy()
                   : sum(&Side::received_on_device, true) + sum(&Side::packing, true) + decisions());
-    case memory::Purpose::scratch:  // other scratch comes and goes
-      return space == sides.back().back ? matrices.bytes() : 0;
+    case memory::Purpose::scratch: {  // other scratch comes and goes
+      int64_t bytes = 0;
+      for (const Side& side : sides) bytes += side.back == space ? side.matrices.bytes() : 0;
+      return bytes;
+    }
     case memory::Purpose::snapshots:
       return on_host ? snapshots : 0;
     default:

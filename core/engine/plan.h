@@ -59,6 +59,10 @@ struct Side {
   // Of the device, where gradients are packed that come down in buckets.
   int64_t packing = 0;
   int64_t gradient_staging = 0;  // host memory between the device and the other ranks
+  // Of Muon: the memory to orthogonalise the largest matrix, and host memory between a device's
+  // matrices and the other ranks.
+  optimizer::NewtonSchulz::Room matrices = {};
+  int64_t matrix_staging = 0;
 };
 
 struct Plan {
@@ -70,9 +74,10 @@ struct Plan {
   Space published_in;  // else than in front, acquires bring them there
   // One, or with a part of the states on the host two, the device's first.
   std::vector<Side> sides;
-  [[nodiscard]] const Side& side_of(int64_t root) const {
-    return root < kept_ ? sides.front() : sides.back();
+  [[nodiscard]] size_t side_index(int64_t root) const {
+    return root < kept_ ? 0 : sides.size() - 1;
   }
+  [[nodiscard]] const Side& side_of(int64_t root) const { return sides[side_index(root)]; }
   // Some sums, masters and moments are in another memory than parameters and gradients.
   [[nodiscard]] bool offloaded() const { return front != sides.back().back; }
   // What an update on the host makes goes to the device at once.
@@ -92,11 +97,8 @@ struct Plan {
   int64_t update_elements = 0, update_slots = 0, update_staging = 0;
   // What asynchronous saves copy to, where it is reserved.
   int64_t snapshots = 0;
-  // With Muon, whose matrices have no second moment: the memory to orthogonalise the largest, and
-  // where the second moment of the others' element 0 would lie on its side, by root. Empty: as in
-  // the shard.
-  optimizer::NewtonSchulz::Room matrices;
-  int64_t matrix_staging = 0;  // host memory between a device's matrices and the other ranks
+  // With Muon, whose matrices have no second moment: where the second moment of the others' element
+  // 0 would lie on its side, by root. Empty: as in the shard.
   std::vector<int64_t> second_moments;
 
   // Of one rank whose states are all on a device: the sums of squares there, by bucket, from which

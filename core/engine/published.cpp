@@ -24,7 +24,8 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
       format_(config.compute),
       home_(plan.home),
       writes_frozen_(home_ != Home::shared || slice_ == 0),
-      comm_(&comm) {
+      comm_(&comm),
+      ready_(plan.uploads_updates() ? static_cast<size_t>(states.parameters()) : 0) {
   if (const int32_t slices = comm.shape().published_slices(); slices != states.world()) {
     coarser_ = states.in_slices(slices);
   }

@@ -61,15 +61,13 @@ class Published {
   [[nodiscard]] std::byte* whole(int64_t root) const;
 
   // What brings a parameter's new value to the device is done after this event.
+  // Uploads of a plan that uploads updates; of a root, by one thread at a time.
   void set_ready(int64_t root, device::Event event) {
-    const auto i = static_cast<size_t>(root);
-    if (ready_.size() <= i) ready_.resize(i + 1);
-    ready_[i] = std::move(event);
+    ready_[static_cast<size_t>(root)] = std::move(event);
   }
   // Work that comes after in this stream sees the root's last value.
   void await(int64_t root, device::Stream stream) const {
-    if (const auto i = static_cast<size_t>(root); i < ready_.size())
-      front_->wait(stream, ready_[i]);
+    if (!ready_.empty()) front_->wait(stream, ready_[static_cast<size_t>(root)]);
   }
 
   // A device's memory of them, if they are there.
@@ -107,7 +105,7 @@ class Published {
   memory::Block private_;  // a copy, or slices and frozen parameters
   memory::Pinned pinned_;  // of the host's, copied to a device
   std::byte* data_ = nullptr;
-  std::vector<device::Event> ready_;  // by root, once it was updated on the host for a device
+  std::vector<device::Event> ready_;  // by root, where the host updates for the device
 };
 
 }  // namespace outrigger::engine

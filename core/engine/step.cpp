@@ -132,13 +132,22 @@ void Engine::do_step(otr_step_report& report, bool wants_report) {
 
 void Engine::begin_step() {
   require_step("otr_engine_step_begin");
-  if (!pending_)
-    pending_ = std::make_unique<PendingStep>([this](auto& report) { do_step(report, true); });
+  if (!pending_) {
+    pending_ = std::make_unique<PendingStep>([this](auto& report) {
+      struct Ending {
+        NewWeights& weights;
+        ~Ending() { weights.end(); }
+      } const ending{new_weights_};
+      do_step(report, true);
+    });
+  }
   // From here on it is the step's thread that writes reports.
   const std::optional<otr_step_report> kept = std::exchange(kept_, std::nullopt);
+  new_weights_.begin(model().size());
   try {
     pending_->begin();
   } catch (...) {
+    new_weights_.end();
     kept_ = kept;
     throw;
   }

@@ -5,69 +5,38 @@
 #include <utility>
 
 #include "core/comm/combine.h"
+#include "core/engine/leased_runs.h"
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/schedule.h"
-#include "kernels/update_part.h"
 
 namespace outrigger::engine {
 namespace {
 
-// Pieces in order, in runs of at most `room` elements: where they are more, cut into parts.
-class Runs {
- public:
-  Runs(std::span<const layout::Piece> pieces, int64_t room) {
-    int64_t elements = 0;
-    for (const layout::Piece& piece : pieces) elements += kernels::in_leaves(piece.count);
-    if (elements <= room) {
-      runs_.push_back(pieces);
-    } else {
-      cut(pieces, room);
-    }
-  }
-  Runs(const Runs&) = delete;
-  Runs& operator=(const Runs&) = delete;
-  [[nodiscard]] const std::vector<std::span<const layout::Piece>>& all() const { return runs_; }
-
- private:
-  void cut(std::span<const layout::Piece> pieces, int64_t room) {
-    std::vector<size_t> ends;
-    int64_t filled = 0;
-    for (const layout::Piece& piece : pieces) {
-      for (int64_t first = 0; first < piece.count;) {
-        if (filled >= room) {
-          ends.push_back(parts_.size());
-          filled = 0;
-        }
-        const int64_t n = std::min(piece.count - first, room - filled);
-        parts_.push_back(layout::part_of(piece, first, n));
-        filled += kernels::in_leaves(n);
-        first += n;
-      }
-    }
-    ends.push_back(parts_.size());
-    size_t begin = 0;
-    for (const size_t end : ends) {
-      runs_.emplace_back(std::span(parts_).subspan(begin, end - begin));
-      begin = end;
-    }
-  }
-  std::vector<layout::Piece> parts_;
-  std::vector<std::span<const layout::Piece>> runs_;
-};
+// Elements that are updated before somebody who waits for them is told.
+constexpr int64_t kToldTogether = int64_t{1} << 20;
 
 }  // namespace
 
-Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window)
-    : declared_(declared), committed_(committed), run_(run), window_(window) {
+Updater::Updater(Declared& declared, Committed& committed, Run& run, const Window& window,
+                 NewWeights& new_weights)
+    : declared_(declared),
+      committed_(committed),
+      run_(run),
+      window_(window),
+      new_weights_(new_weights) {
   if (committed.plan.uploads_updates()) {
-    offloaded_ =
-        std::make_unique<OffloadedUpdate>(committed.devices, committed.plan, declared.config.pin,
-                                          committed.published, *committed.states, declared.ledger);
+    offloaded_ = std::make_unique<OffloadedUpdate>(committed.devices, committed.plan,
+                                                   declared.config.pin, committed.published,
+                                                   *committed.states, new_weights, declared.ledger);
   }
-  if (committed.plan.matrices.elements > 0) {
-    matrices_ = std::make_unique<Matrices>(committed.control, committed.undivided_back(),
-                                           declared.model, committed.layout, committed.plan,
-                                           declared.config.pin, declared.ledger);
+  for (const Side& side : committed.plan.sides) {
+    if (declared.config.optimizer.rule != kernels::Rule::muon) break;
+    matrices_.push_back(
+        side.matrices.elements == 0
+            ? nullptr
+            : std::make_unique<Matrices>(committed.control, committed.devices.of(side.back),
+                                         declared.model, committed.layout, committed.plan, side,
+                                         declared.config.pin, declared.ledger));
   }
   for (int64_t id = 0; id < declared.model.size(); ++id) {
     random_.push_back(
@@ -115,7 +84,7 @@ void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
                     optimizer::StepScalars& scalars, const Visit& body) {
   StateStore& store = *committed_.states;
   store.about_to_change(access.written);
-  const Runs runs(pieces, store.room());
+  const LeasedRuns runs(pieces, store.room());
   const auto fetch = [&](size_t run) {
     if (run >= runs.all().size()) return;
     for (const layout::Piece& piece : runs.all()[run]) store.fetch(piece, access.read);
@@ -135,19 +104,45 @@ void Updater::visit(std::span<const layout::Piece> pieces, const Access& access,
   store.settle();
 }
 
-kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
-                                  std::span<const layout::Piece> pieces) {
-  if (!offloaded_) return committed_.undivided_back().update(updates);
-  device::Device& front = *committed_.devices.front;
-  const auto is_kept = [&](const layout::Piece& p) {
+size_t Updater::count_on_device(std::span<const layout::Piece> pieces) const {
+  const auto is_there = [&](const layout::Piece& p) {
     return !committed_.back_of(p.parameter).is_host();
   };
-  const auto kept =
-      static_cast<size_t>(std::ranges::partition_point(pieces, is_kept) - pieces.begin());
+  return static_cast<size_t>(std::ranges::partition_point(pieces, is_there) - pieces.begin());
+}
+
+kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
+                                  std::span<const layout::Piece> pieces) {
+  if (!offloaded_) return run_here(updates, pieces);
+  device::Device& front = *committed_.devices.front;
+  const size_t kept = count_on_device(pieces);
   std::unique_ptr<device::Updating> beside;
-  if (kept > 0) beside = front.begin_update(updates.first(kept));
+  if (kept > 0) {
+    beside = front.begin_update(updates.first(kept));
+    const device::Event updated = front.record(front.own_stream());
+    for (const layout::Piece& piece : pieces.first(kept)) {
+      committed_.published.set_ready(piece.parameter, updated);
+      new_weights_.add(piece.parameter, piece.count);
+    }
+  }
   kernels::UpdateCount count = offloaded_->run(updates.subspan(kept), pieces.subspan(kept));
   if (beside) kernels::add(count, beside->wait());
+  return count;
+}
+
+// In parts where somebody waits for the first ones, which a forward needs first.
+kernels::UpdateCount Updater::run_here(std::span<const kernels::Update> updates,
+                                       std::span<const layout::Piece> pieces) {
+  device::Device& back = committed_.undivided_back();
+  if (!back.is_host() || !new_weights_.is_awaited()) return back.update(updates);
+  kernels::UpdateCount count;
+  for (size_t first = 0, end = 0; first < updates.size(); first = end) {
+    for (int64_t n = 0; end < updates.size() && n < kToldTogether; ++end) n += updates[end].count;
+    kernels::add(count, back.update(updates.subspan(first, end - first)));
+    for (const layout::Piece& piece : pieces.subspan(first, end - first)) {
+      new_weights_.add(piece.parameter, piece.count);
+    }
+  }
   return count;
 }
 
@@ -161,7 +156,13 @@ kernels::UpdateCount Updater::update_layers(std::span<const layout::Piece> piece
   };
   std::vector<Norms> norms(static_cast<size_t>(declared_.model.size()));
   visit(pieces, {kAllStates, kMoments}, scalars, [&](const Visited& v) {
-    const std::vector<device::LambNorms> mine = committed_.undivided_back().lamb_norms(v.updates);
+    const size_t there = count_on_device(v.pieces);
+    std::vector<device::LambNorms> mine;
+    if (there > 0) mine = committed_.devices.front->lamb_norms(v.updates.first(there));
+    if (there < v.updates.size()) {
+      const auto here = committed_.devices.host->lamb_norms(v.updates.subspan(there));
+      mine.insert(mine.end(), here.begin(), here.end());
+    }
     for (size_t i = 0; i < v.updates.size(); ++i) {
       Norms& n = norms[static_cast<size_t>(v.pieces[i].parameter)];
       kernels::merge(n.weights, mine[i].weights);
@@ -203,13 +204,14 @@ kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pie
   kernels::UpdateCount count;
   visit(others, {}, scalars,
         [&](const Visited& v) { kernels::add(count, run(v.updates, v.pieces)); });
-  std::vector<Matrices::Matrix> all;
+  std::vector<std::vector<Matrices::Matrix>> all(matrices_.size());  // by side
   for (int64_t id = 0; id < model.size(); ++id) {
     const layout::Parameter& p = model.at(id);
     if (p.root != id || !p.trainable || !p.matrix || !window_.is_updated(decision, id)) continue;
     const double factor =
         optimizer::muon_factor(declared_.config.optimizer, rows_of(p), columns_of(p));
-    all.push_back({id, declared_.lr_of(id, run_.applied_steps) * factor});
+    all[committed_.plan.side_index(id)].push_back(
+        {id, declared_.lr_of(id, run_.applied_steps) * factor});
   }
   layout::Piece leased;
   const auto lease = [&](int64_t root, const auto& body) {
@@ -222,8 +224,12 @@ kernels::UpdateCount Updater::update_matrices(std::span<const layout::Piece> pie
   const auto update = [&](const kernels::Update& piece) {
     return run(std::span(&piece, 1), std::span(&leased, 1));
   };
-  kernels::add(
-      count, matrices_->update(std::move(all), declared_.config.optimizer.ns_steps, lease, update));
+  for (size_t side = 0; side < all.size(); ++side) {
+    if (all[side].empty()) continue;
+    kernels::add(count,
+                 matrices_[side]->update(std::move(all[side]), declared_.config.optimizer.ns_steps,
+                                         lease, update));
+  }
   committed_.states->settle();
   return count;
 }
@@ -246,9 +252,10 @@ void Updater::update_there(const Decision& decision, DeviceDecision& there) {
 kernels::UpdateCount Updater::update(const Decision& decision) {
   const observe::Span span(&declared_.timeline, observe::Phase::update);
   const std::vector<layout::Piece> pieces = pieces_of(decision);
+  if (declared_.world == 1 || !committed_.sharded()) new_weights_.expect(pieces);
   optimizer::StepScalars scalars(decision.mean * decision.clip);
   kernels::UpdateCount count;
-  if (matrices_) {
+  if (!matrices_.empty()) {
     count = update_matrices(pieces, decision, scalars);
   } else if (declared_.config.optimizer.rule == kernels::Rule::lamb) {
     count = update_layers(pieces, scalars);

@@ -13,6 +13,7 @@
 
 #include "core/engine/committed.h"
 #include "core/engine/matrices.h"
+#include "core/engine/new_weights.h"
 #include "core/engine/offloaded_update.h"
 #include "core/engine/window.h"
 #include "core/optimizer/rule.h"
@@ -21,7 +22,9 @@ namespace outrigger::engine {
 
 class Updater {
  public:
-  Updater(Declared& declared, Committed& committed, Run& run, const Window& window);
+  // new_weights: is told of them while they come.
+  Updater(Declared& declared, Committed& committed, Run& run, const Window& window,
+          NewWeights& new_weights);
 
   // By a decision that does not skip. Collective for LAMB and Muon. What this rank has done.
   kernels::UpdateCount update(const Decision& decision);
@@ -50,10 +53,14 @@ class Updater {
   [[nodiscard]] kernels::Update update_of(const layout::Piece& piece,
                                           const StateStore::Leased& states,
                                           optimizer::StepScalars& scalars) const;
+  // Those of these, in their order the first, whose states a device has.
+  [[nodiscard]] size_t count_on_device(std::span<const layout::Piece> pieces) const;
   // updates[i] is of pieces[i]; those of the plan's first side come first. The device's run beside
   // the host's.
   [[nodiscard]] kernels::UpdateCount run(std::span<const kernels::Update> updates,
                                          std::span<const layout::Piece> pieces);
+  [[nodiscard]] kernels::UpdateCount run_here(std::span<const kernels::Update> updates,
+                                              std::span<const layout::Piece> pieces);
   [[nodiscard]] kernels::UpdateCount update_layers(std::span<const layout::Piece> pieces,
                                                    optimizer::StepScalars& scalars);
   [[nodiscard]] kernels::UpdateCount update_matrices(std::span<const layout::Piece> pieces,
@@ -66,8 +73,9 @@ class Updater {
   Committed& committed_;
   Run& run_;
   const Window& window_;
-  std::vector<kernels::RandomStream> random_;  // by root
-  std::unique_ptr<Matrices> matrices_;         // of Muon
+  NewWeights& new_weights_;
+  std::vector<kernels::RandomStream> random_;        // by root
+  std::vector<std::unique_ptr<Matrices>> matrices_;  // of Muon: by the plan's side, or null
   std::unique_ptr<OffloadedUpdate> offloaded_;
 };
 

@@ -64,6 +64,7 @@ class Layout {
     return positions_[static_cast<size_t>(root)];
   }
 
+  [[nodiscard]] int64_t parameters() const { return static_cast<int64_t>(positions_.size()); }
   [[nodiscard]] int64_t trainable_elements() const { return trainable_; }  // flat [0, this), padded
   [[nodiscard]] int64_t flat_elements() const { return flat_; }
   [[nodiscard]] int64_t shard_elements() const { return trainable_ / world_; }

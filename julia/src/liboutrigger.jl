@@ -677,12 +677,12 @@ otr_engine_acquire(engine, ids, count, info, out_tensors) =
         engine, ids, count, info, out_tensors)
 
 otr_engine_release(engine, ids, count, info) =
-    @call alone ccall((:otr_engine_release, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_release, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
         engine, ids, count, info)
 
 otr_engine_prefetch(engine, ids, count, info) =
-    @call alone ccall((:otr_engine_prefetch, liboutrigger), Int32,
+    @call waits alone ccall((:otr_engine_prefetch, liboutrigger), Int32,
         (Ptr{otr_engine}, Ptr{Int64}, Int64, Ptr{otr_call_info}),
         engine, ids, count, info)
 

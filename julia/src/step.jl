@@ -40,7 +40,7 @@ function step!(engine::Engine)
 end
 
 function stepped(engine, report)
-    report.outcome == OTR_STEP_ACCUMULATED || report.outcome == OTR_STEP_PENDING || return_lent!(engine)
+    report.outcome == OTR_STEP_ACCUMULATED || return_lent!(engine)
     tell_watches(engine)
     return report
 end
@@ -48,7 +48,8 @@ end
 """
     step_begin!(engine)
 
-Begins the step on a thread of the library and returns at once; `Outrigger.report` tells how it ended. Until then the engine takes few other calls.
+Begins the step on a thread of the library and returns at once; `Outrigger.report` tells how it ended. Until then parameters can be
+acquired, each once the step has updated it, and most other calls are errors.
 """
 function step_begin!(engine::Engine)
     boundary = is_boundary(engine)
@@ -66,7 +67,8 @@ the end. May wait.
 function report(engine::Engine, timeout = -1.0)
     found = sized(otr_step_report)
     check(otr_engine_report(engine, timeout, found))
-    return stepped(engine, found[])
+    tell_watches(engine)  # step_begin! has ended what was acquired before it
+    return found[]
 end
 
 """

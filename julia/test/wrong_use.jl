@@ -68,6 +68,13 @@ end
         @test is_over(() -> w[1])
     end
     @test read(engine, id) == Float32[1 2; 3 4] .- 1.5f0
+    backward(pass -> pass[id] = ones(2, 2), engine)
+    step_begin!(engine)
+    acquire(engine, [id]) do (w,)  # beside the step, whose report ends nothing
+        @test w == Float32[1 2; 3 4] .- 2
+        @test outcome(Outrigger.report(engine)) === :applied
+        @test w == Float32[1 2; 3 4] .- 2
+    end
     acquire(engine, [id]) do (w,)
         close(engine)
         @test is_over(() -> w[1])

@@ -4,7 +4,10 @@
  * simulated device, which computes nothing and takes exactly the time that it is given: a backward
  * of so many seconds, copies at a set speed.
  * bench_offload_step RANK WORLD JOB CONFIG_FILE MATRICES SIDE BACKWARD_SECONDS BYTES_PER_SECOND
+ *   [FORWARD_SECONDS waits|begins]
  * With BYTES_PER_SECOND 0 and BACKWARD_SECONDS 0 it tells what the host's update takes by itself.
+ * With FORWARD_SECONDS it makes some steps in a row, and waits for each, or begins it and goes on
+ * with the next forward.
  */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 
@@ -17,7 +20,7 @@
 #include "outrigger.h"
 #include "worker.h"
 
-enum { MAX_MATRICES = 64, DEVICE = OTR_DEVICE_EXTENSION, COUNTS = 5 };
+enum { MAX_MATRICES = 64, DEVICE = OTR_DEVICE_EXTENSION, COUNTS = 5, STEPS_IN_A_ROW = 4 };
 static const char* const names[COUNTS] = {"allocations", "synchronizations", "unpinned_bytes",
                                           "bytes_to_device", "bytes_to_host"};
 
@@ -30,7 +33,8 @@ typedef struct bench {
   int32_t rank, world, matrices;
   int prefetches; /* parameters come from the host */
   int64_t side;
-  double backward_seconds, bytes_per_second;
+  double backward_seconds, bytes_per_second, forward_seconds;
+  int begins; /* steps */
   const char *job, *config_file;
   otr_context* context;
   otr_comm* comm;
@@ -96,18 +100,23 @@ static int prepare(void* self) {
   return 0;
 }
 
-/* The forward's work is part of the backward's. A slot's gradient is what lies there. */
-static int work(void* self) {
-  bench* b = self;
-  otr_tensor weight, slot;
-  otr_pass* pass;
-  otr_step_report report = OTR_STEP_REPORT_INIT;
+/* Without a time of its own the forward's work is part of the backward's. */
+static int forward(bench* b) {
+  otr_tensor weight;
   for (int32_t m = 0; m < b->matrices; m++) {
     TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
     if (b->prefetches && m + 1 < b->matrices)
       TRY(otr_engine_prefetch(b->engine, &b->ids[m + 1], 1, NULL));
+    if (b->forward_seconds > 0 && set(b, "delay", b->forward_seconds / b->matrices) != 0) return -1;
     TRY(otr_engine_release(b->engine, &b->ids[m], 1, NULL));
   }
+  return 0;
+}
+
+/* A slot's gradient is what lies there. */
+static int backward(bench* b) {
+  otr_tensor weight, slot;
+  otr_pass* pass;
   TRY(otr_pass_begin(b->engine, NULL, 0, NULL, &pass));
   for (int32_t m = b->matrices; m-- > 0;) {
     TRY(otr_engine_acquire(b->engine, &b->ids[m], 1, NULL, &weight));
@@ -119,6 +128,30 @@ static int work(void* self) {
   }
   TRY(otr_pass_end(pass));
   otr_pass_destroy(pass);
+  return 0;
+}
+
+static int report(bench* b) {
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  TRY(otr_engine_report(b->engine, -1, &report));
+  return report.outcome == OTR_STEP_APPLIED ? 0 : bench_fail("the step was not applied");
+}
+
+static int steps_in_a_row(bench* b) {
+  for (int i = 0; i < STEPS_IN_A_ROW; i++) {
+    if (forward(b) != 0) return -1;
+    if (b->begins && i > 0 && report(b) != 0) return -1;
+    if (backward(b) != 0) return -1;
+    TRY(b->begins ? otr_engine_step_begin(b->engine) : otr_engine_step(b->engine, NULL));
+  }
+  return b->begins ? report(b) : 0;
+}
+
+static int work(void* self) {
+  bench* b = self;
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  if (b->forward_seconds > 0) return steps_in_a_row(b);
+  if (forward(b) != 0 || backward(b) != 0) return -1;
   if (b->bytes_per_second == 0) { /* the gradients have come by then */
     const struct timespec pause = {0, 50000000};
     nanosleep(&pause, NULL);
@@ -145,7 +178,7 @@ static int facts_of_work(void* self, char* facts) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 9) return 2;
+  if (argc != 9 && argc != 11) return 2;
   static bench b;
   b.rank = atoi(argv[1]);
   b.world = atoi(argv[2]);
@@ -155,6 +188,8 @@ int main(int argc, char** argv) {
   b.side = atoi(argv[6]);
   b.backward_seconds = atof(argv[7]);
   b.bytes_per_second = atof(argv[8]);
+  b.forward_seconds = argc == 11 ? atof(argv[9]) : 0;
+  b.begins = argc == 11 && strcmp(argv[10], "begins") == 0;
   b.shape[0] = b.shape[1] = b.side;
   if (b.matrices < 1 || b.matrices > MAX_MATRICES) return 2;
   const bench_worker worker = {&b, setup, NULL, NULL, prepare, work, facts_of_work};

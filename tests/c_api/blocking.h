@@ -171,6 +171,20 @@ inline const std::vector<Call>& blocking_calls() {
          otr_engine* engine = s.handle();
          return otr_step_many(&engine, 1, s.joint.get(), nullptr);
        }},
+      {"engine_acquire_pending", Call::begun,
+       [](const Scene& s) {
+         if (s.rank != 0) return otr_engine_step(s.handle(), nullptr);
+         const std::array<int64_t, 2> ids{0, 1};
+         std::array<otr_tensor, 2> weights{};
+         const int32_t status =
+             otr_engine_acquire(s.handle(), ids.data(), 2, nullptr, weights.data());
+         if (status == OTR_OK) {
+           EXPECT_NE(values_of(weights[0]), Values(kElements, 1));
+           otr_step_report report = OTR_STEP_REPORT_INIT;
+           EXPECT_OK(otr_engine_report(s.handle(), -1, &report));
+         }
+         return status;
+       }},
       {"engine_report", Call::begun,
        [](const Scene& s) {  // the other rank makes the same step in one call
          otr_step_report report = OTR_STEP_REPORT_INIT;

@@ -172,7 +172,7 @@ TEST(DeviceEstimate, IsThatOfAnEngineThereAndItsLedger) {
             Case c{on_device_config({"", stage, precision, order}, offload, own), world,
                    static_cast<int32_t>(OTR_START_GIVEN + random() % 3), random() % 2 == 0 ? 2 : 4,
                    random() % 4 == 0};
-            if (offload != "0.5" && random() % 3 == 0) {
+            if (random() % 3 == 0) {
               c.config.replace(c.config.find("AdamW"), 5, random() % 2 == 0 ? "Muon" : "Lamb");
             }
             run_ranks(
@@ -200,7 +200,6 @@ TEST(DeviceEstimate, IsThatOfTheFormatsThatHaveTwoArrays) {
             if (offload == "all" && stage < 3) continue;
             const bool offloads = offload == "1" || offload == "0.5";
             if (offloads && (stage == 0 || master == std::string_view("split"))) continue;
-            if (offload == "0.5" && rule != std::string_view("AdamW")) continue;
             const int32_t world = 1 + static_cast<int32_t>(random() % 3);
             const std::string own = R"("states": {"master": {"format": ")" + std::string(master) +
                                     R"("}, "exp_avg": {"format": "block8"},

@@ -110,35 +110,28 @@ TEST(DeviceRatio, BitsDoNotDependOnThePart) {
 constexpr const char* kBlocks =
     R"(, "states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}})";
 
-// 8-bit moments have their scales behind the codes of their side; LAMB and Muon have one side.
+// 8-bit moments have their scales behind the codes of their side; LAMB has norms of both, Muon
+// orthogonalises each matrix on its own.
 TEST(DeviceRatio, BitsOfOtherFormatsAndRules) {
   const struct {
     const char *rule, *own;
-    std::vector<const char*> ratios;
-  } kCases[] = {{"AdamW", kBlocks, {"1", "0.5", "0.3", "0"}},
-                {"Lamb", "", {"1", "0"}},
-                {"Muon", kBlocks, {"1", "0"}}};
-  for (const auto& [rule, own, ratios] : kCases) {
+    int32_t world;
+  } kCases[] = {{"AdamW", kBlocks, 2},
+                {"Lamb", "", 1},
+                {"Lamb", "", 2},
+                {"Muon", kBlocks, 1},
+                {"Muon", "", 2}};
+  for (const auto& [rule, own, world] : kCases) {
     for (const int32_t stage : {1, 3}) {
-      const Split s{kPrecisions[1], stage, 2, stage == 1 ? "boundary" : "micro_step", rule, own};
+      const Split s{kPrecisions[1], stage, world, stage == 1 ? "boundary" : "micro_step",
+                    rule,           own};
       const std::vector<Values> expected = trained(s, "", false);
-      for (const char* ratio : ratios) {
+      for (const char* ratio : {"1", "0.5", "0.3", "0"}) {
         SCOPED_TRACE(std::string(rule) + own + " stage " + std::to_string(stage) + " " + ratio);
         EXPECT_EQ(trained(s, part(ratio), true), expected);
         if (HasFailure()) return;
       }
     }
-  }
-}
-
-TEST(DeviceRatio, ARuleThatTakesAllOrNothingIsRefusedByName) {
-  for (const char* rule : {"Lamb", "Muon"}) {
-    const Split s{"", 1, 1, "boundary", rule};
-    const auto context = device_context();
-    const auto comm = make_self(context.get());
-    Engine engine(comm.get(), config_with(s, part("0.5")));
-    EXPECT_FAILS(OTR_E_UNSUPPORTED, otr_engine_set_device(engine.get(), kSimulated, 0),
-                 "ratio = 0.5", rule, "to 1", "or 0");
   }
 }
 

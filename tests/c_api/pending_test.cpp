@@ -85,7 +85,6 @@ TEST_P(Pending, ReturnsAtOnceAndAnswersWhatItMay) {
 
     const int64_t id = 0;
     const Tensor value = Tensor::filled({kElements}, 1);
-    otr_tensor t;
     otr_pass* pass = nullptr;
     double number = 0;
     int32_t flag = 0;
@@ -96,9 +95,6 @@ TEST_P(Pending, ReturnsAtOnceAndAnswersWhatItMay) {
     EXPECT_FAILS(OTR_E_STATE, otr_engine_finalize(e), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_commit(e), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_pass_begin(e, nullptr, 0, nullptr, &pass), "pending");
-    EXPECT_FAILS(OTR_E_STATE, otr_engine_acquire(e, &id, 1, nullptr, &t), "pending");
-    EXPECT_FAILS(OTR_E_STATE, otr_engine_release(e, &id, 1, nullptr), "pending");
-    EXPECT_FAILS(OTR_E_STATE, otr_engine_prefetch(e, &id, 1, nullptr), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_read(e, 0, 0, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_parameter_write(e, 0, 0, &value), "pending");
     EXPECT_FAILS(OTR_E_STATE, otr_engine_set_initial(e, &id, 1, &value), "pending");

@@ -179,6 +179,11 @@ TEST(Binding, PagesComeFromTheNodes) {
     std::memset(data, 1, kBytes);
     EXPECT_EQ(nodes_of_pages(addresses), Numbers{node});
     madvise(data, kBytes, MADV_DONTNEED);
+    // What the system refuses leaves the memory as it was.
+    EXPECT_FALSE(bind_pages(topology.get(), Numbers{900}, data, kBytes));
+    std::memset(data, 1, kBytes);
+    EXPECT_EQ(nodes_of_pages(addresses), Numbers{node});
+    madvise(data, kBytes, MADV_DONTNEED);
   }
   munmap(data, kBytes);
 }

@@ -130,7 +130,6 @@ bool legal(const Case& c) {
   if (c.on == On::offload_all && c.stage < 3) return false;
   const bool offloads = c.on == On::offload && c.ratio > 0;
   if (offloads && p.master == Format::split) return false;
-  if (offloads && c.ratio < 1 && (c.rule == "Lamb" || c.rule == "Muon")) return false;
   // Keys about moments that nobody keeps.
   if (!rule_of(c).exp_avg && !rule_of(c).exp_avg_sq && p.exp_avg == Format::bfloat16) return false;
   if (!rule_of(c).exp_avg && p.exp_avg == Format::block8) return false;

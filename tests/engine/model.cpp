@@ -287,6 +287,7 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
   }
   declare(owner.engine, rank, where);
   Trained trained;
+  std::vector<std::vector<float>> beside_step;  // what acquires show while the last one is pending
   for (int32_t window = 0; window < kWindows; ++window) {
     // What the device has of the parameters of one window is nothing to the next.
     for (int64_t id = 0; c.on == On::offload_all && id < std::ssize(model_parameters()); ++id) {
@@ -300,7 +301,13 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
       one_pass(owner.engine, c, where, rank, window, micro_step);
       if (micro_step + 1 < c.accumulation) NEED(otr_engine_step(owner.engine, &report));
     }
-    NEED(otr_engine_step(owner.engine, &report));
+    const bool is_last = window + 1 == kWindows;
+    const bool begun = is_last && rank % 2 == 0;
+    NEED(begun ? otr_engine_step_begin(owner.engine) : otr_engine_step(owner.engine, &report));
+    for (int64_t id = 0; is_last && id < std::ssize(model_parameters()); ++id) {
+      beside_step.push_back(shown(owner.engine, id, where));
+    }
+    if (begun) NEED(otr_engine_report(owner.engine, -1, &report));
     if (report.outcome != OTR_STEP_APPLIED) throw std::runtime_error("a step was not applied");
     trained.norms.push_back(report.grad_norm);
     trained.clips.push_back(report.clip_coefficient);
@@ -312,6 +319,9 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
     const auto i = static_cast<int64_t>(id);
     v.published = c.on == On::offload_all ? shown(owner.engine, i, where)
                                           : read(owner.engine, i, OTR_VALUE_PUBLISHED);
+    if (beside_step[id] != v.published) {
+      throw std::runtime_error("an acquire beside the step has not shown what it left");
+    }
     if (model_parameters()[id].trainable) {
       v.master = read(owner.engine, i, OTR_VALUE_MASTER);
       if (rule_of(c).exp_avg) v.exp_avg = read(owner.engine, i, OTR_VALUE_EXP_AVG);

@@ -252,7 +252,8 @@ class Engine(Handle[lowlevel.Engine]):
             self._watchers.tell(self.handle)
 
     def step_begin(self) -> None:
-        """Begins the step on a thread of the library and returns at once; report() tells how it ended."""
+        """Begins the step on a thread of the library and returns at once; report() tells how it ended. Until then acquire() waits for its
+        parameters, and most other calls are errors."""
         lowlevel.engine_step_begin(self.handle)
 
     def report(self, timeout: float = -1.0) -> lowlevel.StepReport:

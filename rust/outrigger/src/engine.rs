@@ -219,7 +219,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// The same on a thread of the library: [`Engine::report`] has the outcome.
+    /// The same on a thread of the library: [`Engine::report`] has the outcome. Until then parameters can be acquired, each once the step has
+    /// updated it; most other calls are errors.
     pub fn step_begin(&mut self) -> Result<()> {
         check(unsafe { otr_engine_step_begin(self.raw) })?;
         self.reduced.set(false);

@@ -121,6 +121,38 @@ class OnADevice(unittest.TestCase):
         self.assertEqual(train(one, first=6), train(other, first=6))
         self.same(one, other)
 
+    def test_a_forward_beside_the_step(self):
+        """step(wait=False): the forward waits for its parameters alone, whatever else is asked of the engine for the step."""
+        zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "stage3_param_persistence_threshold": 0}
+        schedule = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.001, "warmup_max_lr": 0.01, "warmup_num_steps": 7, "warmup_type": "linear"}}
+        for (name, precision), gas in itertools.product(PRECISIONS.items(), (1, 2)):
+            with self.subTest(precision=name, gas=gas):
+                model, options = net(), {**precision, "gas": gas, "clip": CLIP, "scheduler": schedule}
+                one, other = self.there(model, **options, zero_optimization=zero), self.here(model, **options, stage=3)
+                seen = {}
+                for engine in (one, other):
+                    seen[engine] = []
+                    for step in range(5 * gas):
+                        under_way = engine is one and step > 0 and step % gas == 0
+                        x, t = batch(step, engine.compute_dtype)
+                        loss = torch.nn.functional.mse_loss(engine(x).float(), t)
+                        self.assertEqual(engine._unfinished is not None, under_way)
+                        engine.backward(loss * (float("inf") if step // gas == 2 else 1))
+                        self.assertIsNone(engine._unfinished)
+                        seen[engine] += [loss.item(), engine.skipped_steps, engine.get_lr()]
+                        engine.step(wait=False)
+                    self.assertEqual(engine._unfinished is not None, engine is one)
+                    seen[engine] += [engine.global_steps, engine.report.outcome, engine.was_step_applied(), engine.skipped_steps, engine.get_lr()]
+                self.assertEqual(seen[one], seen[other])
+                self.assertEqual(one.skipped_steps, 1)
+                self.same(one, other)
+                x, t = batch(9, one.compute_dtype)
+                stale = one(x).float().sum()
+                one.backward(torch.nn.functional.mse_loss(one(x).float(), t))
+                for _ in range(gas):
+                    one.step(wait=False)
+                self.assertRaisesRegex(RuntimeError, "modified by an inplace operation", one.backward, stale)
+
     def test_another_stream(self):
         model = net()
         one, other = self.there(model, gas=2, clip=CLIP), self.here(model, gas=2, clip=CLIP)

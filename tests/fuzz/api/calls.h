@@ -33,6 +33,11 @@ std::span<const Call> step_calls();
 std::span<const Call> shard_calls();
 std::span<const Call> model_calls();
 
+// Of this engine, which may have a step pending.
+void acquire(Rank& rank, Bytes& bytes, EnginePlace& place);
+void release(Rank& rank, Bytes& bytes, EnginePlace& place);
+void prefetch(Rank& rank, Bytes& bytes, EnginePlace& place);
+
 // otr_engine_set_device, on a device of the rank's own or one that ranks share, seldom a wrong one.
 void put_on_device(Rank& rank, Bytes& bytes, EnginePlace& place);
 

@@ -25,8 +25,9 @@ int64_t draw_count(Bytes& bytes, const Ids& drawn) {
   return bytes.one_in(64) ? -1 : static_cast<int64_t>(drawn.ids.size());
 }
 
-void acquire(Rank& rank, Bytes& bytes) {
-  EnginePlace& place = rank.engines.pick(bytes);
+}  // namespace
+
+void acquire(Rank& rank, Bytes& bytes, EnginePlace& place) {
   const Ids drawn = draw_ids(bytes, *place.model);
   const int64_t count = draw_count(bytes, drawn);
   Roomy<otr_call_info> info;
@@ -49,21 +50,25 @@ void acquire(Rank& rank, Bytes& bytes) {
   }
 }
 
-void release(Rank& rank, Bytes& bytes) {
-  EnginePlace& place = rank.engines.pick(bytes);
+void release(Rank& rank, Bytes& bytes, EnginePlace& place) {
   const Ids drawn = draw_ids(bytes, *place.model);
   Roomy<otr_call_info> info;
   const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   CALL(rank, otr_engine_release, place.handle, drawn.ids.data(), draw_count(bytes, drawn), given);
 }
 
-void prefetch(Rank& rank, Bytes& bytes) {
-  EnginePlace& place = rank.engines.pick(bytes);
+void prefetch(Rank& rank, Bytes& bytes, EnginePlace& place) {
   const Ids drawn = draw_ids(bytes, *place.model);
   Roomy<otr_call_info> info;
   const otr_call_info* given = draw_call_info(bytes, place.model->where, info);
   CALL(rank, otr_engine_prefetch, place.handle, drawn.ids.data(), draw_count(bytes, drawn), given);
 }
+
+namespace {
+
+void acquire_any(Rank& rank, Bytes& bytes) { acquire(rank, bytes, rank.engines.pick(bytes)); }
+void release_any(Rank& rank, Bytes& bytes) { release(rank, bytes, rank.engines.pick(bytes)); }
+void prefetch_any(Rank& rank, Bytes& bytes) { prefetch(rank, bytes, rank.engines.pick(bytes)); }
 
 void offload_states(Rank& rank, Bytes& bytes) {
   EnginePlace& place = rank.engines.pick(bytes);
@@ -86,9 +91,9 @@ void set_trainable(Rank& rank, Bytes& bytes) {
   CALL(rank, otr_engine_set_trainable, place.handle, id, trainable);
 }
 
-constexpr Call kCalls[] = {{"acquire", Scope::collective, 8, acquire},
-                           {"release", Scope::local, 4, release},
-                           {"prefetch", Scope::local, 1, prefetch},
+constexpr Call kCalls[] = {{"acquire", Scope::collective, 8, acquire_any},
+                           {"release", Scope::local, 4, release_any},
+                           {"prefetch", Scope::local, 1, prefetch_any},
                            {"offload states", Scope::collective, 1, offload_states},
                            {"reload states", Scope::collective, 2, reload_states},
                            {"set trainable", Scope::local, 3, set_trainable}};

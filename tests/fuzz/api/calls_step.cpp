@@ -81,6 +81,11 @@ void pending_step(Rank& rank, Bytes& bytes) {
   const double seconds = bytes.one_in(2) ? 0 : 0.01;
   const bool begun = CALL(rank, otr_engine_step_begin, place.handle) == OTR_OK;
   if (begins_twice) CALL(rank, otr_engine_step_begin, place.handle);
+  for (uint32_t left = bytes.below(4); left > 0; --left) {  // the next forward
+    if (bytes.one_in(4)) prefetch(rank, bytes, place);
+    acquire(rank, bytes, place);
+    if (bytes.one_in(2)) release(rank, bytes, place);
+  }
   if (gives_up) {
     rank.drop(place);
     return;

@@ -29,6 +29,7 @@ from .parameters import Parameters
 from .passes import Passes
 from .pytorch import untraced
 from .trees import map_tensors
+from .unfinished import Unfinished
 from .values import Values
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrigger.torch")
 
 
-class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
+class Engine(Unfinished, Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     """A module whose parameters, gradients and states Outrigger keeps. Made by outrigger.torch.initialize. Called as the module
     is; what it has not, it takes from the module.
 
@@ -86,10 +87,10 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
         is_hosts = self.optimizer_name() == "Host"
         self.optimizer: ZeroOptimizer = (HostOptimizer(self, groups, defaults, client) if is_hosts else
                                          ZeroOptimizer(self, groups, defaults, client))
-        self.lr_scheduler: Any = None
+        self.lr_scheduler = None
         self.training_dataloader: torch.utils.data.DataLoader[Any] | None = None
-        self.report: lowlevel.StepReport | None = None
-        self._grad_norm: float | None = None
+        self.report = None
+        self._grad_norm = None
         self.global_steps = self.skipped_steps = 0
         self._micro_steps = self.backwards = 0
         self._entered = False  # a backward has come to an output, and to no parameter yet
@@ -177,13 +178,23 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
     # ---- Step ----
 
     @untraced
-    def step(self, lr_kwargs: dict[str, Any] | None = None) -> None:
-        """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened."""
+    def step(self, lr_kwargs: dict[str, Any] | None = None, wait: bool = True) -> None:
+        """Ends a micro-batch; at the last one of a window the parameters are updated. `report` then says what happened.
+
+        wait: False: where all parameters of a device are in host memory (offload_param), returns at once, and the next forward begins with the
+        first parameters while others are updated. What is asked of the engine besides (its backward, `report`, values, a checkpoint) waits for the step, and
+        raises its failure; the scheduler's step is taken then. Elsewhere the step is over when this returns."""
         is_boundary = self._before_step()
-        self._after_step(self._library.step(), is_boundary, lr_kwargs)
+        if is_boundary and not wait and not self.parameters_of.shown and self.optimizer_name() != "Host":
+            self._begin_step(lr_kwargs)
+            self.parameters_of.changed()
+            self._end_micro_batch(is_boundary)
+        else:
+            self._after_step(self._library.step(), is_boundary, lr_kwargs)
 
     def _before_step(self) -> bool:
         """All of step() that comes before the library's. Returns whether the window ends."""
+        self.wait_step()
         if self._coalescing:
             raise RuntimeError("step() inside coalesce_grad_reduction(): end the block first")
         self.optimizer.send_hyperparameters()
@@ -204,27 +215,37 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
 
     def _after_step(self, report: lowlevel.StepReport, is_boundary: bool, lr_kwargs: dict[str, Any] | None = None) -> None:
         """All of step() that comes after the library's."""
-        self.report = report
+        self._end_micro_batch(is_boundary)
+        if not is_boundary:
+            self.report, self._step_applied = report, False
+            return
+        if report.outcome == lowlevel.STEP_APPLIED:
+            self.parameters_of.published()
+        self._heard(report, lr_kwargs)
+
+    def _end_micro_batch(self, is_boundary: bool) -> None:
+        """Whatever comes of the step."""
         self._micro_steps += 1
         self._window_steps = 0 if is_boundary else self._window_steps + 1
         self._gave = self._reduced = False
         self.gradients.forget()
-        self._step_applied = self.report.outcome == lowlevel.STEP_APPLIED
-        if not is_boundary:
-            return
+        if is_boundary:
+            self.global_steps += 1
+            if self.calls is not None:
+                self.calls.forget()
+
+    def _heard(self, report: lowlevel.StepReport, lr_kwargs: dict[str, Any] | None) -> None:
+        """What came of a step that ended a window."""
+        self.report, self._step_applied = report, report.outcome == lowlevel.STEP_APPLIED
         self._library.set_boundary(self._boundary)
-        if self.calls is not None:
-            self.calls.forget()
-        self.global_steps += 1
-        self._grad_norm = self.report.grad_norm
+        self._grad_norm = report.grad_norm
         if self._step_applied:
-            self.parameters_of.published()
             self.optimizer.seen()
             if self.lr_scheduler is not None:
                 self.lr_scheduler.step(**(lr_kwargs or {}))
         else:
             self.skipped_steps += 1
-            log.info("step %d was skipped: %s", self.global_steps, _reason(self, self.report))
+            log.info("step %d was skipped: %s", self.global_steps, _reason(self, report))
         every = self.steps_per_print()
         if every is not None and self.global_rank == 0 and self.global_steps % every == 0:
             log.info("step=%d, skipped=%d, lr=%s", self.global_steps, self.skipped_steps, self.get_lr())
@@ -305,6 +326,7 @@ class Engine(Checkpoints, Moved, Names, Passes, Values, torch.nn.Module):
 
     def destroy(self) -> None:
         """Collective: ends the engine. The module keeps copies of its parameters."""
+        self.wait_step()
         if self.gathering is not None:
             self.gathering.end()
         for parameter in self.parameters_of.shown:

@@ -112,8 +112,12 @@ class Parameters:
             self._versions[parameter] = parameter._version
 
     def published(self):
-        """After an update: what autograd kept of the old values is stale, and it shall know."""
+        """After an update."""
         self._acquire()
+        self.changed()
+
+    def changed(self):
+        """What autograd kept of the old values is stale, and it shall know."""
         torch.autograd.graph.increment_version(list(self.ids))
         self._note_versions()
 

@@ -60,12 +60,14 @@ class Passes:
 
     if TYPE_CHECKING:  # of the engine
         def gradient_accumulation_steps(self) -> int: ...
+        def wait_step(self) -> None: ...
         def note_loss(self, loss: torch.Tensor) -> None: ...
         def set_value(self, parameter: torch.Tensor, source: torch.Tensor, value: int) -> None: ...
 
     @untraced
     def open_pass(self) -> float:
         """The pass that gradients go to now; begun by the first that needs it. Returns the factor that they carry."""
+        self.wait_step()
         with self._lock:
             if self._pass is None:
                 self._take_what_was_written()
