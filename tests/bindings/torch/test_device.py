@@ -152,6 +152,7 @@ class OnADevice(unittest.TestCase):
                 for _ in range(gas):
                     one.step(wait=False)
                 self.assertRaisesRegex(RuntimeError, "modified by an inplace operation", one.backward, stale)
+                one.close_pass()  # which that backward has begun
 
     def test_another_stream(self):
         model = net()
