@@ -125,7 +125,8 @@ class OnADevice(unittest.TestCase):
         """step(wait=False): the forward waits for its parameters alone, whatever else is asked of the engine for the step."""
         zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, "stage3_param_persistence_threshold": 0}
         schedule = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.001, "warmup_max_lr": 0.01, "warmup_num_steps": 7, "warmup_type": "linear"}}
-        for (name, precision), gas in itertools.product(PRECISIONS.items(), (1, 2)):
+        for index, (name, precision) in enumerate(PRECISIONS.items()):
+            gas = 1 + index % 2
             with self.subTest(precision=name, gas=gas):
                 model, options = net(), {**precision, "gas": gas, "clip": CLIP, "scheduler": schedule}
                 one, other = self.there(model, **options, zero_optimization=zero), self.here(model, **options, stage=3)
