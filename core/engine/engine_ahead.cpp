@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step that the device decides, given to it without a wait; when the host hears of that; and the
-// reports of steps that gave none.
+// A host ahead of its step: one that the device decides, given to it without a wait, and when the
+// host hears of that; what may come while one is pending; the reports of both.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -88,12 +88,6 @@ std::string progress_of(const Engine& engine) {
   return text;
 }
 
-otr_step_report report_of(const Engine& engine, double timeout = -1) {
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  EXPECT_OK(otr_engine_report(engine.get(), timeout, &report));
-  return report;
-}
-
 // How the host ends its steps: with a report, without one but asking for it before the next step,
 // or never asking.
 enum class Asks { at_once, later, never };
@@ -151,7 +145,7 @@ Trained trained(const Form& form, otr_context* context, int32_t device_id, Asks 
     EXPECT_OK(otr_engine_get_boundary(engine.get(), &ends));
     if (ends != 0 && step % 5 == 1) {
       otr_step_report report = OTR_STEP_REPORT_INIT;
-      if (unread) trained.reports.push_back(report_of(engine));
+      if (unread) trained.reports.push_back(engine.report());
       unread = false;
       EXPECT_OK(otr_engine_reduce(engine.get(), &report));
       EXPECT_OK(otr_engine_parameter_write(engine.get(), 2, OTR_VALUE_GRAD, &replaced));
@@ -163,11 +157,11 @@ Trained trained(const Form& form, otr_context* context, int32_t device_id, Asks 
       trained.reports.push_back(engine.step());
       continue;
     }
-    if (unread) trained.reports.push_back(report_of(engine));
+    if (unread) trained.reports.push_back(engine.report());
     EXPECT_OK(otr_engine_step(engine.get(), nullptr));
     unread = asks == Asks::later;
   }
-  if (unread) trained.reports.push_back(report_of(engine));
+  if (unread) trained.reports.push_back(engine.report());
   trained.progress = progress_of(engine);
   trained.values = engine.everything();
   EXPECT_OK(otr_engine_finalize(engine.get()));
@@ -288,7 +282,7 @@ Cost cost_of_steps(const Form& form, bool slots) {
     }
     Engine::end(owned);
     const auto begin = Clock::now();
-    while (step > 0 && report_of(solo.engine, 0).outcome == OTR_STEP_PENDING) {
+    while (step > 0 && solo.engine.report(0).outcome == OTR_STEP_PENDING) {
       ASSERT_LT(seconds_since(begin), 20);
       pause(1);
     }
@@ -300,7 +294,7 @@ Cost cost_of_steps(const Form& form, bool slots) {
     train(step);
   }
   const Cost after = cost_of(solo.context.get());
-  EXPECT_GT(report_of(solo.engine).applied_steps, 0);
+  EXPECT_GT(solo.engine.report().applied_steps, 0);
   return {after.allocations - before.allocations, after.synchronizations - before.synchronizations,
           after.event_synchronizations - before.event_synchronizations,
           after.unpinned - before.unpinned};
@@ -332,12 +326,12 @@ TEST_P(DeviceAhead, TheHostRunsAhead) {
     EXPECT_OK(otr_engine_step(e, nullptr));
   }
   EXPECT_OK(otr_engine_acquire(e, &id, 1, nullptr, &weight));
-  EXPECT_EQ(report_of(solo.engine, 0).outcome, OTR_STEP_PENDING);
-  EXPECT_EQ(report_of(solo.engine, 0.01).outcome, OTR_STEP_PENDING);
+  EXPECT_EQ(solo.engine.report(0).outcome, OTR_STEP_PENDING);
+  EXPECT_EQ(solo.engine.report(0.01).outcome, OTR_STEP_PENDING);
   EXPECT_LT(seconds_since(begin), kDelay);
   const Values seen = values_there(solo.context.get(), weight);  // in the stream's order
   EXPECT_GE(seconds_since(begin), kDelay);
-  const otr_step_report report = report_of(solo.engine);
+  const otr_step_report report = solo.engine.report();
   EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
   EXPECT_EQ(report.applied_steps, 1);
   EXPECT_EQ(seen, solo.engine.read(id, OTR_VALUE_PUBLISHED));
@@ -391,9 +385,9 @@ TEST(DeviceAheadCalls, HearOfTheStepFirst) {
       }
       EXPECT_OK(otr_engine_step(e, nullptr));
     }
-    EXPECT_EQ(report_of(solo.engine, 0).outcome, OTR_STEP_PENDING);
+    EXPECT_EQ(solo.engine.report(0).outcome, OTR_STEP_PENDING);
     call();
-    EXPECT_EQ(report_of(solo.engine, 0).outcome, OTR_STEP_APPLIED);
+    EXPECT_EQ(solo.engine.report(0).outcome, OTR_STEP_APPLIED);
   }
 }
 
@@ -463,7 +457,7 @@ TEST(DeviceAheadWatched, ANoteIsOfItsOwnWindow) {
     Engine::end(pass);
     ASSERT_OK(otr_engine_step(e, nullptr));
   }
-  report_of(solo.engine);
+  solo.engine.report();
   ASSERT_EQ(records.size(), 3U);
   for (size_t i = 0; i < 3; ++i) {
     const std::string notes = "\"notes\":{\"loss\":" + std::to_string(i) + ".5}";

@@ -12,12 +12,6 @@ namespace {
 
 using namespace otr_test;
 
-otr_step_report report_of(const Engine& engine, double timeout = -1) {
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  EXPECT_OK(otr_engine_report(engine.get(), timeout, &report));
-  return report;
-}
-
 struct Offload {
   const char* name;
   int32_t stage;
@@ -96,7 +90,7 @@ TEST_P(DevicePending, AcquiresShowWhatTheStepLeaves) {
             ASSERT_OK(otr_engine_release(engine.get(), &id, 1, &info));
           }
           if (begun) {
-            EXPECT_EQ(report_of(engine).outcome, step == 2 ? OTR_STEP_SKIPPED : OTR_STEP_APPLIED);
+            EXPECT_EQ(engine.report().outcome, step == 2 ? OTR_STEP_SKIPPED : OTR_STEP_APPLIED);
           }
         }
       });
@@ -146,7 +140,7 @@ TEST_P(DevicePending, ForwardBeginsBeforeTheStepIsOver) {
     EXPECT_OK(otr_engine_prefetch(engine.get(), &ids.back(), 1, nullptr));
     otr_tensor last;
     ASSERT_OK(otr_engine_acquire(engine.get(), &ids.back(), 1, nullptr, &last));
-    EXPECT_EQ(report_of(engine).outcome, OTR_STEP_APPLIED);
+    EXPECT_EQ(engine.report().outcome, OTR_STEP_APPLIED);
     before += first < 0.7 * seconds_since(begin) ? 1 : 0;
     EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_bytes_per_second", 0));
     const Values shown = values_there(solo.context.get(), weight);

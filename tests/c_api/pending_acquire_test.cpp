@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host that acquires parameters while a step is pending, on the CPU: what it sees, and what it is
 // told. On a device: device_pending_test.cpp.
+#include <atomic>
 #include <cmath>
 #include <vector>
 
@@ -9,12 +10,6 @@
 namespace {
 
 using namespace otr_test;
-
-otr_step_report report_of(const Engine& engine, double timeout = -1) {
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  EXPECT_OK(otr_engine_report(engine.get(), timeout, &report));
-  return report;
-}
 
 Values use(const Engine& engine, int64_t id) {
   otr_tensor weight;
@@ -56,7 +51,7 @@ TEST_P(PendingAcquire, ShowsWhatTheStepLeaves) {
             const Values values = use(engine, id);
             if (rank == 0) seen[begun ? 1 : 0].push_back(values);
           }
-          if (begun) outcome = report_of(engine).outcome;
+          if (begun) outcome = engine.report().outcome;
           if (rank == 0) outcomes[begun ? 1 : 0].push_back(outcome);
         }
       });
@@ -89,7 +84,7 @@ TEST(PendingAcquires, ComeBeforeTheStepIsOver) {
     ASSERT_OK(otr_engine_acquire(solo.engine.get(), &id, 1, nullptr, &weight));
     const double first = seconds_since(begin);
     const float shown = *static_cast<const float*>(weight.data);
-    EXPECT_EQ(report_of(solo.engine).outcome, OTR_STEP_APPLIED);
+    EXPECT_EQ(solo.engine.report().outcome, OTR_STEP_APPLIED);
     before += first < 0.7 * seconds_since(begin) ? 1 : 0;
     EXPECT_EQ(*static_cast<const float*>(weight.data), shown) << "changed after it was acquired";
     EXPECT_NE(shown, 1);
@@ -98,16 +93,19 @@ TEST(PendingAcquires, ComeBeforeTheStepIsOver) {
 }
 
 TEST(PendingAcquires, FailAsTheStepDoes) {
+  std::atomic<bool> begun{false};
   run_ranks(2, [&](int32_t rank, otr_comm* comm) {
     Engine engine(comm, config_of(kKinds[2]));
     engine.add("w", {kElements}, Values(kElements, 1));
     engine.commit();
     engine.pass({{0, Values(kElements, 1)}});
     if (rank == 1) {
+      wait_for(begun);
       EXPECT_OK(otr_engine_abort(engine.get(), "no more"));
       return;
     }
     EXPECT_OK(otr_engine_step_begin(engine.get()));
+    begun = true;
     const int64_t id = 0;
     otr_tensor weight;
     EXPECT_FAILS(OTR_E_ABORTED, otr_engine_acquire(engine.get(), &id, 1, nullptr, &weight),
@@ -133,7 +131,7 @@ TEST(PendingAcquires, AreCheckedAsAlways) {
   EXPECT_FAILS(OTR_E_NOT_FOUND, otr_engine_prefetch(solo.engine.get(), &none, 1, nullptr), "7");
   EXPECT_FAILS(OTR_E_STATE, otr_engine_release(solo.engine.get(), &id, 1, nullptr),
                "not acquired");  // the step has ended it
-  EXPECT_EQ(report_of(solo.engine).outcome, OTR_STEP_APPLIED);
+  EXPECT_EQ(solo.engine.report().outcome, OTR_STEP_APPLIED);
 }
 
 }  // namespace

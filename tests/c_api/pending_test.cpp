@@ -12,15 +12,9 @@ namespace {
 
 using namespace otr_test;
 
-otr_step_report wait_report(const Engine& engine, double timeout = -1) {
-  otr_step_report report = OTR_STEP_REPORT_INIT;
-  EXPECT_OK(otr_engine_report(engine.get(), timeout, &report));
-  return report;
-}
-
 otr_step_report begun_step(const Engine& engine) {
   EXPECT_OK(otr_engine_step_begin(engine.get()));
-  return wait_report(engine);
+  return engine.report();
 }
 
 class Pending : public testing::TestWithParam<Kind> {};
@@ -75,12 +69,12 @@ TEST_P(Pending, ReturnsAtOnceAndAnswersWhatItMay) {
     otr_engine* e = engine.get();
     auto begin = Clock::now();
     EXPECT_OK(otr_engine_step_begin(e));
-    otr_step_report report = wait_report(engine, 0);
+    otr_step_report report = engine.report(0);
     EXPECT_LT(seconds_since(begin), 1);
     EXPECT_EQ(report.outcome, OTR_STEP_PENDING);
     EXPECT_EQ(report.applied_steps, 0);
     begin = Clock::now();
-    EXPECT_EQ(wait_report(engine, 0.1).outcome, OTR_STEP_PENDING);
+    EXPECT_EQ(engine.report(0.1).outcome, OTR_STEP_PENDING);
     EXPECT_GE(seconds_since(begin), 0.099);
 
     const int64_t id = 0;
@@ -114,13 +108,13 @@ TEST_P(Pending, ReturnsAtOnceAndAnswersWhatItMay) {
     EXPECT_OK(otr_engine_memory(e, nullptr, &size));
     EXPECT_OK(otr_engine_config(e, nullptr, &(size = 0)));
     EXPECT_OK(otr_engine_get_group_value(e, nullptr, "lr", &number));
-    EXPECT_EQ(wait_report(engine, 0).outcome, OTR_STEP_PENDING);
+    EXPECT_EQ(engine.report(0).outcome, OTR_STEP_PENDING);
 
     goes_on = true;
-    report = wait_report(engine);
+    report = engine.report();
     EXPECT_EQ(report.outcome, OTR_STEP_APPLIED);
     EXPECT_EQ(report.applied_steps, 1);
-    EXPECT_EQ(wait_report(engine, 0).grad_norm, report.grad_norm) << "the same once more";
+    EXPECT_EQ(engine.report(0).grad_norm, report.grad_norm) << "the same once more";
     EXPECT_OK(otr_engine_get_boundary(e, &flag));
   });
 }
@@ -194,10 +188,9 @@ TEST(PendingSteps, WrongUse) {
   EXPECT_FAILS(OTR_E_ARGUMENT, otr_engine_report(e, std::nan(""), &report), "timeout_seconds");
   report.struct_size = 8;
   EXPECT_FAILS(OTR_E_ABI, otr_engine_report(e, 0, &report), "8");
-  EXPECT_EQ(wait_report(solo.engine, std::numeric_limits<double>::infinity()).outcome,
-            OTR_STEP_APPLIED);
+  EXPECT_EQ(solo.engine.report(std::numeric_limits<double>::infinity()).outcome, OTR_STEP_APPLIED);
   EXPECT_OK(otr_engine_finalize(e));
-  EXPECT_EQ(wait_report(solo.engine).outcome, OTR_STEP_APPLIED);
+  EXPECT_EQ(solo.engine.report().outcome, OTR_STEP_APPLIED);
   EXPECT_FAILS(OTR_E_STATE, otr_engine_step_begin(e), "finalized");
 }
 

@@ -317,6 +317,12 @@ otr_step_report Engine::step() const {
   return report;
 }
 
+otr_step_report Engine::report(double timeout) const {
+  otr_step_report report = OTR_STEP_REPORT_INIT;
+  EXPECT_OK(otr_engine_report(get(), timeout, &report));
+  return report;
+}
+
 // ---- Configurations
 // -------------------------------------------------------------------------------
 

@@ -116,6 +116,7 @@ class Engine {
 
   [[nodiscard]] Owned<otr_pass> begin() const;
   otr_step_report step() const;
+  otr_step_report report(double timeout = -1) const;  // of the step that was begun
   // A pass that adds these gradients, and nothing else.
   struct Gradient {
     int64_t id;
