@@ -152,6 +152,10 @@ class OnADevice(unittest.TestCase):
                 one.backward(torch.nn.functional.mse_loss(one(x).float(), t))
                 for _ in range(gas):
                     one.step(wait=False)
+                library, applied = one.__dict__["_library"], one.__dict__["report"].applied_steps
+                with mock.patch.object(library, "report", side_effect=TimeoutError):  # what a signal's handler raises
+                    self.assertRaises(TimeoutError, one.wait_step)
+                self.assertEqual(one.report.applied_steps, applied + 1)
                 self.assertRaisesRegex(RuntimeError, "modified by an inplace operation", one.backward, stale)
                 one.close_pass()  # which that backward has begun
 

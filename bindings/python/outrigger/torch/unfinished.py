@@ -56,13 +56,16 @@ class Unfinished:
         self._unfinished = lr_kwargs,
 
     def wait_step(self) -> None:
-        """Waits for the step of `step(wait=False)`, if it is under way. Raises what that would have raised; KeyboardInterrupt: the step goes on."""
+        """Waits for the step of `step(wait=False)`, if it is under way. Raises what that would have raised. Another exception, such as
+        KeyboardInterrupt: the step goes on."""
         if self._unfinished is None:
             return
         unfinished, self._unfinished = self._unfinished, None
         try:
             report = self._library.report()
-        except KeyboardInterrupt:
+        except lowlevel.OutriggerError:
+            raise
+        except BaseException:  # of a signal's handler
             self._unfinished = unfinished
             raise
         self._heard(report, *unfinished)
