@@ -39,8 +39,8 @@ Since: 0.1";
 \"kernel_bytes_per_second\" (0: no limit), \"copy_latency\", \"launch_latency\" (seconds; 0: at once),
 \"skip_kernels\" (1: kernels take their time and compute nothing), \"memory_bytes\", the faults
 \"fail_allocation\", \"fail_operation\" and \"fail_pin\" (n: the n-th next one fails; 0: none), and
-\"delay\" (seconds that the default stream is busy, from now on). Any thread. OTR_E_NOT_FOUND lists
-the names. Since: 0.1";
+\"delay\" (seconds that the default stream is busy, from now on; 0: those that were given end now).
+Any thread. OTR_E_NOT_FOUND lists the names. Since: 0.1";
 %feature("docstring") otr_device_get_value "A setting, or what the device's plugin counts, since the process began to use the device: the
 simulated device counts \"allocations\" (which a driver may wait for), \"stream_allocations\" (in the
 order of a stream), \"synchronizations\" (waits of the host for a stream or the device),

@@ -110,14 +110,15 @@ int64_t Published::publish() const {
   const size_t size = kernels::size_of(format_);
   const int64_t all = bytes_of(layout().trainable_elements(), format_);
   int64_t exchanged = 0;
-  if (home_ == Home::replica) {
+  // One rank has written all of it, and its forward may read it by now.
+  if (home_ == Home::replica && comm_->size() > 1) {
     std::vector<comm::Communicator::SliceRun> runs;
     for (const layout::Bucket& bucket : states_.buckets()) {
       runs.push_back(
           {static_cast<size_t>(bucket.begin) * size, static_cast<size_t>(bucket.slice) * size});
     }
     comm_->all_gather_runs(*window_, runs, "publish parameters");
-    exchanged += comm_->size() == 1 ? 0 : all;
+    exchanged += all;
   }
   if (!replicas_) return exchanged;
   std::vector<Whole> wholes;

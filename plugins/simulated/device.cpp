@@ -60,13 +60,7 @@ void Device::set_value(const std::string& name, double value) {
     fail(OTR_E_ARGUMENT, name + " = " + std::to_string(value) + "; legal is 0 to 2^53");
   }
   if (name == "memory_bytes") return memory_.set_limit(static_cast<size_t>(value));
-  if (name == "delay") {
-    return give(0, "a delay", {}, [value](Time begin) {
-      const Time end = after(begin, value);
-      std::this_thread::sleep_until(end);
-      return end;
-    });
-  }
+  if (name == "delay") return value > 0 ? delay(value) : end_delays();
   for (Setting* setting : settings_) {
     if (name != setting->name) continue;
     const bool is_count = name.starts_with("fail_");
@@ -75,6 +69,28 @@ void Device::set_value(const std::string& name, double value) {
   }
   fail(OTR_E_NOT_FOUND, "the simulated device has no \"" + name + "\" to set; there are " +
                             names() + ", which cannot be set");
+}
+
+void Device::delay(double seconds) {
+  give(0, "a delay", {}, [this, seconds, ended = delays_ended()](Time begin) {
+    const Time end = after(begin, seconds);
+    std::unique_lock lock(delays_);
+    const bool is_cut = delays_end_.wait_until(lock, end, [&] { return delays_ended_ != ended; });
+    return is_cut ? std::max(begin, std::min(end, Time::clock::now())) : end;
+  });
+}
+
+uint64_t Device::delays_ended() {
+  const std::lock_guard lock(delays_);
+  return delays_ended_;
+}
+
+void Device::end_delays() {
+  {
+    const std::lock_guard lock(delays_);
+    ++delays_ended_;
+  }
+  delays_end_.notify_all();
 }
 
 double Device::value(const std::string& name) const {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -89,6 +90,10 @@ class Device {
   bool strikes();
   void require_alive() const;
   void lose(const std::string& why);
+  // The default stream is busy for so long, or until end_delays.
+  void delay(double seconds);
+  void end_delays();
+  [[nodiscard]] uint64_t delays_ended();
 
   int32_t id_;
   Memory memory_;
@@ -108,6 +113,9 @@ class Device {
       bytes_to_host_{"bytes_to_host"}, kernels_{"kernels"};
   const std::array<Setting*, 8> settings_;
   const std::array<Count*, 8> counts_;
+  std::mutex delays_;
+  std::condition_variable delays_end_;
+  uint64_t delays_ended_ = 0;  // how often; guarded by delays_
   std::atomic<bool> lost_{false};
   std::string why_lost_;  // guarded by mutex_
 };

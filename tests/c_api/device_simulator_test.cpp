@@ -179,6 +179,14 @@ TEST_F(Alone, WorkTakesItsTime) {
   ASSERT_EQ(table_.set_value(device_, "launch_latency", 0.01), OTR_OK);
   EXPECT_GE(seconds_of([&] { EXPECT_EQ(zero(first_, 0, kBytes), OTR_OK); }), 0.03);
   EXPECT_GE(seconds_of([&] { EXPECT_EQ(table_.set_value(device_, "delay", 0.02), OTR_OK); }), 0.02);
+  EXPECT_LT(seconds_of([&] {
+              EXPECT_EQ(table_.set_value(device_, "delay", 20), OTR_OK);
+              EXPECT_EQ(table_.set_value(device_, "delay", 20), OTR_OK);
+              EXPECT_EQ(table_.set_value(device_, "delay", 0), OTR_OK);
+            }),
+            20)
+      << "0 ends the others";
+  EXPECT_GE(seconds_of([&] { EXPECT_EQ(table_.set_value(device_, "delay", 0.02), OTR_OK); }), 0.02);
   ASSERT_EQ(up(first_), OTR_OK);
   ASSERT_EQ(table_.synchronize(device_), OTR_OK);
   ASSERT_EQ(table_.set_value(device_, "skip_kernels", 1), OTR_OK);

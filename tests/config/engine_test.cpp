@@ -142,16 +142,8 @@ TEST(Engine, APartOfTheStatesStaysOnADevice) {
        R"("outrigger": {"states": {"exp_avg": {"format": "block8"}, "exp_avg_sq": {"format": "block8"}}},)",
        R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true},)"}) {
     SCOPED_TRACE(keys);
-    for (const char* ratio : {"1", "0"}) {
+    for (const char* ratio : {"1", "0.5", "0"}) {
       EXPECT_EQ(fault_of([&] { (void)parse(keys, with(ratio)); }).text, "") << ratio;
-    }
-    const Fault part = fault_of([&] { (void)parse(keys, with("0.5")); });
-    if (keys.find("type") == std::string_view::npos) {
-      EXPECT_EQ(part.text, "");
-    } else {
-      expect_fault_with(part, OTR_E_UNSUPPORTED,
-                        {"ratio = 0.5", "not built yet with optimizer.type = \"",
-                         "to 1 (all on the host) or 0 (all on the device)", "another rule"});
     }
   }
   constexpr std::string_view kSplit =

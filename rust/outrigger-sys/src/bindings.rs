@@ -872,8 +872,8 @@ functions! {
     /// "kernel_bytes_per_second" (0: no limit), "copy_latency", "launch_latency" (seconds; 0: at once),
     /// "skip_kernels" (1: kernels take their time and compute nothing), "memory_bytes", the faults
     /// "fail_allocation", "fail_operation" and "fail_pin" (n: the n-th next one fails; 0: none), and
-    /// "delay" (seconds that the default stream is busy, from now on). Any thread. OTR_E_NOT_FOUND lists
-    /// the names. Since: 0.1
+    /// "delay" (seconds that the default stream is busy, from now on; 0: those that were given end now).
+    /// Any thread. OTR_E_NOT_FOUND lists the names. Since: 0.1
     pub fn otr_device_set_value(context: *mut otr_context, device_type: i32, device_id: i32, name: *const c_char, value: f64) -> i32;
     /// A setting, or what the device's plugin counts, since the process began to use the device: the
     /// simulated device counts "allocations" (which a driver may wait for), "stream_allocations" (in the
