@@ -14,6 +14,7 @@
 #include "kernels/reference/block8.h"
 #include "kernels/reference/convert.h"
 #include "kernels/reference/fold.h"
+#include "kernels/reference/integers.h"
 #include "kernels/reference/norm.h"
 #include "kernels/reference/product.h"
 #include "kernels/reference/split.h"
@@ -24,10 +25,20 @@ namespace {
 
 constexpr std::array<int64_t, 3> kTargets = {HWY_AVX3, HWY_AVX2, HWY_NEON};  // best first
 
-constexpr KernelTable kOracle = {
-    "oracle",          reference::convert,    reference::scale,          reference::add,
-    reference::unpack, reference::pack,       reference::sum_of_squares, reference::fold,
-    reference::update, reference::lamb_norms, reference::muon_direction, reference::product};
+constexpr KernelTable kOracle = {"oracle",
+                                 reference::convert,
+                                 reference::scale,
+                                 reference::add,
+                                 reference::unpack,
+                                 reference::pack,
+                                 reference::to_integers,
+                                 reference::from_integers,
+                                 reference::sum_of_squares,
+                                 reference::fold,
+                                 reference::update,
+                                 reference::lamb_norms,
+                                 reference::muon_direction,
+                                 reference::product};
 
 // Everything decided at first use. Trivially destructible: nothing runs when the library is
 // unloaded.
@@ -45,6 +56,7 @@ struct Dispatch {
       tables[count++] = {hwy::TargetName(target),         cpu::convert_for(target),
                          cpu::scale_for(target),          cpu::add_for(target),
                          cpu::unpack_for(target),         cpu::pack_for(target),
+                         cpu::to_integers_for(target),    cpu::from_integers_for(target),
                          cpu::sum_of_squares_for(target), cpu::fold_for(target),
                          cpu::update_for(target),         cpu::lamb_norms_for(target),
                          cpu::muon_direction_for(target), cpu::product_for(target)};
@@ -127,6 +139,16 @@ void pack(void* codes, float* scales, Format format, const float* values, int64_
           const BlockRounding& rounding) {
   const FloatEnvironment environment;
   table().pack(codes, scales, format, values, count, rounding);
+}
+
+void to_integers(void* integers, float* scales, const float* values, int64_t count) {
+  const FloatEnvironment environment;
+  table().to_integers(integers, scales, values, count);
+}
+
+void from_integers(float* values, const void* integers, const float* scales, int64_t count) {
+  const FloatEnvironment environment;
+  table().from_integers(values, integers, scales, count);
 }
 
 void sum_of_squares(NormSum& sum, const void* data, Format format, int64_t count,

@@ -16,6 +16,10 @@ using UnpackFunction = void (*)(float* values, const void* codes, const float* s
                                 Format format, int64_t count);
 using PackFunction = void (*)(void* codes, float* scales, Format format, const float* values,
                               int64_t count, const BlockRounding& rounding);
+using ToIntegersFunction = void (*)(void* integers, float* scales, const float* values,
+                                    int64_t count);
+using FromIntegersFunction = void (*)(float* values, const void* integers, const float* scales,
+                                      int64_t count);
 using SumOfSquaresFunction = void (*)(NormSum& sum, const void* data, Format format, int64_t count,
                                       int64_t first_index);
 using FoldFunction = void (*)(const Fold& fold);
@@ -31,6 +35,8 @@ struct KernelTable {
   AddFunction add = nullptr;
   UnpackFunction unpack = nullptr;
   PackFunction pack = nullptr;
+  ToIntegersFunction to_integers = nullptr;
+  FromIntegersFunction from_integers = nullptr;
   SumOfSquaresFunction sum_of_squares = nullptr;
   FoldFunction fold = nullptr;
   UpdateFunction update = nullptr;

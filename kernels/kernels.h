@@ -104,6 +104,12 @@ void unpack(float* values, const void* codes, const float* scales, Format format
 void pack(void* codes, float* scales, Format format, const float* values, int64_t count,
           const BlockRounding& rounding);
 
+// ---- reference/integers.h ----
+// Values as 8-bit integers and back, laid out as Format::block8: whole leaves of codes, and a scale
+// for each. Of a last leaf that `count` does not fill the other codes are zero.
+void to_integers(void* integers, float* scales, const float* values, int64_t count);
+void from_integers(float* values, const void* integers, const float* scales, int64_t count);
+
 // ---- reference/norm.h ----
 // An exact sum of leaf sums in any order: the limbs are one 640-bit integer in units of 2^-298,
 // always fully carried, so equal sums have equal limbs. A leaf's sum of squares is float64 in a

@@ -117,6 +117,7 @@ struct EngineConfig {
   Backend backend = Backend::host;    // outrigger.exchange.backend
   bool library_sums = false;          // outrigger.exchange.reduction: "nccl"
   bool quantised_gradients = false;   // ranks send 8-bit blocks of them
+  bool quantised_weights = false;     // acquires gather 8-bit integers; at stage 3 only
   bool offload_optimizer = false;     // accumulators, master and moments in host memory …
   double offload_ratio = 1;           // … of this part of the elements
   bool offload_params = false;        // a device's parameters are in host memory until acquired …

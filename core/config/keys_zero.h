@@ -160,8 +160,10 @@ inline constexpr Key kZero[] = {
           "ranks over which parameters are cut at stage 3, of which states are cut over all (hpZ); "
           "1: all",
           "DeepSpeed's name of outrigger.mesh.shard with outrigger.mesh.states \"all\""),
-    flag("zero_optimization.zero_quantized_weights", "false", Status::not_built,
-         "quantised all-gather", "leave it false"),
+    flag("zero_optimization.zero_quantized_weights", "false", Status::supported,
+         "acquires gather trainable parameters as 8-bit integers, with a scale for 256 of them "
+         "(qwZ)",
+         "at stage 3; below it has no effect"),
     flag("zero_optimization.zero_quantized_nontrainable_weights", "false", Status::not_built,
          "quantised frozen weights", "leave it false"),
     flag("zero_optimization.zero_quantized_gradients", "false", Status::supported,

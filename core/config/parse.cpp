@@ -131,8 +131,17 @@ void refuse_divided(Values& values, const EngineConfig& config) {
   }
 }
 
-// A plugin has no function that makes 8-bit blocks of gradients.
+// A plugin has no function that makes 8-bit blocks of gradients. Of weights the host makes
+// integers.
 void read_quantised(Values& values, EngineKind kind, EngineConfig& config) {
+  constexpr std::string_view kWeights = "zero_optimization.zero_quantized_weights";
+  const bool is_cut = values.count("zero_optimization.stage") == 3;
+  config.quantised_weights = is_cut && values.flag(kWeights);
+  if (!is_cut && values.flag(kWeights)) {
+    values.warnings.push_back(
+        format_text("{} has no effect below zero_optimization.stage 3: an acquire gathers nothing",
+                    values.lead(kWeights)));
+  }
   constexpr std::string_view kGradients = "zero_optimization.zero_quantized_gradients";
   config.quantised_gradients = values.flag(kGradients);
   const bool sums_there =

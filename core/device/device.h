@@ -153,9 +153,12 @@ class Device {
   virtual void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
                    Stream stream) = 0;
 
-  // Values as Format::block8, rounded to nearest, with the scales behind the codes: for their way
-  // between ranks. Host only: a plugin has no function for it, and throws OTR_E_UNSUPPORTED.
+  // Values on their way between ranks as Format::block8, rounded to nearest, or as 8-bit integers
+  // (kernels::to_integers), with the scales behind the codes. Host only: a plugin has no functions
+  // for it, and throws OTR_E_UNSUPPORTED.
   virtual void to_blocks(void* blocks, const void* values, Format from, int64_t count) = 0;
+  virtual void to_integers(void* integers, const void* values, Format from, int64_t count) = 0;
+  virtual void from_integers(void* values, Format to, const void* integers, int64_t count) = 0;
 
   // These return when their work is done, on the own stream.
   virtual kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) = 0;

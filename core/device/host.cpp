@@ -22,8 +22,8 @@ using kernels::advance;
 
 constexpr size_t kOwnPages = size_t{1} << 20, kHuge = size_t{2} << 20;
 constexpr std::align_val_t kAlignment{64};
-constexpr int64_t kChunk = 256 * kernels::kLeaf;  // elements of one worker's task
-constexpr int64_t kAlone = 4 * kChunk;  // up to so many, waking a worker costs more than it does
+constexpr int64_t kAlone =
+    4 * kTaskElements;  // up to so many, waking a worker costs more than it does
 
 // Arrays cut into tasks of about a chunk: a large one into several, many small ones into one.
 class Tasks {
@@ -33,9 +33,9 @@ class Tasks {
     int64_t first, count;
   };
   void add(size_t array, int64_t count) {
-    for (int64_t first = 0; first < count; first += kChunk) {
-      const int64_t n = std::min(kChunk, count - first);
-      if (begins_.empty() || filled_ + n > kChunk) {
+    for (int64_t first = 0; first < count; first += kTaskElements) {
+      const int64_t n = std::min(kTaskElements, count - first);
+      if (begins_.empty() || filled_ + n > kTaskElements) {
         begins_.push_back(parts_.size());
         filled_ = 0;
       }
@@ -160,14 +160,6 @@ void Host::run_over(int64_t elements, int64_t tasks, const outrigger::Task& task
 }
 
 template <typename Body>
-void Host::run_chunks(int64_t count, const Body& body) {
-  run_over(count, (count + kChunk - 1) / kChunk, [&](int64_t task, int32_t worker) {
-    const int64_t begin = task * kChunk;
-    body(begin, std::min(kChunk, count - begin), worker);
-  });
-}
-
-template <typename Body>
 kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
   std::vector<kernels::NormSum> norms(threads());
   run_chunks(count, [&](int64_t begin, int64_t n, int32_t worker) {
@@ -175,14 +167,6 @@ kernels::NormSum Host::over_chunks(int64_t count, const Body& body) {
   });
   for (size_t w = 1; w < norms.size(); ++w) kernels::merge(norms[0], norms[w]);
   return norms[0];
-}
-
-void Host::to_blocks(void* blocks, const void* values, Format from, int64_t count) {
-  float* const scales = kernels::scales_behind(blocks, count, Format::block8);
-  run_chunks(count, [&](int64_t begin, int64_t n, int32_t) {
-    kernels::pack_values(advance(blocks, begin, Format::block8), scales + begin / kernels::kLeaf,
-                         advance(values, begin, from), from, n);
-  });
 }
 
 kernels::NormSum Host::fold(const SliceFold& slice, Nonfinite& origin) {

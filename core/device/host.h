@@ -2,6 +2,7 @@
 // The host as a device: kernels split over an engine's workers.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ struct HostMemory {
 [[nodiscard]] HostMemory allocate_host(size_t bytes,
                                        std::span<const Neighbour> others = {}) noexcept;
 void release_host(const HostMemory& memory) noexcept;
+
+inline constexpr int64_t kTaskElements = 256 * kernels::kLeaf;  // of one worker's task
 
 class Host : public Device {
  public:
@@ -63,6 +66,8 @@ class Host : public Device {
   void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
            Stream) override;
   void to_blocks(void* blocks, const void* values, Format from, int64_t count) override;
+  void to_integers(void* integers, const void* values, Format from, int64_t count) override;
+  void from_integers(void* values, Format to, const void* integers, int64_t count) override;
 
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
@@ -85,7 +90,12 @@ class Host : public Device {
  private:
   // Runs body(begin, count, worker) over [0, count); few elements on the calling thread.
   template <typename Body>
-  void run_chunks(int64_t count, const Body& body);
+  void run_chunks(int64_t count, const Body& body) {
+    run_over(count, (count + kTaskElements - 1) / kTaskElements, [&](int64_t task, int32_t worker) {
+      const int64_t begin = task * kTaskElements;
+      body(begin, std::min(kTaskElements, count - begin), worker);
+    });
+  }
   // Runs body(begin, count, norm of the worker, worker) over [0, count) and merges the norms.
   template <typename Body>
   kernels::NormSum over_chunks(int64_t count, const Body& body);

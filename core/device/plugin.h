@@ -80,6 +80,8 @@ class PluginDevice final : public Device, private Decider {
   void add(void* to, Format to_format, const void* from, Format from_format, int64_t count,
            Stream stream) override;
   void to_blocks(void* blocks, const void* values, Format from, int64_t count) override;
+  void to_integers(void* integers, const void* values, Format from, int64_t count) override;
+  void from_integers(void* values, Format to, const void* integers, int64_t count) override;
   kernels::NormSum fold(const SliceFold& slice, Nonfinite& origin) override;
   kernels::NormSum norm(const void* data, Format format, int64_t count, int64_t flat) override;
   kernels::UpdateCount update(std::span<const kernels::Update> pieces) override;

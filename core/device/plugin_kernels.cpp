@@ -50,6 +50,14 @@ void PluginDevice::to_blocks(void*, const void*, Format, int64_t) {
   fail(OTR_E_UNSUPPORTED, "{}: 8-bit blocks of gradients are made in host memory only", name());
 }
 
+void PluginDevice::to_integers(void*, const void*, Format, int64_t) {
+  fail(OTR_E_UNSUPPORTED, "{}: 8-bit integers are made in host memory only", name());
+}
+
+void PluginDevice::from_integers(void*, Format, const void*, int64_t) {
+  fail(OTR_E_UNSUPPORTED, "{}: 8-bit integers are read in host memory only", name());
+}
+
 void PluginDevice::read(void* to, Format to_format, const tensor::View& from, float factor,
                         Stream stream) {
   auto c = described(to, to_format, from.data, from.format, factor, from.count);

@@ -34,6 +34,7 @@ Gather::Gather(const layout::Model& model, const Published& published, StateStor
       device_(devices.front),
       shown_(devices.shown),
       pieces_(own_pieces(published, states, plan)),
+      elements_{published.format(), config.quantised_weights ? devices.host : nullptr},
       entries_(static_cast<size_t>(model.size())),
       lingering_(config.live_elements),
       bounce_(*device_, ledger, config.pin, plan.gather_staging / 2),
@@ -126,8 +127,8 @@ std::string Gather::label_of(std::span<const int64_t> roots) const {
 }
 
 void Gather::gather(std::span<const int64_t> roots, size_t& done) {
-  gather_pieces(*group_, *device_, bounce_, wholes_of(roots),
-                kernels::size_of(published_->format()), pieces_, label_of(roots), done);
+  gather_pieces(*group_, *device_, bounce_, wholes_of(roots), elements_, pieces_, label_of(roots),
+                done);
 }
 
 otr_tensor Gather::tensor_of(int64_t id, bool as_float32) const {
@@ -250,8 +251,7 @@ void Gather::prefetch(std::span<const int64_t> ids) {
   for (std::span<const int64_t> left(roots.in_pieces); !left.empty();) {
     const auto together = take_together(left);
     const auto ticket =
-        ahead_.begin(*exchange_, wholes_of(together), kernels::size_of(published_->format()),
-                     pieces_, label_of(together));
+        ahead_.begin(*exchange_, wholes_of(together), elements_, pieces_, label_of(together));
     for (const int64_t root : together) entries_[static_cast<size_t>(root)].ahead = ticket;
   }
 }

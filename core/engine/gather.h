@@ -115,7 +115,9 @@ class Gather {
     entry.ready = ready;
   }
   void count_brought(int64_t root) {
-    brought_ += bytes_of(model_->at(root).count, published_->format());
+    const int64_t count = model_->at(root).count;
+    brought_ +=
+        is_uploaded(root) ? bytes_of(count, published_->format()) : elements_.bytes_sent(count);
   }
   // What was fetched ahead has come.
   void note_fetched(Entry& entry);
@@ -138,6 +140,7 @@ class Gather {
   device::Device* device_;
   memory::Shown* shown_;
   Pieces pieces_;               // among the published
+  Elements elements_;           // … on their way to other ranks
   std::vector<Entry> entries_;  // by root
   Lingering lingering_;         // of what was uploaded
   std::vector<int64_t> begun_;  // ids of the acquire that was interrupted

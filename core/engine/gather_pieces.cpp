@@ -19,14 +19,13 @@ struct Transfer {
   layout::Piece piece;
 };
 
-std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice,
-                                   size_t element_bytes, const Pieces& mine) {
+std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice, size_t size,
+                                   const Pieces& mine) {
   std::vector<Transfer> transfers;
   for (const Whole& whole : wholes) {
     for (const auto& [owner, piece] : whole.owners) {
       const bool is_mine = owner == slice;
-      transfers.push_back({owner, is_mine,
-                           whole.data + static_cast<size_t>(piece.first) * element_bytes,
+      transfers.push_back({owner, is_mine, whole.data + static_cast<size_t>(piece.first) * size,
                            is_mine ? mine.at(piece) : nullptr, piece});
     }
   }
@@ -37,11 +36,13 @@ std::vector<Transfer> transfers_of(std::span<const Whole> wholes, int32_t slice,
 struct Job {
   device::Device* device;
   Bounce* bounce;
-  size_t element_bytes;
+  Elements elements;
   Pieces mine;
 };
 
-// What one operation gathers, its number in a sequence.
+// What one operation gathers, its number in a sequence. In its place each transfer has the values,
+// where the host cannot have them elsewhere, and behind them what is sent, where that is another
+// thing.
 class Batch {
  public:
   // Takes the next off the list.
@@ -49,15 +50,24 @@ class Batch {
       : job_(job), operation_(operation) {
     std::byte* const place = job.bounce->place(operation);
     const size_t most = job.bounce->at_a_time();
-    for (size_t bytes = 0; !left.empty() && bytes < most;) {
+    for (size_t bytes = 0; !left.empty();) {
       Transfer& first = left.front();
-      const size_t room = (most - bytes) / job.element_bytes;
-      const int64_t count = std::min(first.piece.count, static_cast<int64_t>(room));
+      const int64_t count = std::min(first.piece.count, room_in(most - bytes));
+      if (count == 0 && first.piece.count > 0) break;
       Transfer& part = transfers_.emplace_back(first);
       part.piece = layout::part_of(first.piece, 0, count);
-      const size_t n = static_cast<size_t>(count) * job.element_bytes;
-      parts_.push_back({first.rank, {place == nullptr ? first.to : place + bytes, n}});
-      bytes += n;
+      const size_t n = static_cast<size_t>(count) * job.elements.size();
+      std::byte* const values = place == nullptr || is_direct() ? first.to : place + bytes;
+      if (values != first.to) bytes += in_integers() ? padded(count) : n;
+      values_.push_back(values);
+      if (in_integers()) {
+        const auto sent = static_cast<size_t>(job.elements.bytes_sent(count));
+        parts_.push_back({first.rank, {place + bytes, sent}});
+        bytes += sent;
+      } else {
+        parts_.push_back({first.rank, {values, n}});
+        if (values == first.to) bytes += n;
+      }
       first.to += n;
       if (first.from != nullptr) first.from += n;
       first.piece = layout::part_of(first.piece, count, first.piece.count - count);
@@ -74,36 +84,65 @@ class Batch {
     bool comes_down = false;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const Transfer& part = transfers_[i];
-      std::byte* const to = parts_[i].bytes.data();
-      if (!part.is_mine) continue;
-      if (job_.mine.on_host && job_.mine.on_host(part.piece, to)) continue;
+      if (!part.is_mine || (in_integers() && is_direct())) continue;
+      if (job_.mine.on_host && job_.mine.on_host(part.piece, values_[i])) continue;
       if (!comes_down) device.wait(stream, device.record(device.own_stream()));
       comes_down = true;
-      device.download(to, part.from, parts_[i].bytes.size(), stream);
+      device.download(values_[i], part.from, bytes_of(part), stream);
     }
     if (comes_down) device.synchronize(device.record(stream));
+    for (size_t i = 0; in_integers() && i < parts_.size(); ++i) {
+      const Transfer& part = transfers_[i];
+      if (!part.is_mine) continue;
+      job_.elements.integers_by->to_integers(parts_[i].bytes.data(),
+                                             is_direct() ? part.from : values_[i],
+                                             job_.elements.format, part.piece.count);
+    }
   }
-  // The others' from where the operation has put them, this rank's from the device itself.
+  // The others' from where the operation has put them, this rank's from the device itself; of what
+  // was sent as integers all.
   void take() const {
     device::Device& device = *job_.device;
+    for (size_t i = 0; in_integers() && i < parts_.size(); ++i) {
+      job_.elements.integers_by->from_integers(values_[i], job_.elements.format,
+                                               parts_[i].bytes.data(), transfers_[i].piece.count);
+    }
     if (device.is_host()) return;
     const device::Stream stream = device.upload_stream();
     for (size_t i = 0; i < parts_.size(); ++i) {
       const Transfer& part = transfers_[i];
-      const std::span<const std::byte> bytes = parts_[i].bytes;
-      if (part.from == nullptr) {
-        device.upload(part.to, bytes.data(), bytes.size(), stream);
+      if (part.from == nullptr || in_integers()) {
+        device.upload(part.to, values_[i], bytes_of(part), stream);
       } else if (part.from != part.to) {
-        device.copy(part.to, part.from, bytes.size(), stream);
+        device.copy(part.to, part.from, bytes_of(part), stream);
       }
     }
     job_.bounce->leaves(operation_, device.record(stream));
   }
 
  private:
+  [[nodiscard]] bool in_integers() const { return job_.elements.integers_by != nullptr; }
+  // The host reads and writes values where they are.
+  [[nodiscard]] bool is_direct() const { return job_.device->is_host(); }
+  [[nodiscard]] size_t bytes_of(const Transfer& part) const {
+    return static_cast<size_t>(part.piece.count) * job_.elements.size();
+  }
+  // Of values before integers, which begin at a multiple of a scale's size.
+  [[nodiscard]] size_t padded(int64_t count) const {
+    return static_cast<size_t>(kernels::in_leaves(count)) * job_.elements.size();
+  }
+  // Elements; of integers whole leaves, so that a piece's next part begins with one.
+  [[nodiscard]] int64_t room_in(size_t bytes) const {
+    if (!in_integers()) return static_cast<int64_t>(bytes / job_.elements.size());
+    const size_t leaf = static_cast<size_t>(job_.elements.bytes_sent(kernels::kLeaf)) +
+                        (is_direct() ? 0 : padded(kernels::kLeaf));
+    return static_cast<int64_t>(bytes / leaf) * kernels::kLeaf;
+  }
+
   Job job_;
   size_t operation_;
   std::vector<Transfer> transfers_;
+  std::vector<std::byte*> values_;  // of each, where the host has them
   std::vector<comm::Part> parts_;
 };
 
@@ -126,10 +165,10 @@ Bounce::~Bounce() {
 }
 
 void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
-                   std::span<const Whole> wholes, size_t element_bytes, const Pieces& mine,
+                   std::span<const Whole> wholes, const Elements& elements, const Pieces& mine,
                    std::string_view label, size_t& done) {
-  auto transfers = transfers_of(wholes, group.slice(), element_bytes, mine);
-  const Job job{&device, &bounce, element_bytes, mine};
+  auto transfers = transfers_of(wholes, group.slice(), elements.size(), mine);
+  const Job job{&device, &bounce, elements, mine};
   std::span<Transfer> left(transfers);
   for (size_t operation = 0; !left.empty(); ++operation) {
     const Batch batch(left, job, operation);
@@ -142,10 +181,10 @@ void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
 }
 
 comm::Exchange::Ticket PiecesAhead::begin(comm::Exchange& exchange, std::span<const Whole> wholes,
-                                          size_t element_bytes, const Pieces& mine,
+                                          const Elements& elements, const Pieces& mine,
                                           std::string_view label) {
-  auto transfers = transfers_of(wholes, slice_, element_bytes, mine);
-  const Job job{device_, bounce_, element_bytes, mine};
+  auto transfers = transfers_of(wholes, slice_, elements.size(), mine);
+  const Job job{device_, bounce_, elements, mine};
   comm::Exchange::Ticket last = 0;
   for (std::span<Transfer> left(transfers); !left.empty();) {
     const auto batch = std::make_shared<const Batch>(left, job, operations_++);

@@ -31,8 +31,20 @@ struct Pieces {
   std::function<bool(const layout::Piece& part, std::byte* to)> on_host = nullptr;
 };
 
-// Page-locked host memory by which a device's pieces go, a place in it for each operation in turn:
-// one fills while others leave.
+// In which form they go between ranks: as they are, or as 8-bit integers (kernels::to_integers),
+// which the host makes and reads, the owner its own as well. A piece begins with a leaf of its
+// parameter, so that values do not depend on how ranks cut it.
+struct Elements {
+  kernels::Format format;
+  device::Device* integers_by = nullptr;  // the host; null: they go as they are
+  [[nodiscard]] size_t size() const { return kernels::size_of(format); }
+  [[nodiscard]] int64_t bytes_sent(int64_t count) const {
+    return kernels::bytes_of(count, integers_by != nullptr ? kernels::Format::block8 : format);
+  }
+};
+
+// Page-locked host memory by which a device's pieces go, and integers, a place in it for each
+// operation in turn: one fills while others leave.
 class Bounce {
  public:
   static constexpr size_t kPlaces = 8, kPlaceBytes = size_t{1} << 20;
@@ -72,11 +84,11 @@ class Bounce {
   std::array<device::Event, kPlaces> gone_;
 };
 
-// All of them, of `element_bytes` an element, on `device`, as are pieces: there once the device's
+// All of them on `device`, as are pieces: there once the device's
 // stream for uploads is, in whose order pieces are read. done: how many operations are over; called
 // again after an interrupt, it goes on with the next. Collective.
 void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
-                   std::span<const Whole> wholes, size_t element_bytes, const Pieces& mine,
+                   std::span<const Whole> wholes, const Elements& elements, const Pieces& mine,
                    std::string_view label, size_t& done);
 
 // Begins the same in a sequence that gathers nothing else. The ticket is the last operation's.
@@ -86,7 +98,8 @@ class PiecesAhead {
   PiecesAhead(device::Device& device, Bounce& bounce, int32_t slice)
       : device_(&device), bounce_(&bounce), slice_(slice) {}
   comm::Exchange::Ticket begin(comm::Exchange& exchange, std::span<const Whole> wholes,
-                               size_t element_bytes, const Pieces& mine, std::string_view label);
+                               const Elements& elements, const Pieces& mine,
+                               std::string_view label);
 
  private:
   device::Device* device_;

@@ -18,7 +18,8 @@ Home home_of(const config::EngineConfig& config, const Machine& machine) {
   if (config.stage == 0) return Home::copy;
   const bool in_host_memory = !machine.on_device || config.offload_params;
   const bool one_memory = machine.shape.shares_memory && in_host_memory;
-  if (one_memory && config.share_parameters) return Home::shared;
+  // What ranks show is rounded on its way, the same whether they share memory or not.
+  if (one_memory && config.share_parameters && !config.quantised_weights) return Home::shared;
   return config.stage == 3 ? Home::slices : Home::replica;
 }
 
@@ -105,9 +106,9 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     const auto runs = std::min<int64_t>(kSlots, static_cast<int64_t>(layout.buckets().size()));
     publish_staging = engine::bytes_of(layout.largest_bucket() * runs, config.compute);
   }
-  if (front == Space::device && home == Home::slices && shape.published_slices() > 1) {
+  const bool gathers = home == Home::slices && shape.published_slices() > 1;
+  if (gathers && (front == Space::device || config.quantised_weights))
     gather_staging = 2 * Bounce::kBytes;  // at once, and ahead
-  }
   if (uploads_updates() && !states.host) {
     const int64_t owned = sides.back().elements;
     update_elements = std::clamp(owned, kernels::kLeaf, kUpdateElements);

@@ -17,7 +17,8 @@ namespace outrigger::engine {
 // Where the published parameters are:
 //   copy      stage 0: every rank has a copy
 //   shared    ranks that share memory, and shall, have one copy; each writes its own slices of it.
-//             On the CPU, or with a device's parameters in host memory
+//             On the CPU, or with a device's parameters in host memory; not if weights are
+//             quantised
 //   replica   else, stages 1 and 2: every rank has a copy, and the slices are gathered into it
 //   slices    else, stage 3: every rank has its slices, and the frozen parameters, which have none
 enum class Home : uint8_t { copy, shared, replica, slices };
@@ -90,7 +91,8 @@ struct Plan {
   bool published_at_commit;
   // Charged to this rank. Windows that ranks share are larger: `shared_published`.
   int64_t published = 0, shared_published = 0;
-  // Host memory between the device and the other ranks that acquires and publishing take.
+  // Host memory between the device and the other ranks that acquires and publishing take; acquires
+  // of quantised weights on the host, too.
   int64_t gather_staging = 0, publish_staging = 0;
   // An offloaded update goes up in parts of so many elements, from slots in host memory, or (0)
   // from the masters.

@@ -156,7 +156,7 @@ void Published::gather_parts(std::span<const Whole> wholes) const {
   size_t done = 0;
   Bounce bounce(*device_);
   gather_pieces(
-      *replicas_, *device_, bounce, wholes, kernels::size_of(format_),
+      *replicas_, *device_, bounce, wholes, {format_},
       {[this](const layout::Piece& piece) { return data_ + bytes_of(piece.shard, format_); }},
       "publish parameters", done);
   device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));

@@ -50,9 +50,8 @@ void Values::read(int64_t id, int32_t value, const otr_tensor& out) {
       device::Device& device = *location.device;
       Bounce bounce(device);
       const Whole wanted{committed_.layout.owners(declared_.model, root.root), whole.data()};
-      gather_pieces(committed_.control, device, bounce, std::span(&wanted, 1),
-                    kernels::size_of(location.format), {[&](const auto&) { return location.data; }},
-                    "read a parameter", done);
+      gather_pieces(committed_.control, device, bounce, std::span(&wanted, 1), {location.format},
+                    {[&](const auto&) { return location.data; }}, "read a parameter", done);
       device.wait(device.own_stream(), device.record(device.upload_stream()));
     });
     from = whole.data();

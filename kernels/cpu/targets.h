@@ -58,6 +58,8 @@ ScaleFunction scale_for(int64_t target);
 AddFunction add_for(int64_t target);
 UnpackFunction unpack_for(int64_t target);
 PackFunction pack_for(int64_t target);
+ToIntegersFunction to_integers_for(int64_t target);
+FromIntegersFunction from_integers_for(int64_t target);
 SumOfSquaresFunction sum_of_squares_for(int64_t target);
 FoldFunction fold_for(int64_t target);
 UpdateFunction update_for(int64_t target);

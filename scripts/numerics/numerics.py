@@ -22,7 +22,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     parser.add_argument("--tiny", action="store_true", help="runs of seconds, to see that all of it works")
     parser.add_argument("--again", action="store_true", help="no runs: page and pictures from the numbers there are")
-    parser.add_argument("--sending", action="store_true", help="only the runs of gradients that are sent in blocks; the other numbers stay")
+    parser.add_argument("--sending", action="store_true", help="only the runs of what is sent in 8 bits; the other numbers stay")
     args = parser.parse_args()
     args.build = args.build.resolve()
     args.work = (args.work or args.build / "numerics").resolve()

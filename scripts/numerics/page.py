@@ -239,10 +239,11 @@ def sending_text(results: dict[str, Any]) -> Lines:
         apart += [f"{title}, {label}" for c, label in zip(comparisons, METRICS.values()) if not c.matches]
     verdict = "Every loss is within the seeds' noise, σ." if not apart else f"Beyond the seeds' noise, σ: {'; '.join(apart)}."
     return [
-        "## Gradients sent in 8 bits", "",
-        f"`zero_quantized_gradients` ([hosts.md](hosts.md#gradients-in-a-quarter-of-the-bytes)): the network of the regression, from scratch, on {RANKS} ranks with batches of "
-        f"their own, {of['steps']} steps at a rate of {rate_text(of['lr'])} falling by half a cosine; float32 states, {len(results['settings']['seeds'])} seeds. As {HOSTS} hosts, "
-        "what is rounded is each host's sum; on one level it is each rank's gradient.", "",
+        "## Gradients and weights sent in 8 bits", "",
+        "`zero_quantized_gradients` ([hosts.md](hosts.md#gradients-in-a-quarter-of-the-bytes)) and `zero_quantized_weights` ([hosts.md](hosts.md#weights-in-half-the-bytes)): the "
+        f"network of the regression, from scratch, at stage 3 on {RANKS} ranks with batches of their own, {of['steps']} steps at a rate of {rate_text(of['lr'])} falling by half a "
+        f"cosine; float32 weights and states, {len(results['settings']['seeds'])} seeds. As {HOSTS} hosts, what is rounded of gradients is each host's sum; on one level it is each "
+        "rank's gradient. Losses are those of the weights that ranks see, the held-out one, too.", "",
         *table(["what ranks send", *METRICS.values(), *(f"Δ {label}" for label in METRICS.values())], rows),
         f"{verdict} The held-out loss is without the noise of the targets here.", "",
     ]

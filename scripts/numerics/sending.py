@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gradients lose that go between ranks as 8-bit blocks: the regression's training on four ranks, which are threads of
-this process, each with batches of its own."""
+"""What training loses by gradients that go between ranks as 8-bit blocks, and by weights that go as 8-bit integers: the
+regression on four ranks, which are threads of this process, each with batches of its own."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,11 +24,12 @@ def train(way: str, seed: int, steps: int, lr: float, last: float) -> Run:
 def _rank(comm: Any, way: str, seed: int, steps: int, lr: float, last: float) -> tuple[list[float], float]:
     import outrigger.numpy
 
-    if way == "hosts":
+    if way in ("hosts", "both"):
         each = RANKS // HOSTS
         comm = outrigger.Comm.hierarchical(comm, comm.split(comm.rank // each, comm.rank), comm.split(comm.rank % each, comm.rank))
     config = {"gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"weight_decay": 0.01}},
-              "zero_optimization": {"stage": 2, "zero_quantized_gradients": way != FLOAT32}}
+              "zero_optimization": {"stage": 3, "zero_quantized_gradients": way not in (FLOAT32, "weights"),
+                                    "zero_quantized_weights": way in ("weights", "both")}}
     goal, initial = teacher(0), network(np.random.default_rng([3, seed]), gain=1.0)
     random, losses = np.random.default_rng([7, seed, comm.rank]), []
     with outrigger.numpy.Engine(initial, config, comm=comm) as engine:

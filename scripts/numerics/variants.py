@@ -29,9 +29,10 @@ VARIANTS = {
 }
 GOAL = ("split", "bf16-stochastic")  # these have to match float32
 
-# What four ranks send of their gradients, as two hosts or on one level.
+# What four ranks send of their gradients, as two hosts or on one level, and of their weights.
 RANKS, HOSTS = 4, 2
-WAYS = {FLOAT32: "float32", "hosts": "8-bit blocks of two hosts' sums", "ranks": "8-bit blocks of each rank's gradient"}
+WAYS = {FLOAT32: "float32", "hosts": "8-bit blocks of two hosts' sums", "ranks": "8-bit blocks of each rank's gradient",
+        "weights": "8-bit integers of weights", "both": "8-bit integers of weights, 8-bit blocks of two hosts' sums"}
 
 BASE: dict[str, Any] = {
     "gradient_clipping": 1.0,

@@ -132,6 +132,11 @@ TEST(Estimate, IsTheLedgerToTheByte) {
         const auto& formats = kFormats[random() % std::size(kFormats)];
         std::string config = mixed ? with_formats(kind, formats, own) : config_of(kind, 1, "", own);
         config.replace(config.find("512"), 3, bucket);
+        if (cases % 5 < 2) {
+          const size_t at = config.find(R"("reduce_bucket_size")");
+          ASSERT_NE(at, std::string::npos);
+          config.insert(at, R"("zero_quantized_weights": true, )");
+        }
         if (cases % 3 == 0 && !mixed) config.replace(config.find("AdamW"), 5, "Muon");
         const auto start = static_cast<int32_t>(OTR_START_GIVEN + random() % 3);
         const auto element_bytes = static_cast<int32_t>(2 << random() % 3);

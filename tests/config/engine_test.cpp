@@ -183,6 +183,34 @@ TEST(Engine, GradientsGoInBlocks) {
   }
 }
 
+// At stage 3, wherever parameters and states are.
+TEST(Engine, WeightsGoAsIntegers) {
+  const auto parse = [](int stage, EngineKind kind, std::string_view more = "") {
+    return parse_engine(
+        outrigger::format_text(
+            R"({{"zero_optimization": {{"stage": {}, "zero_quantized_weights": true{}}}}})", stage,
+            more),
+        2, kind);
+  };
+  for (const EngineKind kind : {EngineKind::cpu, EngineKind::device}) {
+    EXPECT_TRUE(parse(3, kind).quantised_weights);
+    EXPECT_TRUE(parse(3, kind).warnings.empty());
+    for (const int stage : {0, 1, 2}) {
+      const EngineConfig config = parse(stage, kind);
+      EXPECT_FALSE(config.quantised_weights) << stage;
+      ASSERT_EQ(config.warnings.size(), 1U);
+      EXPECT_NE(config.warnings[0].find("zero_quantized_weights = true has no effect below"),
+                std::string::npos)
+          << config.warnings[0];
+    }
+  }
+  EXPECT_TRUE(
+      parse(3, EngineKind::device,
+            R"(, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})")
+          .quantised_weights);
+  EXPECT_FALSE(parse_engine(R"({"zero_optimization": {"stage": 3}})", 2).quantised_weights);
+}
+
 TEST(Engine, ReadsEveryField) {
   const EngineConfig config = parse_engine(R"({
     "gradient_accumulation_steps": 3, "gradient_clipping": 2, "gradient_allreduce_op": "SUM",

@@ -173,8 +173,8 @@ TEST(Faults, WhatIsNotBuiltIsNamedOnlyWhenAskedFor) {
       {"{\"zero_optimization\": {\"zenflow\": {\"topk_ratio\": 0.1}}}",
        "line 1, column 35: zero_optimization.zenflow = an object is recognised but not built yet: "
        "leave the section out"},
-      {"{\"zero_optimization\": {\"zero_quantized_weights\": true}}",
-       "zero_quantized_weights = true"},
+      {"{\"zero_optimization\": {\"zero_quantized_nontrainable_weights\": true}}",
+       "zero_quantized_nontrainable_weights = true"},
       {"{\"zero_optimization\": {\"zeropp_loco_param\": {\"err_beta\": 0.8}}}",
        "zero_quantized_gradients has no error feedback here"},
       {"{\"managed_gradient_accumulation\": false}", "managed_gradient_accumulation = false"},

@@ -144,7 +144,7 @@ std::string config_of(const Case& c) {
       R"({{{} "gradient_clipping": {}, "gradient_accumulation_steps": {}, "train_micro_batch_size_per_gpu": 1,
       "optimizer": {{"type": "{}", "params": {{"lr": {}, "weight_decay": {}{}}}}},
       "zero_optimization": {{"stage": {}, "reduce_bucket_size": {}{},
-                             "zero_quantized_gradients": {}, "stage3_max_live_parameters": {}}},
+                             "zero_quantized_gradients": {}, "zero_quantized_weights": {}, "stage3_max_live_parameters": {}}},
       "outrigger": {{{} "reduction_order": "{}", "bucket_buffers": {}, "workers": {}, "seed": {},
                      "unused_parameters": "{}", "share_parameters": {}, "mesh": {{"shard": {}, "states": "{}"}},
                      "exchange": {{"backend": "{}"}}}}}})",
@@ -156,14 +156,14 @@ std::string config_of(const Case& c) {
       : c.on == On::offload_all
           ? R"(, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"})"
           : "",
-      c.quantised, c.live, states_of(c), c.order, c.buffers, c.workers, kSeed, c.unused, c.share,
-      c.shard, c.divided ? "all" : "group", c.backend);
+      c.quantised, c.in_integers, c.live, states_of(c), c.order, c.buffers, c.workers, kSeed,
+      c.unused, c.share, c.shard, c.divided ? "all" : "group", c.backend);
 }
 
 std::string text_of(const Case& c) {
   return outrigger::format_text(
       "{} world {} stage {} {} {} accumulation {} clip {} bucket {} buffers {} workers {} unused {}"
-      "{}{}{}{} {} lr {}{}{}{}{}{}{}",
+      "{}{}{}{} {} lr {}{}{}{}{}{}{}{}",
       name_of(c.provider), c.world, c.stage, c.precision, c.order, c.accumulation, c.clip, c.bucket,
       c.buffers, c.workers, c.unused, c.scramble ? " scrambled" : "",
       c.form == Form::callback  ? " callback"
@@ -179,6 +179,7 @@ std::string text_of(const Case& c) {
                    : outrigger::format_text(" shard {}{}", c.shard, c.divided ? " divided" : ""),
       c.ratio == 1 ? "" : outrigger::format_text(" ratio {}", c.ratio),
       c.backend == "host" ? "" : " by " + c.backend, c.quantised ? " quantised" : "",
+      c.in_integers ? " weights in integers" : "",
       c.live == Case().live ? "" : outrigger::format_text(" live {}", c.live));
 }
 

@@ -70,7 +70,7 @@ struct Over {
   int32_t hosts = 0, shard = 0;
   bool divided = false;
   std::vector<double> ratios = {1};
-  bool quantised = false;
+  bool quantised = false, in_integers = false;
   std::vector<int64_t> live = {Case().live};
 };
 // None, the smallest few of the model's, all.
@@ -100,6 +100,7 @@ void sweep(Provider provider, int32_t first_world, int32_t last_world, const Ove
               c.shard = over.shard;
               c.divided = over.divided;
               c.quantised = over.quantised;
+              c.in_integers = over.in_integers;
               c.live = over.live[static_cast<size_t>(variant) % over.live.size()];
               c.backend = over.on == On::cpu ? "host" : backend();
               c.ratio = over.ratios[static_cast<size_t>(variant / 3) % over.ratios.size()];
@@ -218,6 +219,26 @@ TEST(Matrix, Quantised) {
   }
   sweep(Provider::threads, 2, 2, {.on = On::offload, .every = 13, .quantised = true});
   sweep(Provider::threads, 4, 4, {.on = On::offload, .every = 19, .hosts = 2, .quantised = true});
+}
+
+// What acquires gather at stage 3 goes as 8-bit integers; states and what is read are as without.
+TEST(Matrix, QuantisedWeights) {
+  sweep(Provider::self, 1, 1, {.every = 29, .in_integers = true});
+  sweep(Provider::threads, 2, 4, {.every = 7, .in_integers = true});
+  sweep(Provider::shm, 2, 3, {.every = 13, .in_integers = true});
+  sweep(Provider::custom, 3, 3, {.every = 7, .in_integers = true});
+  sweep(Provider::threads, 4, 4, {.every = 13, .hosts = 2, .quantised = true, .in_integers = true});
+  for (const bool divided : {false, true}) {
+    sweep(Provider::threads, 4, 4,
+          {.every = 13, .shard = 2, .divided = divided, .in_integers = true});
+  }
+}
+
+TEST(DeviceMatrix, QuantisedWeights) {
+  for (const On on : {On::device, On::offload, On::offload_all}) {
+    sweep(Provider::threads, 2, 3, {.on = on, .every = 13, .in_integers = true});
+    sweep(Provider::custom, 2, 2, {.on = on, .every = 13, .in_integers = true, .live = kLive});
+  }
 }
 
 // Every other rule, on every stage and precision that has its states.

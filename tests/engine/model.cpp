@@ -317,9 +317,13 @@ Trained train(const Case& c, int32_t rank, otr_context* context, otr_comm* comm,
   for (size_t id = 0; id < model_parameters().size(); ++id) {
     Trained::Values v;
     const auto i = static_cast<int64_t>(id);
-    v.published = c.on == On::offload_all ? shown(owner.engine, i, where)
-                                          : read(owner.engine, i, OTR_VALUE_PUBLISHED);
-    if (beside_step[id] != v.published) {
+    v.published = c.on == On::offload_all && !c.in_integers
+                      ? shown(owner.engine, i, where)
+                      : read(owner.engine, i, OTR_VALUE_PUBLISHED);
+    const int64_t alias = model_parameters()[id].alias_of;
+    const bool trainable =
+        model_parameters()[alias < 0 ? id : static_cast<size_t>(alias)].trainable;
+    if (beside_step[id] != shown_of(c, trainable, v.published)) {
       throw std::runtime_error("an acquire beside the step has not shown what it left");
     }
     if (model_parameters()[id].trainable) {

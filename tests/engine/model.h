@@ -40,8 +40,11 @@ struct Case {
   double ratio = 1;              // with offload: the part that is
   std::string backend = "host";  // outrigger.exchange.backend
   bool quantised = false;        // zero_quantized_gradients
+  bool in_integers = false;      // zero_quantized_weights
   int64_t live = 1 << 30;        // stage3_max_live_parameters
 };
+// What an acquire shows of these published values of a parameter.
+[[nodiscard]] std::vector<float> shown_of(const Case& c, bool trainable, std::vector<float> values);
 inline constexpr double kDecay = 0.1;
 [[nodiscard]] std::vector<std::string> precisions();
 [[nodiscard]] std::vector<std::string> rules();

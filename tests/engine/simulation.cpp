@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "core/optimizer/random_key.h"
 #include "core/optimizer/rule.h"
@@ -71,6 +72,25 @@ std::vector<float> loaded(Bytes& bytes, Format format, size_t count) {
                    static_cast<int64_t>(values.size()));
   return values;
 }
+
+}  // namespace
+
+std::vector<float> shown_of(const Case& c, bool trainable, std::vector<float> values) {
+  const bool are_sent = c.stage == 3 && trainable && c.world > 1 && c.shard != 1;
+  if (!c.in_integers || !are_sent) return values;
+  constexpr size_t kLeaf = 256;  // elements that have one scale
+  for (size_t first = 0; first < values.size(); first += kLeaf) {
+    const std::span leaf = std::span(values).subspan(first, std::min(kLeaf, values.size() - first));
+    float largest = 0;
+    for (const float x : leaf) largest = std::max(largest, std::abs(x));
+    const float scale = std::max(largest, 0x1p-100F) / 127;
+    for (float& x : leaf)
+      x = rounded(std::nearbyint(x * (1 / scale)) * scale, precision_of(c).compute);
+  }
+  return values;
+}
+
+namespace {
 
 // A parameter's sum over ranks and passes, by the contract's formulas.
 class Sum {

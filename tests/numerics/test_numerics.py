@@ -55,7 +55,7 @@ class TinyReport(unittest.TestCase):
             self.assertIn(f"(numerics/{name}.png)", text)
             self.assertGreater((docs / "numerics" / f"{name}.png").stat().st_size, 10_000)
 
-    def test_gradients_in_blocks_are_others_and_teach_the_same(self) -> None:
+    def test_what_is_sent_in_8_bits_is_other_and_teaches_the_same(self) -> None:
         play = self.results["sending"]
         self.assertEqual(list(play), list(WAYS))
         curves = [run["curve"] for runs in play.values() for run in runs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums and gathers over MPI beside the bare library, and two levels beside one where hosts exchange little."""
+"""Sums and gathers over MPI beside the bare library, and two levels beside one where hosts exchange little, with what goes in 8 bits."""
 
 import json
 import os
@@ -19,6 +19,7 @@ SLOW_SLICE, SLOW_ROUNDS, MEGABITS = 2**20, 9, 1000
 TIMED = "from a barrier of the ranks to the last rank's return"
 NAMES = {"sum": "the sum of float32 gradients for each rank's slice", "gather": "the gather of slices in place"}
 BLOCKS = "blocks"  # a sum, too
+INTEGERS = "integers"  # a gather, beside that of "weights"
 KINDS = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 
@@ -44,14 +45,16 @@ def _beside_bare(bench, kind, library):
 
 
 def _levels(bench):
+    names = NAMES | {BLOCKS: f"{NAMES['sum']}, as 8-bit blocks between hosts", INTEGERS: "the gather of bfloat16 weights, as 8-bit integers"}
+
     def each(operation, count, ranks):
-        name = f"{NAMES['sum']}, as 8-bit blocks between hosts" if operation == BLOCKS else NAMES[operation]
-        return (f"{count} hosts of {ranks} ranks, {MEGABITS} Mbit/s between them: {name}, {SLOW_SLICE >> 20} MiB a slice", "one level of MPI")
+        peer = "the same weights as they are" if operation == INTEGERS else "one level of MPI"
+        return f"{count} hosts of {ranks} ranks, {MEGABITS} Mbit/s between them: {names[operation]}, {SLOW_SLICE >> 20} MiB a slice", peer
 
     program, rows = bench.programs / "bench_mpi_exchange_openmpi", []
     for count, ranks in ((2, 2), (4, 2)):
         reason = hosts.missing() or ("" if program.exists() else "there is no Open MPI in build/mpi")
-        targets = {"sum": 1.5, "gather": 1.0, BLOCKS: 1.5}
+        targets = {"sum": 1.5, "gather": 1.0, BLOCKS: 1.5, INTEGERS: 1.5}
         if reason:
             rows += [row(*each(operation, count, ranks), target, TIMED, reason=reason) for operation, target in targets.items()]
             continue
@@ -60,6 +63,7 @@ def _levels(bench):
             found = _run(bench, [*start, program, SLOW_SLICE, SLOW_ROUNDS], "openmpi", made.environment)
         rows += [_row(*each(operation, count, ranks), targets[operation], found, operation, "levels", "flat") for operation in ("sum", "gather")]
         rows.append(_row(*each(BLOCKS, count, ranks), targets[BLOCKS], found, "sum", "blocks", "flat"))
+        rows.append(_row(*each(INTEGERS, count, ranks), targets[INTEGERS], found, "gather", "integers", "weights"))
     return rows
 
 

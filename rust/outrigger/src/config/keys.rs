@@ -623,7 +623,7 @@ impl ZeroOptimization {
     pub fn zero_hpz_partition_size(self, value: i64) -> Self {
         Self(self.0.with("zero_hpz_partition_size", value))
     }
-    /// Quantised all-gather (leave it false); not built yet. Default false.
+    /// Acquires gather trainable parameters as 8-bit integers, with a scale for 256 of them (qwZ) (at stage 3; below it has no effect). Default false.
     pub fn zero_quantized_weights(self, value: bool) -> Self {
         Self(self.0.with("zero_quantized_weights", value))
     }
