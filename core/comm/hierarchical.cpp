@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/comm/parts.h"
 #include "core/comm/two_levels.h"
 
 namespace outrigger::comm {
 namespace {
 
-// Every rank of all has a slice. What moves no gradients goes through the group of all ranks.
+// Every rank of all has a slice. What ranks agree on goes through the group of all of them.
 class Hierarchical final : public TwoLevels {
  public:
   using TwoLevels::TwoLevels;
@@ -31,6 +32,7 @@ class Hierarchical final : public TwoLevels {
     }
     return TwoLevels::create_window(kind, bytes, label);
   }
+  void all_gather_parts(std::span<const Part> parts, std::string_view label) override;
   uint64_t reduce(const Reduce& reduce, std::string_view label) override;
   void all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                          std::string_view label) override;
@@ -97,7 +99,20 @@ uint64_t Hierarchical::reduce(const Reduce& reduce, std::string_view label) {
   return ticket;
 }
 
-// First what the ranks at this place have, then what the host's ranks have got.
+// Both: first what the ranks at this place have, then what the host's ranks have got. So each byte
+// comes to a host once.
+void Hierarchical::all_gather_parts(std::span<const Part> parts, std::string_view label) {
+  static_cast<void>(summarize(parts, size(), label));  // refuses what no rank can have
+  const int32_t each = group().size();
+  std::vector<Part> of_place, by_place;
+  for (const Part& part : parts) {
+    by_place.push_back({part.rank % each, part.bytes});
+    if (part.rank % each == group().rank()) of_place.push_back({part.rank / each, part.bytes});
+  }
+  within(across(), true, [&] { across().all_gather_parts(of_place, label); });
+  within(group(), false, [&] { group().all_gather_parts(by_place, label); });
+}
+
 void Hierarchical::all_gather_window(Window& window, size_t offset, size_t slice_bytes,
                                      std::string_view label) {
   Window& mine_on_host = own(window, label);

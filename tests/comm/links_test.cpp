@@ -173,25 +173,37 @@ TEST_P(OnLinks, BetweenHostsGoesOneSumOfEachElement) {
 // What all ranks shall have crosses to a host once, and not to each of its ranks.
 TEST_P(OnLinks, AGatheredSliceCrossesOnceToEachHost) {
   const Hosts shape = GetParam();
+  constexpr size_t kBytes = kSlice * sizeof(float);
   for (const bool two : {true, false}) {
-    Links links;
-    const auto outcomes = run_linked(shape, links, two, [&](Communicator& c) {
-      Bucket bucket(c, Format::float32);
-      c.barrier("from here");
-      if (c.rank() == 0) links.reset();
-      c.barrier("count");
-      c.all_gather_window(*bucket.window, 0, kSlice * sizeof(float), "parameters");
-      const auto* all = reinterpret_cast<const float*>(bucket.window->block(c.rank()));
-      for (int64_t i = 0; i < c.size() * kSlice; i++) {
-        require(all[i] == value(static_cast<int32_t>(i / kSlice), i), "gathered");
-      }
-    });
-    for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.status, OTR_OK) << outcome.text;
-    const uint64_t slices = static_cast<uint64_t>(shape.each) * kSlice * sizeof(float);
-    for (int32_t to = 0; to < shape.hosts; to++) {
-      for (int32_t from = 0; from < shape.hosts; from++) {
-        const uint64_t readers = two ? 1 : static_cast<uint64_t>(shape.each);
-        EXPECT_EQ(links.bytes(from, to), from == to ? 0 : slices * readers);
+    for (const bool in_parts : {true, false}) {
+      Links links;
+      const auto outcomes = run_linked(shape, links, two, [&](Communicator& c) {
+        Bucket bucket(c, Format::float32);
+        std::byte* const block = bucket.window->block(c.rank());
+        std::vector<Part> parts;
+        for (int32_t r = 0; r < c.size(); r++) {
+          parts.push_back({r, {block + static_cast<size_t>(r) * kBytes, kBytes}});
+        }
+        c.barrier("from here");
+        if (c.rank() == 0) links.reset();
+        c.barrier("count");
+        if (in_parts) {
+          c.all_gather_parts(parts, "parameters");
+        } else {
+          c.all_gather_window(*bucket.window, 0, kBytes, "parameters");
+        }
+        const auto* all = reinterpret_cast<const float*>(block);
+        for (int64_t i = 0; i < c.size() * kSlice; i++) {
+          require(all[i] == value(static_cast<int32_t>(i / kSlice), i), "gathered");
+        }
+      });
+      for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.status, OTR_OK) << outcome.text;
+      const uint64_t slices = static_cast<uint64_t>(shape.each) * kBytes;
+      for (int32_t to = 0; to < shape.hosts; to++) {
+        for (int32_t from = 0; from < shape.hosts; from++) {
+          const uint64_t readers = two ? 1 : static_cast<uint64_t>(shape.each);
+          EXPECT_EQ(links.bytes(from, to), from == to ? 0 : slices * readers) << in_parts;
+        }
       }
     }
   }
