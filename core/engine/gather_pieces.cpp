@@ -45,14 +45,17 @@ struct Job {
 // thing.
 class Batch {
  public:
-  // Takes the next off the list.
-  Batch(std::span<Transfer>& left, const Job& job, size_t operation)
+  // Takes it off the list: all of it, or else of each as much as of the others, so that all owners
+  // send at a time.
+  Batch(std::vector<Transfer>& left, const Job& job, size_t operation)
       : job_(job), operation_(operation) {
     std::byte* const place = job.bounce->place(operation);
     const size_t most = job.bounce->at_a_time();
-    for (size_t bytes = 0; !left.empty();) {
-      Transfer& first = left.front();
-      const int64_t count = std::min(first.piece.count, room_in(most - bytes));
+    const int64_t share = share_of(left, most);
+    size_t next = 0;
+    for (size_t bytes = 0; next < left.size(); ++next) {
+      Transfer& first = left[next];
+      const int64_t count = std::min({first.piece.count, share, room_in(most - bytes)});
       if (count == 0 && first.piece.count > 0) break;
       Transfer& part = transfers_.emplace_back(first);
       part.piece = layout::part_of(first.piece, 0, count);
@@ -71,8 +74,9 @@ class Batch {
       first.to += n;
       if (first.from != nullptr) first.from += n;
       first.piece = layout::part_of(first.piece, count, first.piece.count - count);
-      if (first.piece.count == 0) left = left.subspan(1);
     }
+    std::rotate(left.begin(), left.begin() + static_cast<ptrdiff_t>(next), left.end());
+    std::erase_if(left, [](const Transfer& transfer) { return transfer.piece.count == 0; });
   }
 
   [[nodiscard]] const std::vector<comm::Part>& parts() const { return parts_; }
@@ -131,6 +135,15 @@ class Batch {
   [[nodiscard]] size_t padded(int64_t count) const {
     return static_cast<size_t>(kernels::in_leaves(count)) * job_.elements.size();
   }
+  // Elements of each, in whole leaves.
+  [[nodiscard]] int64_t share_of(const std::vector<Transfer>& left, size_t most) const {
+    const auto beyond = [&, elements = int64_t{0}](const Transfer& transfer) mutable {
+      elements += in_integers() ? kernels::in_leaves(transfer.piece.count) : transfer.piece.count;
+      return elements > room_in(most);
+    };
+    if (std::ranges::none_of(left, beyond)) return INT64_MAX;
+    return std::max(kernels::kLeaf, room_in(most / left.size()) / kernels::kLeaf * kernels::kLeaf);
+  }
   // Elements; of integers whole leaves, so that a piece's next part begins with one.
   [[nodiscard]] int64_t room_in(size_t bytes) const {
     if (!in_integers()) return static_cast<int64_t>(bytes / job_.elements.size());
@@ -169,9 +182,8 @@ void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
                    std::string_view label, size_t& done) {
   auto transfers = transfers_of(wholes, group.slice(), elements.size(), mine);
   const Job job{&device, &bounce, elements, mine};
-  std::span<Transfer> left(transfers);
-  for (size_t operation = 0; !left.empty(); ++operation) {
-    const Batch batch(left, job, operation);
+  for (size_t operation = 0; !transfers.empty(); ++operation) {
+    const Batch batch(transfers, job, operation);
     if (operation < done) continue;
     batch.give();
     group.all_gather_parts(batch.parts(), label);
@@ -186,8 +198,8 @@ comm::Exchange::Ticket PiecesAhead::begin(comm::Exchange& exchange, std::span<co
   auto transfers = transfers_of(wholes, slice_, elements.size(), mine);
   const Job job{device_, bounce_, elements, mine};
   comm::Exchange::Ticket last = 0;
-  for (std::span<Transfer> left(transfers); !left.empty();) {
-    const auto batch = std::make_shared<const Batch>(left, job, operations_++);
+  while (!transfers.empty()) {
+    const auto batch = std::make_shared<const Batch>(transfers, job, operations_++);
     last =
         exchange.begin(comm::PartsGather{batch->parts(), std::string(label),
                                          [batch] { batch->give(); }, [batch] { batch->take(); }});
