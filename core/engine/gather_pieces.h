@@ -84,9 +84,9 @@ class Bounce {
   std::array<device::Event, kPlaces> gone_;
 };
 
-// All of them on `device`, as are pieces: there once the device's
-// stream for uploads is, in whose order pieces are read. done: how many operations are over; called
-// again after an interrupt, it goes on with the next. Collective.
+// All of them on `device`, as are pieces: there once the device's stream for uploads is, in whose
+// order pieces are read. done: how many operations are over; called again after an interrupt, it
+// goes on with the next. Collective.
 void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
                    std::span<const Whole> wholes, const Elements& elements, const Pieces& mine,
                    std::string_view label, size_t& done);

@@ -304,7 +304,7 @@ TEST(CustomMemory, FollowsTheStageWithoutSharedMemory) {
 }
 
 TEST(CustomFailure, OfAFunctionIsNamedAndEndsTheGroup) {
-  run_ranks(1, [](int32_t, otr_comm* base) {
+  run_ranks(2, [](int32_t, otr_comm* base) {
     Counts counts;
     Group group(base, counts);
     Engine engine(group.comm.get(), R"({"zero_optimization": {"stage": 1}})");

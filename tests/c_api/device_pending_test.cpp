@@ -160,6 +160,8 @@ TEST(DevicePendings, AFailureOfTheDeviceIsTheAcquires) {
   solo.pass({{id, Values(1000, 1)}});
   const DeviceTensor there(solo.context.get(), simulated(), Tensor::filled({4}, 1));
   const Tensor here = Tensor::filled({4}, 0);
+  const HostStream own;  // the pass is over, so that no call before the step meets its loss
+  ASSERT_EQ(simulated_table().synchronize(own.device), OTR_OK);
   EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "fail_operation", 1));
   EXPECT_FAILS(OTR_E_DEVICE_FAULT, otr_tensor_copy(solo.context.get(), &here, &there), "lost");
   EXPECT_OK(otr_engine_step_begin(engine.get()));

@@ -13,7 +13,7 @@ using namespace otr_test;
 
 constexpr int64_t kLeaf = 256;
 // Of two ranks each has more than fits an operation; the last leaf is not whole.
-constexpr int64_t kLarge = 2'500'077, kSmall = 1000;
+constexpr int64_t kLarge = 1'300'077, kSmall = 1000;
 
 enum class On { host, device, offloaded, all_offloaded };
 void PrintTo(On on, std::ostream* out) { *out << static_cast<int>(on); }
