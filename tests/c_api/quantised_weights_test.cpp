@@ -40,9 +40,9 @@ Values weights_of(int64_t count) {
 }
 
 float rounded(float x, bool narrow) {
-  if (!narrow) return x;
+  if (!narrow || x == 0) return x;
   const float half = std::ldexp(1.0F, std::ilogb(x) - 8);  // of a unit of bfloat16
-  return x == 0 ? x : std::nearbyint(x / (2 * half)) * (2 * half);
+  return std::nearbyint(x / (2 * half)) * (2 * half);
 }
 
 // By kernels/reference/integers.h, written down again.
