@@ -15,9 +15,10 @@ namespace outrigger::kernels {
 inline constexpr int64_t kBlockValues =
     4 * kLeaf;  // float32 values of blocks that are made at once
 
-// Values to blocks, rounded to nearest; the first element is a block's first.
-inline void pack_values(void* codes, float* scales, const void* values, Format from,
-                        int64_t count) {
+// Gives body the values as float32, (values, first, count): at most kBlockValues at a time, from a
+// block's first on.
+template <typename Body>
+void in_floats(const void* values, Format from, int64_t count, const Body& body) {
   alignas(64) float wide[kBlockValues];
   for (int64_t first = 0; first < count; first += kBlockValues) {
     const int64_t n = std::min(kBlockValues, count - first);
@@ -26,9 +27,17 @@ inline void pack_values(void* codes, float* scales, const void* values, Format f
       convert(wide, Format::float32, source, from, n);
       source = wide;
     }
+    body(source, first, n);
+  }
+}
+
+// Values to blocks, rounded to nearest; the first element is a block's first.
+inline void pack_values(void* codes, float* scales, const void* values, Format from,
+                        int64_t count) {
+  in_floats(values, from, count, [&](const float* source, int64_t first, int64_t n) {
     pack(advance(codes, first, Format::block8), scales + first / kLeaf, Format::block8, source, n,
          {});
-  }
+  });
 }
 
 // fold_with_origin() of elements [begin, begin + fold.count) of sources that have `elements` each.

@@ -10,16 +10,9 @@ namespace outrigger::kernels {
 
 inline void values_to_integers(void* integers, float* scales, const void* values, Format from,
                                int64_t count) {
-  alignas(64) float wide[kBlockValues];
-  for (int64_t first = 0; first < count; first += kBlockValues) {
-    const int64_t n = std::min(kBlockValues, count - first);
-    const auto* source = reinterpret_cast<const float*>(advance(values, first, from));
-    if (from != Format::float32) {
-      convert(wide, Format::float32, source, from, n);
-      source = wide;
-    }
+  in_floats(values, from, count, [&](const float* source, int64_t first, int64_t n) {
     to_integers(static_cast<int8_t*>(integers) + first, scales + first / kLeaf, source, n);
-  }
+  });
 }
 
 inline void values_from_integers(void* values, Format to, const void* integers, const float* scales,

@@ -61,16 +61,11 @@ class Batch {
       part.piece = layout::part_of(first.piece, 0, count);
       const size_t n = static_cast<size_t>(count) * job.elements.size();
       std::byte* const values = place == nullptr || is_direct() ? first.to : place + bytes;
-      if (values != first.to) bytes += in_integers() ? padded(count) : n;
+      if (in_integers() && !is_direct()) bytes += padded(count);
+      const auto sent = static_cast<size_t>(job.elements.bytes_sent(count));
       values_.push_back(values);
-      if (in_integers()) {
-        const auto sent = static_cast<size_t>(job.elements.bytes_sent(count));
-        parts_.push_back({first.rank, {place + bytes, sent}});
-        bytes += sent;
-      } else {
-        parts_.push_back({first.rank, {values, n}});
-        if (values == first.to) bytes += n;
-      }
+      parts_.push_back({first.rank, {in_integers() ? place + bytes : values, sent}});
+      bytes += sent;
       first.to += n;
       if (first.from != nullptr) first.from += n;
       first.piece = layout::part_of(first.piece, count, first.piece.count - count);
@@ -135,13 +130,13 @@ class Batch {
   [[nodiscard]] size_t padded(int64_t count) const {
     return static_cast<size_t>(kernels::in_leaves(count)) * job_.elements.size();
   }
-  // Elements of each, in whole leaves.
+  // Elements of each, in whole leaves; no limit where all of them fit.
   [[nodiscard]] int64_t share_of(const std::vector<Transfer>& left, size_t most) const {
-    const auto beyond = [&, elements = int64_t{0}](const Transfer& transfer) mutable {
-      elements += in_integers() ? kernels::in_leaves(transfer.piece.count) : transfer.piece.count;
-      return elements > room_in(most);
-    };
-    if (std::ranges::none_of(left, beyond)) return INT64_MAX;
+    int64_t all = 0;
+    for (const Transfer& transfer : left) {
+      all += in_integers() ? kernels::in_leaves(transfer.piece.count) : transfer.piece.count;
+    }
+    if (all <= room_in(most)) return all;
     return std::max(kernels::kLeaf, room_in(most / left.size()) / kernels::kLeaf * kernels::kLeaf);
   }
   // Elements; of integers whole leaves, so that a piece's next part begins with one.
