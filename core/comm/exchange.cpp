@@ -77,6 +77,7 @@ void ChannelExchange::run(Ticket ticket, Reduction& operation) {
 void ChannelExchange::run(Ticket /*ticket*/, WindowGather& operation) {
   channel_->all_gather_window(operation.window, operation.offset, operation.slice_bytes,
                               operation.label);
+  if (operation.then) operation.then();
 }
 
 void ChannelExchange::run(Ticket /*ticket*/, PartsGather& operation) {

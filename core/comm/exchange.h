@@ -40,6 +40,7 @@ struct WindowGather {
   Window& window;
   size_t offset, slice_bytes;
   std::string label;
+  std::function<void()> then = {};  // all slices are there
 };
 
 // Group::all_gather_parts.

@@ -80,6 +80,17 @@ std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given,
                                       {&timeline, observe::Phase::prefetch});
 }
 
+// Null where publishing moves nothing between ranks' copies, or a device does it.
+std::unique_ptr<comm::Exchange> publish_over(comm::Communicator& own, const Plan& plan,
+                                             observe::Timeline& timeline) {
+  if (plan.home != Home::replica || plan.published_in != memory::Space::host || own.size() == 1) {
+    return nullptr;
+  }
+  constexpr const char* kName = "published parameters";
+  return comm::make_blocking_exchange(own.duplicate(kName), kName,
+                                      {&timeline, observe::Phase::publish});
+}
+
 }  // namespace
 
 Committed::Committed(Declared& declared, comm::Communicator& given, comm::Communicator& own,
@@ -97,8 +108,8 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       pieces(plan.pieces(model, layout, own.slice())),
       publishing(is_cut(plan.home) ? own.publishing("published parameters")
                                    : comm::Communicator::Publishing()),
-      published(own, std::move(publishing.replicas), layout, declared.config, plan, devices, direct,
-                declared.ledger),
+      published(own, std::move(publishing.replicas), publish_over(own, plan, declared.timeline),
+                layout, declared.config, plan, devices, direct, declared.ledger),
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),
       gather(model, published, *states, publishing.group ? *publishing.group : own,

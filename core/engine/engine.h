@@ -190,7 +190,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Health health_;
   std::atomic<State> state_{State::declared};
   std::unique_ptr<comm::Communicator>
-      control_;  // of the host's calls, as the next are, from commit
+      control_;             // of the host's calls, as committed_ and the next are, from commit
+  NewWeights new_weights_;  // of the pending step; outlives what publishes
   std::unique_ptr<Committed> committed_;
   std::unique_ptr<Window> window_;
   std::unique_ptr<Updater> updater_;
@@ -203,7 +204,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::optional<Unheard> unheard_;
   // Of the last step without a report; none: that of pending_ is asked for.
   std::optional<otr_step_report> kept_;
-  NewWeights new_weights_;                // of the pending step
   std::unique_ptr<PendingStep> pending_;  // from the first otr_engine_step_begin on; ends first
 };
 

@@ -12,8 +12,8 @@ namespace outrigger::engine {
 using memory::Purpose;
 
 Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
-                     const layout::Layout& states, const config::EngineConfig& config,
-                     const Plan& plan, const Devices& devices,
+                     std::unique_ptr<comm::Exchange> ahead, const layout::Layout& states,
+                     const config::EngineConfig& config, const Plan& plan, const Devices& devices,
                      const std::shared_ptr<comm::DirectRanks>& direct, memory::Ledger& ledger)
     : states_(states),
       slice_(comm.shape().published_slice()),
@@ -25,7 +25,8 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
       home_(plan.home),
       writes_frozen_(home_ != Home::shared || slice_ == 0),
       comm_(&comm),
-      ready_(plan.uploads_updates() ? static_cast<size_t>(states.parameters()) : 0) {
+      ready_(plan.uploads_updates() ? static_cast<size_t>(states.parameters()) : 0),
+      exchange_(std::move(ahead)) {
   if (const int32_t slices = comm.shape().published_slices(); slices != states.world()) {
     coarser_ = states.in_slices(slices);
   }
@@ -39,8 +40,10 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
       comm_ = on_device_.get();
     }
     const auto kind = home_ == Home::shared ? comm::WindowKind::common : comm::WindowKind::per_rank;
-    window_ = comm_->create_window(kind, static_cast<size_t>(plan.shared_published),
-                                   "published parameters");
+    const auto bytes = static_cast<size_t>(plan.shared_published);
+    constexpr std::string_view kLabel = "published parameters";
+    window_ = exchange_ ? exchange_->create_window(kind, bytes, kLabel)
+                        : comm_->create_window(kind, bytes, kLabel);
     data_ = window_->block(comm.rank());
     if (device_->is_host()) {
       ledger.add_neighbour({data_, static_cast<size_t>(plan.published)});
@@ -59,9 +62,11 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
         memory::Pinned(*front_, ledger, {data_, static_cast<size_t>(bytes)}, config.pin_params);
   }
   staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
+  if (exchange_) exchange_->start();  // here a rank can still refuse
 }
 
 Published::~Published() {
+  if (exchange_) exchange_->stop();
   if (!window_ || !front_->is_host()) return;
   window_->give_back();
   shown_->keep(std::move(window_));
@@ -106,7 +111,19 @@ std::byte* Published::whole(int64_t root) const {
   return data_ + bytes_of(after_slices, format_);
 }
 
-int64_t Published::publish() const {
+comm::Exchange::Ticket Published::begin(const layout::Bucket& bucket, std::function<void()> then) {
+  const size_t size = kernels::size_of(format_);
+  return exchange_->begin(comm::WindowGather{*window_, static_cast<size_t>(bucket.begin) * size,
+                                             static_cast<size_t>(bucket.slice) * size,
+                                             "publish parameters", std::move(then)});
+}
+
+int64_t Published::publish() {
+  if (exchange_) {
+    for (const layout::Bucket& bucket : states_.buckets()) begin(bucket, nullptr);
+    exchange_->wait_all();
+    return 0;  // the exchange's own spans have them
+  }
   const size_t size = kernels::size_of(format_);
   const int64_t all = bytes_of(layout().trainable_elements(), format_);
   int64_t exchanged = 0;
@@ -163,6 +180,7 @@ void Published::gather_parts(std::span<const Whole> wholes) const {
 }
 
 void Published::give_up(int32_t culprit) const noexcept {
+  if (exchange_) exchange_->give_up(culprit);
   if (on_device_) on_device_->give_up(culprit);
   if (replicas_) replicas_->give_up(culprit);
 }
@@ -173,6 +191,7 @@ void Published::abort(std::string_view reason) const noexcept {
 }
 
 void Published::cancel() const noexcept {
+  if (exchange_) exchange_->cancel();
   if (on_device_) on_device_->cancel();
   if (replicas_) replicas_->cancel();
 }

@@ -4,6 +4,7 @@
 // updates; publishing makes them everybody's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "core/comm/communicator.h"
 #include "core/comm/direct.h"
+#include "core/comm/exchange.h"
 #include "core/config/config.h"
 #include "core/engine/devices.h"
 #include "core/engine/gather_pieces.h"
@@ -25,11 +27,12 @@ namespace outrigger::engine {
 class Published {
  public:
   // direct: what moves a device's memory, or null. replicas: of the ranks that have the same slice
-  // of these and make a part of it each, or null. Collective.
+  // of these and make a part of it each, or null. ahead: over which publishing goes beside other
+  // work, or null. Collective.
   Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
-            const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
-            const Devices& devices, const std::shared_ptr<comm::DirectRanks>& direct,
-            memory::Ledger& ledger);
+            std::unique_ptr<comm::Exchange> ahead, const layout::Layout& states,
+            const config::EngineConfig& config, const Plan& plan, const Devices& devices,
+            const std::shared_ptr<comm::DirectRanks>& direct, memory::Ledger& ledger);
   ~Published();
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
@@ -75,9 +78,17 @@ class Published {
 
   // Makes what this rank wrote into its pieces everybody's, of all parameters. Collective.
   // Bytes that ranks exchanged for it.
-  int64_t publish() const;
+  int64_t publish();
   // The same of these roots, where that takes more than writing them; after a barrier all have it.
   void publish(const layout::Model& model, std::span<const int64_t> roots) const;
+
+  // A bucket at a time, beside the updates of others.
+  [[nodiscard]] bool goes_ahead() const { return exchange_ != nullptr; }
+  // This rank has written its slice. All ranks begin the same ones in the same order. then: all of
+  // the bucket is there; on another thread.
+  comm::Exchange::Ticket begin(const layout::Bucket& bucket, std::function<void()> then);
+  void wait(comm::Exchange::Ticket ticket) { exchange_->wait(ticket); }
+
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
   void give_up(int32_t culprit) const noexcept;
   void abort(std::string_view reason) const noexcept;
@@ -105,7 +116,8 @@ class Published {
   memory::Block private_;  // a copy, or slices and frozen parameters
   memory::Pinned pinned_;  // of the host's, copied to a device
   std::byte* data_ = nullptr;
-  std::vector<device::Event> ready_;  // by root, where the host updates for the device
+  std::vector<device::Event> ready_;          // by root, where the host updates for the device
+  std::unique_ptr<comm::Exchange> exchange_;  // of a replica of the host's; ends first
 };
 
 }  // namespace outrigger::engine

@@ -15,6 +15,7 @@
 #include "core/engine/matrices.h"
 #include "core/engine/new_weights.h"
 #include "core/engine/offloaded_update.h"
+#include "core/engine/publish_ahead.h"
 #include "core/engine/window.h"
 #include "core/optimizer/rule.h"
 
@@ -77,6 +78,7 @@ class Updater {
   std::vector<kernels::RandomStream> random_;        // by root
   std::vector<std::unique_ptr<Matrices>> matrices_;  // of Muon: by the plan's side, or null
   std::unique_ptr<OffloadedUpdate> offloaded_;
+  std::unique_ptr<PublishAhead> ahead_;  // where it goes beside updates
 };
 
 }  // namespace outrigger::engine

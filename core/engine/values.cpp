@@ -132,7 +132,7 @@ void Values::settle(const char* label) {
 
 // With the weight that was written, others get what ranks wrote into their own parts before.
 void Values::publish(std::span<const int64_t> roots) {
-  const Published& published = committed_.published;
+  Published& published = committed_.published;
   if (!published.is_made_elsewhere()) return;
   if (comm::any(committed_.control, wrote_locally_, "write a parameter")) {
     published.publish();

@@ -44,6 +44,15 @@ struct Call {
 };
 inline void PrintTo(const Call& call, std::ostream* out) { *out << call.name; }
 
+// What an acquire of this parameter shows.
+inline Values use(const Engine& engine, int64_t id) {
+  otr_tensor weight;
+  EXPECT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &weight));
+  Values values = values_of(weight);
+  EXPECT_OK(otr_engine_release(engine.get(), &id, 1, nullptr));
+  return values;
+}
+
 constexpr int64_t kElements = 600;
 
 inline Scene scene_for(const Call& call, const Kind& kind, int32_t rank, otr_comm* comm) {

@@ -269,6 +269,46 @@ TEST(CustomLocalWrites, AreSeenFromTheNextWriteOn) {
   });
 }
 
+// With an optimizer of the host the step moves what ranks wrote, whether it is waited for or begun.
+TEST(CustomHostOptimizer, OthersSeeWhatARankHasWritten) {
+  for (const bool begun : {false, true}) {
+    run_ranks(3, [&](int32_t rank, otr_comm* base) {
+      Counts counts;
+      Group group(base, counts);
+      Engine engine(group.comm.get(), R"({"optimizer": {"type": "Host"},
+          "zero_optimization": {"stage": 1, "reduce_bucket_size": 512}})");
+      engine.add("a", {1536}, Values(1536, 1));
+      engine.add("b", {1536}, Values(1536, 1));
+      engine.commit();
+      engine.pass({{0, Values(1536, 2)}, {1, Values(1536, 3)}});
+      EXPECT_OK(otr_engine_reduce(engine.get(), nullptr));
+      for (int64_t id = 0; id < 2; ++id) {
+        int64_t first = 0, count = 0;
+        ASSERT_OK(otr_engine_local_range(engine.get(), id, &first, &count));
+        const Tensor mine = Tensor::filled({count}, static_cast<double>(10 * id + rank));
+        EXPECT_OK(otr_engine_local_write(engine.get(), id, OTR_VALUE_MASTER, &mine));
+      }
+      if (begun) {
+        EXPECT_OK(otr_engine_step_begin(engine.get()));
+      } else {
+        EXPECT_EQ(engine.step().outcome, OTR_STEP_APPLIED);
+      }
+      const int64_t ids[2] = {0, 1};
+      otr_tensor weights[2];
+      ASSERT_OK(otr_engine_acquire(engine.get(), ids, 2, nullptr, weights));
+      for (int64_t id = 0; id < 2; ++id) {
+        for (const int64_t owner : {0, 1, 2}) {
+          const double shown = value_at(weights[id], owner * 512 + 511);
+          EXPECT_EQ(shown, static_cast<double>(10 * id + owner));
+        }
+      }
+      if (begun) {
+        EXPECT_EQ(engine.report().outcome, OTR_STEP_APPLIED);
+      }
+    });
+  }
+}
+
 TEST(CustomMemory, FollowsTheStageWithoutSharedMemory) {
   run_ranks(2, [](int32_t, otr_comm* base) {
     for (const int32_t stage : {2, 3}) {

@@ -11,14 +11,6 @@ namespace {
 
 using namespace otr_test;
 
-Values use(const Engine& engine, int64_t id) {
-  otr_tensor weight;
-  EXPECT_OK(otr_engine_acquire(engine.get(), &id, 1, nullptr, &weight));
-  Values values = values_of(weight);
-  EXPECT_OK(otr_engine_release(engine.get(), &id, 1, nullptr));
-  return values;
-}
-
 class PendingAcquire : public testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, PendingAcquire, testing::ValuesIn(kKinds), name_of);
 

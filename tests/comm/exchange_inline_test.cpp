@@ -122,7 +122,7 @@ TEST(InlineExchangeInterrupted, MakesTheSameCallAgainAndNothingTwice) {
   };
   exchange->begin(add("a"));
   exchange->begin(add("b"));
-  exchange->begin(WindowGather{*window, 0, kBytes, "slices"});
+  exchange->begin(WindowGather{*window, 0, kBytes, "slices", runs("after slices")});
   exchange->begin(PartsGather{{}, "parts", runs("before parts"), runs("after parts")});
   std::shared_ptr<Window> made_inside;
   Combination end{{},
@@ -140,9 +140,9 @@ TEST(InlineExchangeInterrupted, MakesTheSameCallAgainAndNothingTwice) {
   EXPECT_EQ(made, (std::vector<std::string>{"a", "reuse for b", "b", "slices", "parts", "bits",
                                             "inside", "reuse for c", "c", "reuse for d", "d"}));
   EXPECT_EQ(interrupts, 2 * static_cast<int>(made.size()));
-  EXPECT_EQ(ran,
-            (std::vector<std::string>{"fill for a", "fill for b", "before parts", "after parts",
-                                      "before bits", "after bits", "fill for c", "fill for d"}));
+  EXPECT_EQ(ran, (std::vector<std::string>{"fill for a", "fill for b", "after slices",
+                                           "before parts", "after parts", "before bits",
+                                           "after bits", "fill for c", "fill for d"}));
   EXPECT_EQ(sum[0], 1 + 2 + 3 + 4);
   EXPECT_EQ(kernels::value_of(norm), 10. * 10 * kSlice);
   EXPECT_TRUE(exchange->is_done(last) && exchange->is_drained(last));
