@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums and gathers over MPI beside the bare library, and two levels beside one where hosts exchange little, with what goes in 8 bits."""
+"""Sums and gathers over MPI beside the bare library; two levels beside one where hosts exchange little, with what goes in 8 bits; a forward
+behind a step."""
 
 import json
 import os
@@ -20,6 +21,7 @@ TIMED = "from a barrier of the ranks to the last rank's return"
 NAMES = {"sum": "the sum of float32 gradients for each rank's slice", "gather": "the gather of slices in place"}
 BLOCKS = "blocks"  # a sum, too
 INTEGERS = "integers"  # a gather, beside that of "weights"
+ELEMENTS = 2**21  # of each of 16 parameters
 KINDS = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 
@@ -27,7 +29,7 @@ def run(bench):
     rows = []
     for kind, library in KINDS.items():
         rows += _beside_bare(bench, kind, library)
-    return rows + _levels(bench)
+    return rows + _levels(bench) + [_forward_behind(bench)]
 
 
 def _beside_bare(bench, kind, library):
@@ -67,6 +69,23 @@ def _levels(bench):
     return rows
 
 
+def _forward_behind(bench):
+    case = f"2 hosts of one rank, {MEGABITS} Mbit/s between them: a step at stage 1, {16 * ELEMENTS >> 20} Mi parameters in bf16, and a forward as long"
+    peer, target, timed = "the same step, waited for", 1.3, "from the step's call to the end of the forward, the longest rank"
+    program = bench.programs / "bench_hosts_step"
+    reason = hosts.missing() or ("" if (ROOT / "build" / "mpi" / "openmpi").exists() else "there is no Open MPI in build/mpi")
+    if reason:
+        return row(case, peer, target, timed, reason=reason)
+    with hosts.hosts(2, MEGABITS) as made:
+        start = [*made.launcher(ROOT / "build" / "mpi" / "openmpi" / "bin" / "mpirun", 1), "-n", 2]
+        found = _run(bench, [*start, program, ELEMENTS, SLOW_ROUNDS], "openmpi", made.environment)
+    if not found["same"]:
+        return row(case, peer, target, timed, reason="the ranks' weights differ")
+    rounds = measure.Rounds([OURS, peer])
+    rounds.seconds = {OURS: found["begun"], peer: found["waited"]}
+    return row(case, peer, target, timed, rounds, peer, numerics={"agree": True, "same": 1.0})
+
+
 def _run(bench, command, kind, environment=None):
     library = ROOT / "build" / "mpi" / kind / "lib" / {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}[kind]
     variables = {"OTR_MPI_LIBRARY": str(library), "OTR_PLUGIN_PATH": str(bench.package.parent), "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -74,7 +93,7 @@ def _run(bench, command, kind, environment=None):
     done = subprocess.run([str(word) for word in command], env=os.environ | variables | (environment or {}), capture_output=True, text=True,
                           timeout=300, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"bench_mpi_exchange ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-1000:]}")
+        raise RuntimeError(f"{kind}'s ranks ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-1000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
