@@ -73,11 +73,14 @@ std::shared_ptr<comm::DirectRanks> direct_ranks(Declared& declared, comm::Commun
   return std::make_shared<comm::DirectRanks>(group, *declared.collective, *declared.device);
 }
 
+std::unique_ptr<comm::Exchange> beside(comm::Communicator& comm, const char* name,
+                                       observe::Timeline& timeline, observe::Phase phase) {
+  return comm::make_blocking_exchange(comm.duplicate(name), name, {&timeline, phase});
+}
+
 std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given,
                                               observe::Timeline& timeline) {
-  constexpr const char* kName = "prefetched parameters";
-  return comm::make_blocking_exchange(given.duplicate(kName), kName,
-                                      {&timeline, observe::Phase::prefetch});
+  return beside(given, "prefetched parameters", timeline, observe::Phase::prefetch);
 }
 
 // Null where publishing moves nothing between ranks' copies, or a device does it.
@@ -86,9 +89,7 @@ std::unique_ptr<comm::Exchange> publish_over(comm::Communicator& own, const Plan
   if (plan.home != Home::replica || plan.published_in != memory::Space::host || own.size() == 1) {
     return nullptr;
   }
-  constexpr const char* kName = "published parameters";
-  return comm::make_blocking_exchange(own.duplicate(kName), kName,
-                                      {&timeline, observe::Phase::publish});
+  return beside(own, "published parameters", timeline, observe::Phase::publish);
 }
 
 }  // namespace

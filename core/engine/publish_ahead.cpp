@@ -6,7 +6,6 @@ namespace outrigger::engine {
 void PublishAhead::begin(std::span<const layout::Piece> pieces) {
   left_.assign(layout_.buckets().size(), 0);
   begun_ = left_.size();
-  last_ = 0;
   for (const layout::Piece& piece : pieces) {
     left_[static_cast<size_t>(layout_.position(piece.parameter).bucket)] += piece.count;
   }
@@ -29,12 +28,12 @@ void PublishAhead::updated(const layout::Piece& piece) {
 void PublishAhead::begin_complete() {
   while (begun_ > 0 && left_[begun_ - 1] == 0) {
     const layout::Bucket& bucket = layout_.buckets()[--begun_];
-    last_ = published_.begin(bucket, [this, &bucket] {
+    published_.begin(bucket, [this, &bucket] {
       for (const int64_t root : bucket.parameters) new_weights_.add(root, model_.at(root).count);
     });
   }
 }
 
-void PublishAhead::finish() { published_.wait(last_); }
+void PublishAhead::finish() { published_.wait_all(); }
 
 }  // namespace outrigger::engine

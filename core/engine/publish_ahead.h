@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "core/comm/exchange.h"
 #include "core/engine/new_weights.h"
 #include "core/engine/published.h"
 #include "core/layout/layout.h"
@@ -40,7 +39,6 @@ class PublishAhead {
   // go in the order of the parameters: those below `begun_` have not begun.
   std::vector<int64_t> left_;
   size_t begun_ = 0;
-  comm::Exchange::Ticket last_ = 0;
 };
 
 }  // namespace outrigger::engine

@@ -111,17 +111,17 @@ std::byte* Published::whole(int64_t root) const {
   return data_ + bytes_of(after_slices, format_);
 }
 
-comm::Exchange::Ticket Published::begin(const layout::Bucket& bucket, std::function<void()> then) {
+void Published::begin(const layout::Bucket& bucket, std::function<void()> then) {
   const size_t size = kernels::size_of(format_);
-  return exchange_->begin(comm::WindowGather{*window_, static_cast<size_t>(bucket.begin) * size,
-                                             static_cast<size_t>(bucket.slice) * size,
-                                             "publish parameters", std::move(then)});
+  exchange_->begin(comm::WindowGather{*window_, static_cast<size_t>(bucket.begin) * size,
+                                      static_cast<size_t>(bucket.slice) * size,
+                                      "publish parameters", std::move(then)});
 }
 
 int64_t Published::publish() {
   if (exchange_) {
     for (const layout::Bucket& bucket : states_.buckets()) begin(bucket, nullptr);
-    exchange_->wait_all();
+    wait_all();
     return 0;  // the exchange's own spans have them
   }
   const size_t size = kernels::size_of(format_);

@@ -86,8 +86,8 @@ class Published {
   [[nodiscard]] bool goes_ahead() const { return exchange_ != nullptr; }
   // This rank has written its slice. All ranks begin the same ones in the same order. then: all of
   // the bucket is there; on another thread.
-  comm::Exchange::Ticket begin(const layout::Bucket& bucket, std::function<void()> then);
-  void wait(comm::Exchange::Ticket ticket) { exchange_->wait(ticket); }
+  void begin(const layout::Bucket& bucket, std::function<void()> then);
+  void wait_all() { exchange_->wait_all(); }
 
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
   void give_up(int32_t culprit) const noexcept;

@@ -6,14 +6,12 @@
  *   mpirun -n WORLD bench_hosts_step ELEMENTS ROUNDS     ELEMENTS: of each of 16 parameters
  * The forward reads each parameter so often that all of it takes as long as the step alone.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "numbers.h"
 #include "outrigger.h"
+#include "worker.h"
 
 #define TRY(call)                                                 \
   if ((call) != OTR_OK) {                                         \
@@ -38,11 +36,7 @@ typedef struct {
   float seen;   /* what forwards have computed */
 } bench;
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static double seconds_since(int64_t start) { return 1e-9 * (double)(bench_now() - start); }
 
 static double longest(const bench* b, double mine) {
   double all[MOST_RANKS], most = 0;
@@ -84,7 +78,7 @@ static void forward(bench* b) {
 static double timed(bench* b, int begin) {
   otr_step_report report = OTR_STEP_REPORT_INIT;
   backward(b);
-  const double start = now();
+  const int64_t start = bench_now();
   if (begin) {
     TRY(otr_engine_step_begin(b->engine));
   } else {
@@ -92,7 +86,7 @@ static double timed(bench* b, int begin) {
   }
   if (b->repeats > 0) forward(b);
   if (begin) TRY(otr_engine_report(b->engine, -1, &report));
-  const double mine = now() - start;
+  const double mine = seconds_since(start);
   if (report.outcome != OTR_STEP_APPLIED) exit(1);
   return longest(b, mine);
 }
@@ -119,9 +113,9 @@ static void choose_repeats(bench* b) {
   double step = 0;
   for (int i = 0; i < 4; i++) step = timed(b, 0);
   b->repeats = 1;
-  const double start = now();
+  const int64_t start = bench_now();
   forward(b);
-  const double wanted = step / (now() - start);
+  const double wanted = step / seconds_since(start);
   b->repeats = wanted < 1 ? 1 : (long)(wanted + 0.5);
   TRY(otr_comm_broadcast(b->comm, &b->repeats, sizeof b->repeats, 0));
 }
