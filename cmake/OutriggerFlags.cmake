@@ -13,13 +13,15 @@ if(OTR_SANITIZE)
     -fsanitize=${OTR_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
     # gcc sees uninitialised values in the instrumented standard library
     $<$<NOT:$<C_COMPILER_ID:Clang>>:-Wno-maybe-uninitialized>)
+  set(quick -O1)
   if(OTR_SANITIZE MATCHES address)
+    set(quick -Og)  # gcc 12 compiles the library in three fifths of the time of -O1
     # AddressSanitizer sees what these two checks of UBSan see, and a quarter of a compilation goes to them.
     target_compile_options(otr_flags INTERFACE -fno-sanitize=null,vptr)
   endif()
   target_link_options(otr_flags INTERFACE -fsanitize=${OTR_SANITIZE})
-  string(APPEND CMAKE_C_FLAGS_DEBUG " -O1")
-  string(APPEND CMAKE_CXX_FLAGS_DEBUG " -O1")
+  string(APPEND CMAKE_C_FLAGS_DEBUG " ${quick}")
+  string(APPEND CMAKE_CXX_FLAGS_DEBUG " ${quick}")
 endif()
 if(OTR_FUZZ)
   target_compile_options(otr_flags INTERFACE -fsanitize=fuzzer-no-link)

@@ -1067,12 +1067,13 @@ OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR
  * otr_engine_memory, otr_engine_live_children, otr_engine_destroy, otr_engine_config,
  * otr_engine_get_group_value, otr_engine_acquire, otr_engine_release, otr_engine_prefetch and
  * queries of names, ids and shapes work; other calls return OTR_E_STATE. An acquire waits until the
- * step has updated its parameters: on one rank, and at stage 0, a forward can begin while others
- * are updated yet, and on the host at stages 1 and 2 over ranks that share no memory while others
- * have yet to come from their ranks; elsewhere it waits for the whole step. Destroy abandons the
- * step without waiting for other ranks. Some ranks may begin the step while others call
- * otr_engine_step. A custom communicator's functions are called on the library's threads. Local.
- * OTR_E_STATE: a pass is open, none was made, or a step is pending already. Since: 0.1 */
+ * step has updated its parameters on all ranks and, where that takes moving, they have come: a
+ * forward can begin while others are updated or on their way. It waits for the whole step at stage
+ * 3 of ranks that share no parameters, and with several ranks on a device that updates by itself or
+ * whose memory NCCL moves. Destroy abandons the step without waiting for other ranks. Some ranks
+ * may begin the step while others call otr_engine_step. A custom communicator's functions are
+ * called on the library's threads. Local. OTR_E_STATE: a pass is open, none was made, or a step is
+ * pending already. Since: 0.1 */
 OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
 
 /* The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with

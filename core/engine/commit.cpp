@@ -83,12 +83,11 @@ std::unique_ptr<comm::Exchange> prefetch_over(comm::Communicator& given,
   return beside(given, "prefetched parameters", timeline, observe::Phase::prefetch);
 }
 
-// Null where publishing moves nothing between ranks' copies, or a device does it.
+// Null where publishing moves nothing between ranks' copies, or from device to device.
 std::unique_ptr<comm::Exchange> publish_over(comm::Communicator& own, const Plan& plan,
                                              observe::Timeline& timeline) {
-  if (plan.home != Home::replica || plan.published_in != memory::Space::host || own.size() == 1) {
-    return nullptr;
-  }
+  const bool from_host = plan.published_in == memory::Space::host || plan.publishes_pieces();
+  if (plan.home != Home::replica || !from_host || own.size() == 1) return nullptr;
   return beside(own, "published parameters", timeline, observe::Phase::publish);
 }
 
@@ -110,7 +109,7 @@ Committed::Committed(Declared& declared, comm::Communicator& given, comm::Commun
       publishing(is_cut(plan.home) ? own.publishing("published parameters")
                                    : comm::Communicator::Publishing()),
       published(own, std::move(publishing.replicas), publish_over(own, plan, declared.timeline),
-                layout, declared.config, plan, devices, direct, declared.ledger),
+                model, layout, declared.config, plan, devices, direct, declared.ledger),
       states(make_store({model, declared.config.optimizer, plan, published, devices,
                          declared.config.pin, declared.ledger})),
       gather(model, published, *states, publishing.group ? *publishing.group : own,

@@ -132,6 +132,7 @@ void Engine::drain() noexcept {
 
 // What commit made, and what the host held for it; under the declarations' mutex.
 void Engine::let_go() noexcept {
+  if (committed_) committed_->published.stop();  // it tells the updater what has come
   drain();
   away_.reset();
   saver_.reset();

@@ -189,15 +189,19 @@ void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
 
 comm::Exchange::Ticket PiecesAhead::begin(comm::Exchange& exchange, std::span<const Whole> wholes,
                                           const Elements& elements, const Pieces& mine,
-                                          std::string_view label) {
+                                          std::string_view label, std::function<void()> then) {
   auto transfers = transfers_of(wholes, slice_, elements.size(), mine);
   const Job job{device_, bounce_, elements, mine};
   comm::Exchange::Ticket last = 0;
   while (!transfers.empty()) {
     const auto batch = std::make_shared<const Batch>(transfers, job, operations_++);
-    last =
-        exchange.begin(comm::PartsGather{batch->parts(), std::string(label),
-                                         [batch] { batch->give(); }, [batch] { batch->take(); }});
+    std::function<void()> after = transfers.empty() ? std::move(then) : nullptr;
+    last = exchange.begin(comm::PartsGather{batch->parts(), std::string(label),
+                                            [batch] { batch->give(); },
+                                            [batch, after = std::move(after)] {
+                                              batch->take();
+                                              if (after) after();
+                                            }});
   }
   return last;
 }

@@ -91,15 +91,16 @@ void gather_pieces(comm::Group& group, device::Device& device, Bounce& bounce,
                    std::span<const Whole> wholes, const Elements& elements, const Pieces& mine,
                    std::string_view label, size_t& done);
 
-// Begins the same in a sequence that gathers nothing else. The ticket is the last operation's.
+// Begins the same in a sequence that gathers nothing else. The ticket is the last operation's;
+// then: called when that has run.
 class PiecesAhead {
  public:
   // bounce: used in the sequence only.
   PiecesAhead(device::Device& device, Bounce& bounce, int32_t slice)
       : device_(&device), bounce_(&bounce), slice_(slice) {}
   comm::Exchange::Ticket begin(comm::Exchange& exchange, std::span<const Whole> wholes,
-                               const Elements& elements, const Pieces& mine,
-                               std::string_view label);
+                               const Elements& elements, const Pieces& mine, std::string_view label,
+                               std::function<void()> then = {});
 
  private:
   device::Device* device_;

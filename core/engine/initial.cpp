@@ -113,7 +113,7 @@ void Values::distribute_initial() {
     }
     initial.values = {};
   }
-  committed_.published.publish(declared_.model, declared_.trainable_roots());
+  committed_.published.publish(declared_.trainable_roots());
   control.barrier(kLabel);
 }
 

@@ -9,10 +9,16 @@
 #include "core/context/interrupt.h"
 
 namespace outrigger::engine {
+namespace {
+
+constexpr auto kLook = std::chrono::microseconds(100);  // at what comes without a word
+
+}  // namespace
 
 void NewWeights::begin(int64_t parameters) {
   const std::lock_guard lock(mutex_);
   missing_.assign(static_cast<size_t>(parameters), 0);
+  come_ = nullptr;
   phase_ = Phase::sums;
 }
 
@@ -23,6 +29,17 @@ void NewWeights::expect(std::span<const layout::Piece> pieces) {
     for (const layout::Piece& piece : pieces) {
       missing_[static_cast<size_t>(piece.parameter)] += piece.count;
     }
+    phase_ = Phase::updates;
+  }
+  changed_.notify_all();
+}
+
+void NewWeights::expect(std::span<const uint64_t> needs, std::function<uint64_t()> come) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase_ != Phase::sums) return;  // nobody asks
+    needs_ = needs;
+    come_ = std::move(come);
     phase_ = Phase::updates;
   }
   changed_.notify_all();
@@ -54,6 +71,11 @@ void NewWeights::end() noexcept {
 
 bool NewWeights::have(std::span<const int64_t> roots) const {
   if (phase_ != Phase::updates) return phase_ == Phase::over;
+  if (come_) {
+    const uint64_t come = come_();
+    return std::ranges::all_of(
+        roots, [&](int64_t root) { return needs_[static_cast<size_t>(root)] <= come; });
+  }
   return std::ranges::all_of(
       roots, [this](int64_t root) { return missing_[static_cast<size_t>(root)] == 0; });
 }
@@ -66,8 +88,9 @@ bool NewWeights::has(int64_t root) const {
 NewWeights::Step NewWeights::wait(std::span<const int64_t> roots, const char* call,
                                   const std::function<std::string()>& waiting) {
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, comm::kSlice, [&] { return have(roots); })) {
-    if (!interrupted(std::chrono::steady_clock::now())) continue;
+  while (!have(roots)) {
+    changed_.wait_for(lock, come_ ? kLook : std::chrono::microseconds(comm::kSlice));
+    if (have(roots) || !interrupted(std::chrono::steady_clock::now())) continue;
     fail(OTR_E_INTERRUPTED,
          "{} was interrupted while it waited for the pending step{}. The step goes on: call it "
          "again",

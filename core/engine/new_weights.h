@@ -22,6 +22,9 @@ class NewWeights {
   // It updates these pieces, each the whole of its root; all others are as it leaves them. Not
   // called: all are when it is over.
   void expect(std::span<const layout::Piece> pieces);
+  // The same of all roots, which come in an order: of how many parts each needs the first, and how
+  // many there are by now. come is asked by who waits, often; both stay until the end.
+  void expect(std::span<const uint64_t> needs, std::function<uint64_t()> come);
   // Somebody may wait for some of them before the others.
   [[nodiscard]] bool is_awaited() const;
   // So many elements of the root are updated, and who acquires it sees them.
@@ -44,7 +47,9 @@ class NewWeights {
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   Phase phase_ = Phase::over;
-  std::vector<int64_t> missing_;  // elements, by root
+  std::vector<int64_t> missing_;     // elements, by root
+  std::span<const uint64_t> needs_;  // parts, by root
+  std::function<uint64_t()> come_;
 };
 
 }  // namespace outrigger::engine

@@ -12,13 +12,13 @@ namespace outrigger::engine {
 using kernels::Format;
 
 OffloadedUpdate::OffloadedUpdate(const Devices& devices, const Plan& plan, config::Pin pin,
-                                 Published& published, StateStore& states, NewWeights& new_weights,
+                                 Published& published, StateStore& states, Updated updated,
                                  memory::Ledger& ledger)
     : devices_(devices),
       plan_(plan),
       published_(published),
       states_(states),
-      new_weights_(new_weights),
+      updated_(std::move(updated)),
       direct_(plan.update_slots == 0),
       slots_(ledger, memory::Purpose::buckets, plan.update_staging),
       free_(static_cast<size_t>(plan.update_slots)) {
@@ -79,7 +79,7 @@ void OffloadedUpdate::flush(Wave& wave, kernels::UpdateCount& total) {
   if (!direct_) free_[slot] = gone;
   for (size_t i = 0; i < wave.roots.size(); ++i) {
     published_.set_ready(wave.roots[i], gone);
-    new_weights_.add(wave.roots[i], wave.updates[i].count);
+    updated_(wave.roots[i], wave.updates[i].count);
   }
   wave = {};
 }

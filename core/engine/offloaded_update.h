@@ -4,11 +4,12 @@
 // update rounds to. Nothing waits for the last parts: who uses a parameter waits for its event.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "core/engine/devices.h"
-#include "core/engine/new_weights.h"
 #include "core/engine/published.h"
 #include "core/engine/state_store.h"
 #include "core/memory/block.h"
@@ -19,8 +20,11 @@ namespace outrigger::engine {
 
 class OffloadedUpdate {
  public:
+  // So many elements of a root are updated, and on their way to the device.
+  using Updated = std::function<void(int64_t root, int64_t elements)>;
+
   OffloadedUpdate(const Devices& devices, const Plan& plan, config::Pin pin, Published& published,
-                  StateStore& states, NewWeights& new_weights, memory::Ledger& ledger);
+                  StateStore& states, Updated updated, memory::Ledger& ledger);
 
   // updates[i] is of pieces[i], in the order in which a forward needs their parameters.
   kernels::UpdateCount run(std::span<const kernels::Update> updates,
@@ -41,7 +45,7 @@ class OffloadedUpdate {
   const Plan& plan_;
   Published& published_;
   StateStore& states_;
-  NewWeights& new_weights_;
+  const Updated updated_;
   const bool direct_;  // from the master
   memory::Block slots_;
   memory::Pinned pinned_;

@@ -101,11 +101,6 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     plan_sums(sides[i], layout, config, shape);
   }
   const bool alone = layout.world() == 1;  // no other rank has another slice
-  if (front == Space::device && home == Home::replica && !alone &&
-      config.backend == config::Backend::host) {
-    const auto runs = std::min<int64_t>(kSlots, static_cast<int64_t>(layout.buckets().size()));
-    publish_staging = engine::bytes_of(layout.largest_bucket() * runs, config.compute);
-  }
   const bool gathers = home == Home::slices && shape.published_slices() > 1;
   if (gathers && (front == Space::device || config.quantised_weights))
     gather_staging = 2 * Bounce::kBytes;  // at once, and ahead
@@ -117,6 +112,12 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
           std::clamp<int64_t>((owned + update_elements - 1) / update_elements, 1, kSlots);
       update_staging = engine::bytes_of(update_elements * update_slots, config.compute);
     }
+  }
+  if (front == Space::device && home == Home::replica && !alone &&
+      config.backend == config::Backend::host) {
+    const int64_t slots = std::min<int64_t>(kSlots, std::ssize(layout.buckets()));
+    const int64_t runs = engine::bytes_of(layout.largest_bucket() * slots, config.compute);
+    publish_staging = update_elements > 0 ? Bounce::kBytes : runs;
   }
   for (Side& side : sides) {
     if (side.back != Space::device || (alone && shape.groups == 1)) continue;
@@ -141,6 +142,7 @@ Plan::Plan(const layout::Model& model, const layout::Layout& layout,
     snapshots = snapshot_room(bytes_to_save(model, layout, config, shape));
   }
   untouched += update_staging + gather_staging + snapshots + decision_copy();
+  untouched += publishes_pieces() ? publish_staging : 0;
 }
 
 // Bucket 0 has the parameters declared last; those declared first have the lowest flat offsets.
@@ -177,12 +179,9 @@ void Plan::divide(const layout::Layout& layout, const config::EngineConfig& conf
 
 void Plan::plan_states(Side& side, const config::OptimizerConfig& states, int64_t second) {
   if (side.separate_master) side.master = engine::bytes_of(side.elements, states.master.format);
-  if (states.keeps_exp_avg()) {
-    side.exp_avg = engine::bytes_of(side.elements, states.exp_avg.format);
-  }
-  if (states.keeps_exp_avg_sq()) {
+  if (states.keeps_exp_avg()) side.exp_avg = engine::bytes_of(side.elements, states.exp_avg.format);
+  if (states.keeps_exp_avg_sq())
     side.exp_avg_sq = engine::bytes_of(second, states.exp_avg_sq.format);
-  }
 }
 
 void Plan::plan_sums(Side& side, const layout::Layout& layout, const config::EngineConfig& config,

@@ -94,6 +94,11 @@ struct Plan {
   // Host memory between the device and the other ranks that acquires and publishing take; acquires
   // of quantised weights on the host, too.
   int64_t gather_staging = 0, publish_staging = 0;
+  // Of copies on a device that the host updates: what a rank has updated goes to the others from
+  // the host, in pieces.
+  [[nodiscard]] bool publishes_pieces() const {
+    return home == Home::replica && update_elements > 0 && publish_staging > 0;
+  }
   // An offloaded update goes up in parts of so many elements, from slots in host memory, or (0)
   // from the masters.
   int64_t update_elements = 0, update_slots = 0, update_staging = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/comm/device_window.h"
 #include "core/comm/staged.h"
 #include "core/memory/pinned.h"
 
@@ -12,10 +13,12 @@ namespace outrigger::engine {
 using memory::Purpose;
 
 Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
-                     std::unique_ptr<comm::Exchange> ahead, const layout::Layout& states,
-                     const config::EngineConfig& config, const Plan& plan, const Devices& devices,
+                     std::unique_ptr<comm::Exchange> ahead, const layout::Model& model,
+                     const layout::Layout& states, const config::EngineConfig& config,
+                     const Plan& plan, const Devices& devices,
                      const std::shared_ptr<comm::DirectRanks>& direct, memory::Ledger& ledger)
-    : states_(states),
+    : model_(model),
+      states_(states),
       slice_(comm.shape().published_slice()),
       front_(devices.front),
       device_(&devices.of(plan.published_in)),
@@ -26,12 +29,13 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
       writes_frozen_(home_ != Home::shared || slice_ == 0),
       comm_(&comm),
       ready_(plan.uploads_updates() ? static_cast<size_t>(states.parameters()) : 0),
+      shown_pieces_{[this](const layout::Piece& piece) { return at(piece); }},
       exchange_(std::move(ahead)) {
   if (const int32_t slices = comm.shape().published_slices(); slices != states.world()) {
     coarser_ = states.in_slices(slices);
   }
   if (home_ == Home::shared || home_ == Home::replica) {
-    if (!device_->is_host()) {
+    if (!device_->is_host() && !exchange_) {
       std::unique_ptr<comm::Communicator> host = comm.duplicate("publish");
       on_device_ = direct ? comm::make_direct(std::move(host), direct, comm::Sums::ranked, 0)
                           : comm::make_staged(std::move(host), *device_, *devices.host,
@@ -42,9 +46,16 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     const auto kind = home_ == Home::shared ? comm::WindowKind::common : comm::WindowKind::per_rank;
     const auto bytes = static_cast<size_t>(plan.shared_published);
     constexpr std::string_view kLabel = "published parameters";
-    window_ = exchange_ ? exchange_->create_window(kind, bytes, kLabel)
-                        : comm_->create_window(kind, bytes, kLabel);
+    if (exchange_ && !device_->is_host()) {
+      window_ = comm::create_device_window(comm, *device_, bytes, kLabel);
+      bounce_.emplace(*device_, ledger, config.pin, plan.publish_staging);
+      pieces_ahead_.emplace(*device_, *bounce_, comm.slice());
+    } else {
+      window_ = exchange_ ? exchange_->create_window(kind, bytes, kLabel)
+                          : comm_->create_window(kind, bytes, kLabel);
+    }
     data_ = window_->block(comm.rank());
+    if (home_ == Home::shared && !replicas_ && comm.slices() > 1) marks_.emplace(comm);
     if (device_->is_host()) {
       ledger.add_neighbour({data_, static_cast<size_t>(plan.published)});
       window_note_ = memory::PageNote(ledger, {data_, static_cast<size_t>(plan.shared_published)});
@@ -61,12 +72,12 @@ Published::Published(comm::Communicator& comm, std::unique_ptr<comm::Group> repl
     pinned_ =
         memory::Pinned(*front_, ledger, {data_, static_cast<size_t>(bytes)}, config.pin_params);
   }
-  staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
+  if (!bounce_) staging_charge_ = memory::Charge(ledger, Purpose::buckets, plan.publish_staging);
   if (exchange_) exchange_->start();  // here a rank can still refuse
 }
 
 Published::~Published() {
-  if (exchange_) exchange_->stop();
+  stop();
   if (!window_ || !front_->is_host()) return;
   window_->give_back();
   shown_->keep(std::move(window_));
@@ -111,16 +122,40 @@ std::byte* Published::whole(int64_t root) const {
   return data_ + bytes_of(after_slices, format_);
 }
 
-void Published::begin(const layout::Bucket& bucket, std::function<void()> then) {
+void Published::begin(const layout::Bucket& bucket, const Pieces& mine,
+                      std::function<void()> then) {
+  if (pieces_ahead_) return begin_pieces(bucket, mine, std::move(then));
   const size_t size = kernels::size_of(format_);
   exchange_->begin(comm::WindowGather{*window_, static_cast<size_t>(bucket.begin) * size,
                                       static_cast<size_t>(bucket.slice) * size,
                                       "publish parameters", std::move(then)});
 }
 
+void Published::begin_pieces(const layout::Bucket& bucket, const Pieces& mine,
+                             std::function<void()> then) {
+  // What comes down is read in the order of the own stream.
+  device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
+  std::vector<Whole> wholes;
+  for (const int64_t root : bucket.parameters) {
+    wholes.push_back({states_.owners(model_, root), whole(root)});
+  }
+  pieces_ahead_->begin(*exchange_, wholes, {format_}, mine, "publish parameters",
+                       [this, &bucket, then = std::move(then)] {
+                         const device::Event come = device_->record(device_->upload_stream());
+                         for (const int64_t root : bucket.parameters) set_ready(root, come);
+                         if (then) then();
+                       });
+}
+
+void Published::wait_all() {
+  exchange_->wait_all();
+  if (!pieces_ahead_) return;
+  device_->wait(device_->own_stream(), device_->record(device_->upload_stream()));
+}
+
 int64_t Published::publish() {
   if (exchange_) {
-    for (const layout::Bucket& bucket : states_.buckets()) begin(bucket, nullptr);
+    for (const layout::Bucket& bucket : states_.buckets()) begin(bucket, shown_pieces_, nullptr);
     wait_all();
     return 0;  // the exchange's own spans have them
   }
@@ -153,12 +188,12 @@ int64_t Published::publish() {
   return exchanged + all;
 }
 
-void Published::publish(const layout::Model& model, std::span<const int64_t> roots) const {
+void Published::publish(std::span<const int64_t> roots) const {
   if (!replicas_) return;
   std::vector<Whole> wholes;
   for (const int64_t root : roots) {
     Whole whole{};
-    for (auto [owner, piece] : states_.owners(model, root)) {
+    for (auto [owner, piece] : states_.owners(model_, root)) {
       if (owner / replicas_->slices() != slice_) continue;
       piece.shard = place_of(piece);
       whole.data = data_ + bytes_of(piece.shard - piece.first, format_);

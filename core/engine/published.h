@@ -18,6 +18,7 @@
 #include "core/engine/gather_pieces.h"
 #include "core/engine/movable.h"
 #include "core/engine/plan.h"
+#include "core/engine/shared_marks.h"
 #include "core/layout/layout.h"
 #include "core/memory/block.h"
 #include "core/memory/pinned.h"
@@ -30,9 +31,10 @@ class Published {
   // of these and make a part of it each, or null. ahead: over which publishing goes beside other
   // work, or null. Collective.
   Published(comm::Communicator& comm, std::unique_ptr<comm::Group> replicas,
-            std::unique_ptr<comm::Exchange> ahead, const layout::Layout& states,
-            const config::EngineConfig& config, const Plan& plan, const Devices& devices,
-            const std::shared_ptr<comm::DirectRanks>& direct, memory::Ledger& ledger);
+            std::unique_ptr<comm::Exchange> ahead, const layout::Model& model,
+            const layout::Layout& states, const config::EngineConfig& config, const Plan& plan,
+            const Devices& devices, const std::shared_ptr<comm::DirectRanks>& direct,
+            memory::Ledger& ledger);
   ~Published();
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
@@ -46,8 +48,10 @@ class Published {
   [[nodiscard]] bool is_offloaded() const { return device_ != front_; }
   // Which rank has what of them, where their home is slices.
   [[nodiscard]] const layout::Layout& layout() const { return coarser_ ? *coarser_ : states_; }
-  // True if each rank has the slices whose states it keeps.
-  [[nodiscard]] bool is_cut_as_states() const { return home_ == Home::slices && !coarser_; }
+  // True if what each rank gives to others is what it keeps the states of.
+  [[nodiscard]] bool is_cut_as_states() const {
+    return replicates() || (home_ == Home::slices && !coarser_);
+  }
   // True if this rank writes frozen parameters' values.
   [[nodiscard]] bool writes_frozen() const { return writes_frozen_; }
   // True if it has a copy of what other ranks update, too, to which their slices are gathered.
@@ -80,14 +84,22 @@ class Published {
   // Bytes that ranks exchanged for it.
   int64_t publish();
   // The same of these roots, where that takes more than writing them; after a barrier all have it.
-  void publish(const layout::Model& model, std::span<const int64_t> roots) const;
+  void publish(std::span<const int64_t> roots) const;
+
+  // Of ranks that share them, and need nothing else to have what others wrote; null: no others.
+  [[nodiscard]] SharedMarks* marks() { return marks_ ? &*marks_ : nullptr; }
 
   // A bucket at a time, beside the updates of others.
   [[nodiscard]] bool goes_ahead() const { return exchange_ != nullptr; }
-  // This rank has written its slice. All ranks begin the same ones in the same order. then: all of
-  // the bucket is there; on another thread.
-  void begin(const layout::Bucket& bucket, std::function<void()> then);
-  void wait_all() { exchange_->wait_all(); }
+  // This rank has written its slice. All ranks begin the same ones in the same order. mine: where
+  // its pieces are to be had, outlives the exchange. then: all of the bucket is there, on a device
+  // as await has it; on another thread.
+  void begin(const layout::Bucket& bucket, const Pieces& mine, std::function<void()> then);
+  void wait_all();
+  // Drops what has not begun; nothing runs any more.
+  void stop() noexcept {
+    if (exchange_) exchange_->stop();
+  }
 
   // Of publishing: no other rank waits for this one any more; no wait here lasts. Any thread.
   void give_up(int32_t culprit) const noexcept;
@@ -95,10 +107,12 @@ class Published {
   void cancel() const noexcept;
 
  private:
+  void begin_pieces(const layout::Bucket& bucket, const Pieces& mine, std::function<void()> then);
   // Gathers parts of this rank's slices, whose pieces have their place in the memory as `shard`.
   void gather_parts(std::span<const Whole> wholes) const;
   [[nodiscard]] int64_t place_of(const layout::Piece& piece) const;
 
+  const layout::Model& model_;
   const layout::Layout& states_;
   std::optional<layout::Layout> coarser_;  // than that of the states, where it is another one
   const int32_t slice_;                    // of layout()
@@ -113,11 +127,15 @@ class Published {
   std::shared_ptr<comm::Window> window_;           // shared, or a replica
   memory::Charge window_charge_, staging_charge_;
   memory::PageNote window_note_;
+  std::optional<SharedMarks> marks_;
   memory::Block private_;  // a copy, or slices and frozen parameters
   memory::Pinned pinned_;  // of the host's, copied to a device
   std::byte* data_ = nullptr;
-  std::vector<device::Event> ready_;          // by root, where the host updates for the device
-  std::unique_ptr<comm::Exchange> exchange_;  // of a replica of the host's; ends first
+  std::vector<device::Event> ready_;  // by root, where the host updates for the device
+  const Pieces shown_pieces_;         // this rank's, where they are published
+  std::optional<Bounce> bounce_;      // of a replica that goes in pieces
+  std::optional<PiecesAhead> pieces_ahead_;
+  std::unique_ptr<comm::Exchange> exchange_;  // of a replica; ends first
 };
 
 }  // namespace outrigger::engine

@@ -5,6 +5,7 @@
 
 #include "core/comm/combine.h"
 #include "core/engine/leased_runs.h"
+#include "core/engine/own_pieces.h"
 #include "core/optimizer/random_key.h"
 
 namespace outrigger::engine {
@@ -22,14 +23,17 @@ Updater::Updater(Declared& declared, Committed& committed, Run& run, const Windo
       run_(run),
       window_(window),
       new_weights_(new_weights) {
-  if (committed.plan.uploads_updates()) {
-    offloaded_ = std::make_unique<OffloadedUpdate>(committed.devices, committed.plan,
-                                                   declared.config.pin, committed.published,
-                                                   *committed.states, new_weights, declared.ledger);
+  const bool ahead = committed.published.goes_ahead() || committed.published.marks() != nullptr;
+  if (ahead && !declared.config.optimizer.host) {
+    ahead_ = std::make_unique<PublishAhead>(
+        declared.model, committed.layout, committed.published,
+        own_pieces(committed.published, *committed.states, committed.plan), new_weights);
   }
-  if (committed.published.goes_ahead() && !declared.config.optimizer.host) {
-    ahead_ = std::make_unique<PublishAhead>(declared.model, committed.layout, committed.published,
-                                            new_weights);
+  if (committed.plan.uploads_updates()) {
+    offloaded_ = std::make_unique<OffloadedUpdate>(
+        committed.devices, committed.plan, declared.config.pin, committed.published,
+        *committed.states, [this](int64_t root, int64_t elements) { note_updated(root, elements); },
+        declared.ledger);
   }
   for (const Side& side : committed.plan.sides) {
     if (declared.config.optimizer.rule != kernels::Rule::muon) break;
@@ -124,7 +128,7 @@ kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
     const device::Event updated = front.record(front.own_stream());
     for (const layout::Piece& piece : pieces.first(kept)) {
       committed_.published.set_ready(piece.parameter, updated);
-      new_weights_.add(piece.parameter, piece.count);
+      note_updated(piece.parameter, piece.count);
     }
   }
   kernels::UpdateCount count = offloaded_->run(updates.subspan(kept), pieces.subspan(kept));
@@ -132,21 +136,29 @@ kernels::UpdateCount Updater::run(std::span<const kernels::Update> updates,
   return count;
 }
 
-// In parts where somebody waits for the first ones, which a forward needs first, or other ranks do.
+void Updater::note_updated(int64_t root, int64_t elements) {
+  if (ahead_) {
+    ahead_->updated(root, elements);
+  } else {
+    new_weights_.add(root, elements);
+  }
+}
+
+// In parts where somebody waits for the first ones, which a forward needs first, or they go to
+// other ranks.
 kernels::UpdateCount Updater::run_here(std::span<const kernels::Update> updates,
                                        std::span<const layout::Piece> pieces) {
   device::Device& back = committed_.undivided_back();
-  if (!ahead_ && (!back.is_host() || !new_weights_.is_awaited())) return back.update(updates);
+  const bool in_parts =
+      committed_.published.goes_ahead() || (back.is_host() && new_weights_.is_awaited());
+  if (!ahead_ && !in_parts) return back.update(updates);
+  const int64_t together = in_parts ? kToldTogether : INT64_MAX;
   kernels::UpdateCount count;
   for (size_t first = 0, end = 0; first < updates.size(); first = end) {
-    for (int64_t n = 0; end < updates.size() && n < kToldTogether; ++end) n += updates[end].count;
+    for (int64_t n = 0; end < updates.size() && n < together; ++end) n += updates[end].count;
     kernels::add(count, back.update(updates.subspan(first, end - first)));
     for (const layout::Piece& piece : pieces.subspan(first, end - first)) {
-      if (ahead_) {
-        ahead_->updated(piece);
-      } else {
-        new_weights_.add(piece.parameter, piece.count);
-      }
+      note_updated(piece.parameter, piece.count);
     }
   }
   return count;

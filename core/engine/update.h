@@ -39,6 +39,8 @@ class Updater {
   kernels::UpdateCount publish(const kernels::UpdateCount& mine);
 
  private:
+  // For who waits for them, here or on another rank.
+  void note_updated(int64_t root, int64_t elements);
   // Pieces whose states are leased, each with its update.
   struct Visited {
     std::span<kernels::Update> updates;
@@ -77,8 +79,8 @@ class Updater {
   NewWeights& new_weights_;
   std::vector<kernels::RandomStream> random_;        // by root
   std::vector<std::unique_ptr<Matrices>> matrices_;  // of Muon: by the plan's side, or null
+  std::unique_ptr<PublishAhead> ahead_;              // where it goes beside updates
   std::unique_ptr<OffloadedUpdate> offloaded_;
-  std::unique_ptr<PublishAhead> ahead_;  // where it goes beside updates
 };
 
 }  // namespace outrigger::engine

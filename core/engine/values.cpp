@@ -137,7 +137,7 @@ void Values::publish(std::span<const int64_t> roots) {
   if (comm::any(committed_.control, wrote_locally_, "write a parameter")) {
     published.publish();
   } else {
-    published.publish(declared_.model, roots);
+    published.publish(roots);
   }
   wrote_locally_ = false;
 }

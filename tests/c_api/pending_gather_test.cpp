@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A forward behind a pending step of ranks that have copies of the parameters: each comes when its
 // bucket has been gathered, whatever becomes of the others.
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-
 #include "blocking.h"
+#include "gated.h"
 
 namespace {
 
@@ -13,86 +10,10 @@ using namespace otr_test;
 
 constexpr int64_t kFirst = 512, kLast = 2048;  // elements; a bucket each
 
-// Holds the gathers of so many bytes a rank up while it is closed.
-struct Gate {
-  void pass(size_t bytes) {
-    std::unique_lock lock(mutex);
-    if (bytes == held) ++held_up;
-    changed.notify_all();
-    changed.wait(lock, [&] { return bytes != held || !closed; });
-  }
-  void set(bool close) {
-    const std::lock_guard lock(mutex);
-    closed = close;
-    changed.notify_all();
-  }
-  void wait_for_held() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return held_up > 0; });
-  }
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t held = 0;
-  bool closed = false;
-  int held_up = 0;
-};
-
-struct Channel {
-  Owned<otr_comm> comm;
-  Gate* gate;
-};
-int32_t all_gather(void* user, const void* mine, size_t bytes, void* all) {
-  const auto& channel = *static_cast<Channel*>(user);
-  channel.gate->pass(bytes);
-  return otr_comm_all_gather(channel.comm.get(), mine, bytes, all);
-}
-// Of gradients; past the gate.
-int32_t all_to_all(void* user, const void* parts, size_t bytes, void* received) {
-  otr_comm* const comm = static_cast<Channel*>(user)->comm.get();
-  int32_t rank = -1;
-  EXPECT_OK(otr_comm_rank(comm, &rank));
-  std::vector<char> all(4 * bytes);
-  const int32_t status = otr_comm_all_gather(comm, parts, 2 * bytes, all.data());
-  for (size_t from = 0; from < 2; ++from) {
-    std::memcpy(static_cast<char*>(received) + from * bytes,
-                all.data() + (2 * from + static_cast<size_t>(rank)) * bytes, bytes);
-  }
-  return status;
-}
-int32_t duplicate(void* user, void** out) {
-  const auto& channel = *static_cast<Channel*>(user);
-  otr_comm* made = nullptr;
-  const int32_t status = otr_comm_duplicate(channel.comm.get(), &made);
-  if (status == OTR_OK) *out = new Channel{Owned<otr_comm>(made), channel.gate};
-  return status;
-}
-void stop(void* user, const char* reason) {
-  otr_comm_abort(static_cast<Channel*>(user)->comm.get(), reason);
-}
-void give_back(void* user) { delete static_cast<Channel*>(user); }
-
-// Of the caller's functions: its ranks share no memory.
-Owned<otr_comm> custom(otr_context* context, otr_comm* base, Gate& gate) {
-  otr_comm_table table;
-  EXPECT_OK(otr_comm_table_init(&table, sizeof table));
-  EXPECT_OK(otr_comm_rank(base, &table.rank));
-  EXPECT_OK(otr_comm_size(base, &table.world_size));
-  otr_comm *channel = nullptr, *made = nullptr;
-  EXPECT_OK(otr_comm_duplicate(base, &channel));
-  table.user_data = new Channel{Owned<otr_comm>(channel), &gate};
-  table.all_gather = all_gather;
-  table.all_to_all = all_to_all;
-  table.duplicate = duplicate;
-  table.abort = stop;
-  table.destroy = give_back;
-  EXPECT_OK(otr_comm_create_custom(context, &table, &made));
-  return Owned<otr_comm>(made);
-}
-
 struct Ranked {
   Ranked(otr_comm* base, Gate& gate, const Kind& kind)
       : context(make_context(1)),
-        comm(custom(context.get(), base, gate)),
+        comm(gated(context.get(), base, gate)),
         engine(comm.get(), config_of(kind)) {
     engine.add("first", {kFirst}, dyadic(kFirst, 1));
     engine.add("last", {kLast}, dyadic(kLast, 2));

@@ -25,12 +25,17 @@ TIMED = ("from the first acquire until the step returns, the copies of the step 
 
 def run(bench):
     return ([one for world in (1, 2) for stage in (2, 3) for bucket in (2**20, 2**22) for one in _rows(bench, world, stage, bucket)] +
-            [one for world in (1, 2) for one in _rows(bench, world, 3, 2**20, True)] + _row_of_forwards(bench))
+            [one for world in (1, 2) for one in _rows(bench, world, 3, 2**20, True)] +
+            [one for world in (1, 2) for one in _row_of_forwards(bench, world)])
+
+
+def _ranks(world):
+    return f"{world} rank{'s' if world > 1 else ''}"
 
 
 def _rows(bench, world, stage, bucket, parameters=False):
     """parameters: they are on the host, too, and the device has room for half of them, so half comes a second time in the backward."""
-    case = (f"offloaded step, stage {stage}, {world} rank{'s' if world > 1 else ''}, buckets of {bucket / 2**20:.0f} Mi, "
+    case = (f"offloaded step, stage {stage}, {_ranks(world)}, buckets of {bucket / 2**20:.0f} Mi, "
             f"{ELEMENTS / 1e6:.0f} M parameters in bfloat16{', offloaded, too' if parameters else ''}, float32 states, clipping")
 
     def missing(reason):
@@ -39,21 +44,21 @@ def _rows(bench, world, stage, bucket, parameters=False):
     return bench.measured(missing, lambda: _measure(bench, case, world, stage, bucket, parameters), needs_peers=False)
 
 
-def _row_of_forwards(bench):
-    case = (f"offloaded step, stage 2, 1 rank, the next forward beside it, {ELEMENTS / 1e6:.0f} M parameters in bfloat16, float32 states, clipping")
+def _row_of_forwards(bench, world):
+    case = (f"offloaded step, stage 2, {_ranks(world)}, the next forward beside it, {ELEMENTS / 1e6:.0f} M parameters in bfloat16, float32 states, clipping")
     timed = (f"{STEPS_IN_A_ROW} forwards, backwards and steps in a row, of {FORWARD} and {BACKWARD} s for the device; a step is begun and its report asked for "
              "before the next backward, or made in one call")
 
     def missing(reason):
         return [row(case, WAITS, 1, timed, reason=reason)]
 
-    return bench.measured(missing, lambda: _measure_forwards(bench, case, timed), needs_peers=False)
+    return bench.measured(missing, lambda: _measure_forwards(bench, case, timed, world), needs_peers=False)
 
 
-def _measure_forwards(bench, case, timed):
+def _measure_forwards(bench, case, timed, world):
     config = bench.scratch("offload_step") / "forwards.json"
     config.write_text(_configuration(2, 2**20))
-    both = [_specification(bench, name, config, 1, BACKWARD, BYTES_PER_SECOND, FORWARD, how) for name, how in ((OURS, "begins"), (WAITS, "waits"))]
+    both = [_specification(bench, name, config, world, BACKWARD, BYTES_PER_SECOND, FORWARD, how) for name, how in ((OURS, "begins"), (WAITS, "waits"))]
     with bench.sides(both) as sides:
         rounds = measure.interleave(sides, ROUNDS, 2, bench.deadline, bench.seed)
     return [row(case, WAITS, 1, timed, rounds, WAITS, memory=memory_speed(rounds))]

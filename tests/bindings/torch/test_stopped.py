@@ -58,18 +58,21 @@ class Example(Case):
             process.stdout.read()  # until the ranks are gone, too
         self.assertNotEqual(process.returncode, 0)
 
-    def test_it_goes_on(self):
-        for ranks in (1, 2):
-            with self.subTest(ranks=ranks):
-                self.folder = self.folder / str(ranks)
-                expected = self.run_to_its_end(EXAMPLE, ranks, self.folder / "whole")
-                self.assertEqual(list(expected), list(range(60)))
-                self.killed(ranks, 13)
-                self.killed(ranks, 34)
-                found = self.run_to_its_end(EXAMPLE, ranks, self.folder / "killed")
-                self.assertEqual(list(found)[-1], 59)
-                self.assertIn(min(found), (20, 30, 40))
-                self.assertEqual(found, {step: expected[step] for step in found})
+    def goes_on(self, ranks):
+        expected = self.run_to_its_end(EXAMPLE, ranks, self.folder / "whole")
+        self.assertEqual(list(expected), list(range(60)))
+        self.killed(ranks, 13)
+        self.killed(ranks, 34)
+        found = self.run_to_its_end(EXAMPLE, ranks, self.folder / "killed")
+        self.assertEqual(list(found)[-1], 59)
+        self.assertIn(min(found), (20, 30, 40))
+        self.assertEqual(found, {step: expected[step] for step in found})
+
+    def test_one_rank_goes_on(self):
+        self.goes_on(1)
+
+    def test_two_ranks_go_on(self):
+        self.goes_on(2)
 
 
 class Libraries(Case):
