@@ -132,6 +132,7 @@ TEST_P(DeviceGather, MovesEachElementOnce) {
   run_ranks(context.get(), 2, [&](int32_t rank, otr_comm* base) {
     const Ranked ranked(context.get(), base, gates[rank], rank, form);
     ranked.pass(0);
+    EXPECT_OK(otr_device_set_value(context.get(), kSimulated, rank, "copy_bytes_per_second", 1e6));
     otr_step_report report = OTR_STEP_REPORT_INIT;
     EXPECT_OK(otr_engine_reduce(ranked.engine.get(), &report));
     const auto moved = [&](const char* name) {
@@ -143,6 +144,8 @@ TEST_P(DeviceGather, MovesEachElementOnce) {
     EXPECT_EQ(ranked.engine.step().outcome, OTR_STEP_APPLIED);
     EXPECT_EQ(moved("bytes_to_host") - down, form.comes_down);
     EXPECT_EQ(moved("bytes_to_device") - up, kFirst + kLast - form.stays);
+    const Values read = ranked.engine.read(1, OTR_VALUE_PUBLISHED);  // behind what is on its way
+    EXPECT_EQ(read, ranked.shown(1));
   });
 }
 

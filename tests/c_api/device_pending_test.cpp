@@ -127,7 +127,7 @@ TEST_P(DevicePending, ForwardBeginsBeforeTheStepIsOver) {
     }
     Engine::end(pass);
     EXPECT_OK(otr_device_set_value(solo.context.get(), kSimulated, 0, "copy_bytes_per_second",
-                                   200e6));  // 10 to 20 ms a part
+                                   100e6));  // 20 to 40 ms a part
     const auto begin = Clock::now();
     ASSERT_OK(otr_engine_step_begin(engine.get()));
     otr_call_info info;
