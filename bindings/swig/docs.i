@@ -361,10 +361,11 @@ otr_engine_get_group_value, otr_engine_acquire, otr_engine_release, otr_engine_p
 queries of names, ids and shapes work; other calls return OTR_E_STATE. An acquire waits until the
 step has updated its parameters on all ranks and, where that takes moving, they have come: a
 forward can begin while others are updated or on their way. It waits for the whole step at stage
-3 of ranks that share no parameters, and with several ranks on a device that updates by itself or
-whose memory NCCL moves. Destroy abandons the step without waiting for other ranks. Some ranks may
-begin the step while others call otr_engine_step. A custom communicator's functions are called on
-the library's threads. Local.
+3 of ranks that share no parameters, in a mesh with \"states\": \"all\", and with several ranks on a
+device that updates by itself or whose memory NCCL moves. Destroy abandons the step without
+waiting for other ranks. Some ranks may begin the step while others call otr_engine_step. A
+custom communicator's functions are called on the library's threads. Local.
+
 OTR_E_STATE: a pass is open, none was made, or a step is pending already. Since: 0.1";
 %feature("docstring") otr_engine_report "The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with
 NULL for its report: report and errors are those of otr_engine_step. If the step is not over

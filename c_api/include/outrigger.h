@@ -1069,11 +1069,12 @@ OTR_API int32_t otr_engine_step(otr_engine *engine, otr_step_report *report) OTR
  * queries of names, ids and shapes work; other calls return OTR_E_STATE. An acquire waits until the
  * step has updated its parameters on all ranks and, where that takes moving, they have come: a
  * forward can begin while others are updated or on their way. It waits for the whole step at stage
- * 3 of ranks that share no parameters, and with several ranks on a device that updates by itself or
- * whose memory NCCL moves. Destroy abandons the step without waiting for other ranks. Some ranks
- * may begin the step while others call otr_engine_step. A custom communicator's functions are
- * called on the library's threads. Local. OTR_E_STATE: a pass is open, none was made, or a step is
- * pending already. Since: 0.1 */
+ * 3 of ranks that share no parameters, in a mesh with "states": "all", and with several ranks on a
+ * device that updates by itself or whose memory NCCL moves. Destroy abandons the step without
+ * waiting for other ranks. Some ranks may begin the step while others call otr_engine_step. A
+ * custom communicator's functions are called on the library's threads. Local.
+ *
+ * OTR_E_STATE: a pass is open, none was made, or a step is pending already. Since: 0.1 */
 OTR_API int32_t otr_engine_step_begin(otr_engine *engine) OTR_NOEXCEPT;
 
 /* The result of the last step that otr_engine_step_begin began, or that otr_engine_step made with
