@@ -11,7 +11,7 @@
 namespace outrigger::engine {
 namespace {
 
-constexpr auto kLook = std::chrono::microseconds(100);  // at what comes without a word
+constexpr auto kLook = std::chrono::microseconds(100);  // at come_, of which nobody tells
 
 }  // namespace
 

@@ -22,8 +22,8 @@ class NewWeights {
   // It updates these pieces, each the whole of its root; all others are as it leaves them. Not
   // called: all are when it is over.
   void expect(std::span<const layout::Piece> pieces);
-  // The same of all roots, which come in an order: of how many parts each needs the first, and how
-  // many there are by now. come is asked by who waits, often; both stay until the end.
+  // All roots come in parts, in an order. needs, by root: how many of the first parts it needs;
+  // come: how many all ranks have by now, which who waits asks often. Both stay until the end.
   void expect(std::span<const uint64_t> needs, std::function<uint64_t()> come);
   // Somebody may wait for some of them before the others.
   [[nodiscard]] bool is_awaited() const;

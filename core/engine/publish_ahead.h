@@ -43,7 +43,7 @@ class PublishAhead {
   std::vector<int64_t> left_;
   size_t begun_ = 0;
   uint64_t marked_ = 0;          // in the steps before
-  std::vector<uint64_t> needs_;  // buckets, the first of the order, by root
+  std::vector<uint64_t> needs_;  // by root: how many of the first buckets
 };
 
 }  // namespace outrigger::engine

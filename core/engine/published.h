@@ -86,7 +86,7 @@ class Published {
   // The same of these roots, where that takes more than writing them; after a barrier all have it.
   void publish(std::span<const int64_t> roots) const;
 
-  // Of ranks that share them, and need nothing else to have what others wrote; null: no others.
+  // Null where ranks do not share them, or where replicas still have to gather parts.
   [[nodiscard]] SharedMarks* marks() { return marks_ ? &*marks_ : nullptr; }
 
   // A bucket at a time, beside the updates of others.
