@@ -93,13 +93,13 @@ TEST(PendingGathers, EndWithTheRankThatGoes) {
     const Kind kind = kinds_with_copies().front();
     Ranked ranked(base, gates[rank], kind);
     gates[rank].held = slice_bytes(kind, kLast);
-    gates[rank].set(rank == 1);
+    gates[rank].set(true);
     ranked.pass(rank, 0);
     EXPECT_OK(otr_engine_step_begin(ranked.engine.get()));
     if (rank == 1) {
-      gates[rank].wait_for_held();
+      for (Gate& gate : gates) gate.wait_for_held();
       EXPECT_OK(otr_engine_abort(ranked.engine.get(), "no more"));
-      gates[rank].set(false);
+      for (Gate& gate : gates) gate.set(false);
       return;
     }
     const int64_t id = 1;

@@ -2,8 +2,7 @@
 """Scripts written for DeepSpeed run unchanged on two ranks, and their losses are DeepSpeed's.
 
     test_scripts.py LAUNCHER             runs them here and compares with scripts/deepspeed.json; LAUNCHER: a path, or "torchrun"
-    test_scripts.py LAUNCHER --some      a few of them
-    test_scripts.py LAUNCHER --others    all but these few
+    test_scripts.py LAUNCHER SCRIPT…     these of them
     test_scripts.py LAUNCHER --record    writes that file: with a Python whose DeepSpeed is the real one, 0.19.8
 """
 import json
@@ -20,10 +19,9 @@ RECORD = SCRIPTS / "deepspeed.json"
 TOLERANCE = {"arguments": 1e-6, "momentum": 5e-6, "muon": 5e-6, "stage3": 5e-6, "tensor_backward": 5e-6, "accumulation": 1e-3,
              "cpu_adam": 2e-3, "inspection": 2e-3, "language_model": 2e-3}
 WITHOUT_DEEPSPEED = {"fp16_scaling"}  # DeepSpeed has no fp16 on a CPU; the script checks itself
-SOME = {"accumulation", "arguments", "stage3"}
 COMPAT = ("-m", "outrigger.torch.compat")
 launcher = None
-chosen = None  # "--some" or "--others"
+chosen = set()  # the scripts that were named; none: all
 
 
 def run(script, ranks, *options, strict=False):
@@ -54,8 +52,7 @@ class Scripts(unittest.TestCase):
 
     def test_losses(self):
         record = json.loads(RECORD.read_text())
-        every = set(TOLERANCE) | WITHOUT_DEEPSPEED
-        for script in sorted({None: every, "--some": SOME, "--others": every - SOME}[chosen]):
+        for script in sorted(chosen or set(TOLERANCE) | WITHOUT_DEEPSPEED):
             with self.subTest(script=script):
                 found = losses(script, *COMPAT)
                 if script in WITHOUT_DEEPSPEED:
@@ -107,12 +104,11 @@ def rates(schedule, parameters):
     return result
 
 
-def take_chosen():
-    """Which of --some and --others was given, taken out of the arguments; None: neither."""
-    given = next((each for each in ("--some", "--others") if each in sys.argv), None)
-    if given:
-        sys.argv.remove(given)
-    return given
+def take_chosen(scripts):
+    """Those of these scripts that the arguments name, taken out of the arguments."""
+    named = {each for each in sys.argv[1:] if each in scripts}
+    sys.argv[1:] = [each for each in sys.argv[1:] if each not in named]
+    return named
 
 
 def record():
@@ -126,7 +122,7 @@ def record():
 
 
 if __name__ == "__main__":
-    launcher, chosen = sys.argv.pop(1), take_chosen()
+    launcher, chosen = sys.argv.pop(1), take_chosen(set(TOLERANCE) | WITHOUT_DEEPSPEED)
     if "--record" in sys.argv:
         record()
     else:
