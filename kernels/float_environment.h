@@ -20,10 +20,16 @@ class FloatEnvironment {
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 
 #if defined(__x86_64__)
-  FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~FloatEnvironment() { _mm_setcsr(saved_); }
+  // Writing the register takes longer than many a call, and most hosts have these settings.
+  FloatEnvironment() : saved_(_mm_getcsr()) {
+    if ((saved_ & ~kFlags) != kSettings) _mm_setcsr(kSettings);
+  }
+  ~FloatEnvironment() {
+    if (_mm_getcsr() != saved_) _mm_setcsr(saved_);
+  }
 
  private:
+  static constexpr uint32_t kSettings = 0x1f80, kFlags = 0x3f;
   uint32_t saved_;
 #elif defined(__aarch64__)
   FloatEnvironment() {

@@ -12,6 +12,7 @@ namespace outrigger::c_api {
 // Reads a call's info and refuses what this version cannot honour; `flags` are the ones the call
 // knows; on_host: the engine's tensors are the CPU's.
 inline otr_call_info read_call_info(const otr_call_info* info, uint32_t flags, bool on_host) {
+  if (info == nullptr) return {};
   otr_call_info defaults{};
   defaults.struct_size = sizeof defaults;
   const otr_call_info read = read_struct(info, defaults, "info");

@@ -98,8 +98,8 @@ void HostCommunicator::post(const Error& error) noexcept {
 
 void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label,
                              int32_t root, uint64_t offset, RegionId window) {
-  Operation call;
-  call.number = current_.number + 1;
+  Operation call = current_;
+  call.number++;
   call.kind = kind;
   call.root = root;
   call.bytes = bytes;
@@ -141,8 +141,10 @@ void HostCommunicator::step() {
 void HostCommunicator::compare_calls() {
   const auto call_of = [&](int32_t r) { return channel_.slot(r).ring[current_.number & 1].load(); };
   bool equal = true;
-  for (int32_t r = 0; r < world_; r++)
-    equal = equal && (r == rank_ || call_of(r).same_call(current_));
+  for (int32_t r = 0; r < world_; r++) {
+    const PostedOperation& posted = channel_.slot(r).ring[current_.number & 1];
+    equal = equal && (r == rank_ || posted.same_call(current_));
+  }
   if (equal) [[likely]]
     return;
 

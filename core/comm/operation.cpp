@@ -13,6 +13,10 @@
 namespace outrigger::comm {
 
 void Operation::set_label(std::string_view text) {
+  if (text.size() < label.size() && label[text.size()] == '\0' &&
+      std::equal(text.begin(), text.end(), label.begin()) && label_hash != 0) {
+    return;
+  }
   label_hash = XXH3_64bits(text.data(), text.size());
   const size_t n = std::min(text.size(), label.size());
   std::copy_n(text.data(), n, label.data());
@@ -91,7 +95,18 @@ void require_room(std::string_view label, size_t mine, size_t all, int32_t world
 void PostedOperation::store(const Operation& operation) {
   std::array<uint64_t, kWords> words;
   std::memcpy(words.data(), &operation, sizeof(operation));
-  for (size_t i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_relaxed);
+  const bool has_text = words_[kHash].load(std::memory_order_relaxed) == operation.label_hash;
+  const size_t count = has_text ? kHash + 1 : kWords;
+  for (size_t i = 0; i < count; i++) words_[i].store(words[i], std::memory_order_relaxed);
+}
+
+bool PostedOperation::same_call(const Operation& other) const {
+  std::array<uint64_t, kWords> words;
+  std::memcpy(words.data(), &other, sizeof(other));
+  for (size_t i = 1; i <= kHash; i++) {
+    if (words_[i].load(std::memory_order_relaxed) != words[i]) return false;
+  }
+  return true;
 }
 
 Operation PostedOperation::load() const {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ struct Operation {
   uint64_t label_hash = 0;
   std::array<char, 72> label = {};  // shortened; the hash covers all of it
 
+  // A text that is there already costs a comparison.
   void set_label(std::string_view text);
   [[nodiscard]] std::string_view label_text() const;
   // Equal but for `number`, which always is.
@@ -59,14 +61,19 @@ void require_room(std::string_view label, size_t mine, size_t all, int32_t world
 // are atomic, so the worst is a mixture of two operations.
 class PostedOperation {
  public:
+  // The label's text, which is in another cache line, only if its hash is another one.
   void store(const Operation& operation);
   [[nodiscard]] Operation load() const;
+  // Once it is known to be there. Reads a cache line.
+  [[nodiscard]] bool same_call(const Operation& other) const;
 
  private:
   static constexpr size_t kWords = sizeof(Operation) / sizeof(uint64_t);
+  static constexpr size_t kHash = offsetof(Operation, label_hash) / sizeof(uint64_t);
   std::array<std::atomic<uint64_t>, kWords> words_;
 };
 
 static_assert(sizeof(Operation) == 128 && sizeof(PostedOperation) == 128);
+static_assert(offsetof(Operation, label) < 64);
 
 }  // namespace outrigger::comm

@@ -91,6 +91,10 @@ class Host : public Device {
   // Runs body(begin, count, worker) over [0, count); few elements on the calling thread.
   template <typename Body>
   void run_chunks(int64_t count, const Body& body) {
+    if (count <= kTaskElements) {
+      if (count > 0) body(0, count, 0);
+      return;
+    }
     run_over(count, (count + kTaskElements - 1) / kTaskElements, [&](int64_t task, int32_t worker) {
       const int64_t begin = task * kTaskElements;
       body(begin, std::min(kTaskElements, count - begin), worker);

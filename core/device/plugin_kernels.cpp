@@ -11,7 +11,7 @@
 namespace outrigger::device {
 namespace {
 
-std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
+std::vector<int64_t> row_major(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
   return strides;

@@ -101,7 +101,7 @@ int64_t Declared::add(const std::string& name, const otr_tensor& value,
   const tensor::View view = tensor::check(value, {"the value of", name}, false, device_id());
   layout::Parameter parameter;
   parameter.name = name;
-  parameter.shape = view.shape;
+  parameter.shape.assign(view.shape.begin(), view.shape.end());
   parameter.count = view.count;
   parameter.trainable = options.trainable;
   parameter.matrix = config.optimizer.is_matrix(name, view.shape.size()) && view.count > 0;
@@ -188,7 +188,7 @@ tensor::View view_for(const Declared& declared, const layout::Parameter& paramet
                       const otr_tensor& t, const char* what) {
   tensor::View view = tensor::check(t, format_text("the {} of \"{}\"", what, parameter.name), true,
                                     declared.device_id());
-  if (view.shape != parameter.shape) {
+  if (!std::ranges::equal(view.shape, parameter.shape)) {
     fail(OTR_E_SHAPE, "the {} of \"{}\" has shape {}; the parameter has {}", what, parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }

@@ -124,8 +124,8 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   require_open("otr_pass_add_grad");
   const layout::Parameter& root = target(id);
   const layout::Parameter& parameter = owner_.declared.model.at(id);
-  tensor::View view = view_of(grad, {"the gradient of", parameter.name});
-  if (view.shape != parameter.shape) {
+  const tensor::View view = view_of(grad, {"the gradient of", parameter.name});
+  if (!std::ranges::equal(view.shape, parameter.shape)) {
     fail(OTR_E_SHAPE, "the gradient of \"{}\" has shape {}; the parameter has {}", parameter.name,
          tensor::text_of(view.shape), tensor::text_of(parameter.shape));
   }
@@ -133,7 +133,7 @@ void Pass::add_grad(int64_t id, const otr_tensor& grad, const Tag& tag, device::
   if (root.count == 0) return;
   owner_.window.note_stream(stream);
   owner_.health.on_device(
-      [&] { sink_->add(root.root, {std::move(view), static_cast<float>(factor), stream}); });
+      [&] { sink_->add(root.root, {view, static_cast<float>(factor), stream}); });
 }
 
 void Pass::end() {

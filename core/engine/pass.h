@@ -51,7 +51,7 @@ class Pass {
 
  private:
   struct Output {
-    std::vector<int64_t> shape;
+    tensor::Extents shape;
     kernels::Format format;
     memory::Block values;
   };

@@ -124,28 +124,33 @@ void Reducer::check_slot(int64_t root, const tensor::View& grad) const {
 
 void Reducer::deposit(void* destination, Format to, bool first, const Gradient& gradient,
                       device::Event& ready) {
-  const tensor::View& grad = gradient.view;
   const device::Stream stream = gradient.stream;
-  Block kept;
+  const int64_t count = gradient.view.count;
   front().wait(stream, ready);
   if (first && to == compute()) {
-    front().read(destination, to, grad, gradient.factor, stream);
-  } else if (first) {
-    front().convert(destination, to, in_compute_format(gradient, kept), compute(), 1, grad.count,
-                    stream);
+    front().read(destination, to, gradient.view, gradient.factor, stream);
   } else {
-    front().add(destination, to, in_compute_format(gradient, kept), compute(), grad.count, stream);
+    with_rounded(gradient, [&](const void* values) {
+      if (first) {
+        front().convert(destination, to, values, compute(), 1, count, stream);
+      } else {
+        front().add(destination, to, values, compute(), count, stream);
+      }
+    });
   }
   ready = front().record(stream);
 }
 
-const void* Reducer::in_compute_format(const Gradient& gradient, Block& kept) const {
+bool Reducer::is_rounded(const Gradient& gradient) const {
   const tensor::View& grad = gradient.view;
-  if (grad.contiguous && grad.format == compute() && gradient.factor == 1) return grad.data;
-  kept = Block(*context_.ledger, Purpose::scratch, bytes_of(grad.count, compute()), &front(),
-               gradient.stream);
-  front().read(kept.data(), compute(), grad, gradient.factor, gradient.stream);
-  return kept.data();
+  return grad.contiguous && grad.format == compute() && gradient.factor == 1;
+}
+
+Block Reducer::rounded(const Gradient& gradient) const {
+  Block copy(*context_.ledger, Purpose::scratch, bytes_of(gradient.view.count, compute()), &front(),
+             gradient.stream);
+  front().read(copy.data(), compute(), gradient.view, gradient.factor, gradient.stream);
+  return copy;
 }
 
 device::Event Reducer::rescale(void* slot, const Gradient& gradient) const {

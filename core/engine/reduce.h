@@ -60,9 +60,9 @@ struct ReduceContext {
 
 // A gradient as the host gives it: a tensor in front, in the order of a stream, to be multiplied.
 struct Gradient {
-  tensor::View view;
-  float factor = 1;
-  device::Stream stream = 0;
+  const tensor::View& view;
+  float factor;
+  device::Stream stream;
 };
 
 // One pass's way into a reducer, which has to outlive it.
@@ -146,9 +146,14 @@ class Reducer {
   // moves on. A gradient counts in the compute dtype: it is rounded to that first.
   void deposit(void* destination, kernels::Format to, bool first, const Gradient& gradient,
                device::Event& ready);
-  // Rounded to the compute dtype and row-major, in front; `kept` holds it where it is a copy, until
-  // the gradient's stream has used it.
-  [[nodiscard]] const void* in_compute_format(const Gradient& gradient, memory::Block& kept) const;
+  // Runs body(gradient × factor, rounded to the compute dtype and row-major, in front): where that
+  // is a copy, until the gradient's stream has used it.
+  template <typename Body>
+  void with_rounded(const Gradient& gradient, const Body& body) const {
+    if (is_rounded(gradient)) return body(static_cast<const void*>(gradient.view.data));
+    const memory::Block copy = rounded(gradient);
+    body(static_cast<const void*>(copy.data()));
+  }
   // A slot that was filled in place, × factor; the event after which it is so.
   device::Event rescale(void* slot, const Gradient& gradient) const;
   // In front, for work of this stream; see Device::allocate.
@@ -175,6 +180,10 @@ class Reducer {
     return {-1, 0, bucket.slice, bucket.begin + context_.slice * bucket.slice, bucket.shard};
   }
   void begin_gather();
+  // Whether the view has the values that count, and a copy that has.
+  [[nodiscard]] bool is_rounded(const Gradient& gradient) const;
+  [[nodiscard]] memory::Block rounded(const Gradient& gradient) const;
+
   memory::Charge staging_charge_, received_charge_, device_charge_;
   std::vector<uint8_t> present_;         // by root
   bool finishing_ = false;               // finish was called in this window

@@ -92,25 +92,25 @@ void BoundaryReducer::add(Slot& slot, int64_t root, const Gradient& gradient) {
 
 void BoundaryReducer::bring_down(std::byte* to, bool first, const Gradient& gradient,
                                  device::Event& ready) {
-  memory::Block kept;
   const int64_t count = gradient.view.count;
-  const void* const source = in_compute_format(gradient, kept);
   const auto bytes = static_cast<size_t>(bytes_of(count, compute()));
-  if (first && format_ == compute()) {
-    front().download(to, source, bytes, gradient.stream);
-    ready = front().record(gradient.stream);
-    return;
-  }
-  const memory::Block arrived(*context_.ledger, memory::Purpose::scratch,
-                              static_cast<int64_t>(bytes));
-  front().download(arrived.data(), source, bytes, gradient.stream);
-  front().synchronize(gradient.stream);
-  front().synchronize(std::exchange(ready, {}));
-  if (first) {
-    back().convert(to, format_, arrived.data(), compute(), 1, count, gradient.stream);
-  } else {
-    back().add(to, format_, arrived.data(), compute(), count, gradient.stream);
-  }
+  with_rounded(gradient, [&](const void* values) {
+    if (first && format_ == compute()) {
+      front().download(to, values, bytes, gradient.stream);
+      ready = front().record(gradient.stream);
+      return;
+    }
+    const memory::Block arrived(*context_.ledger, memory::Purpose::scratch,
+                                static_cast<int64_t>(bytes));
+    front().download(arrived.data(), values, bytes, gradient.stream);
+    front().synchronize(gradient.stream);
+    front().synchronize(std::exchange(ready, {}));
+    if (first) {
+      back().convert(to, format_, arrived.data(), compute(), 1, count, gradient.stream);
+    } else {
+      back().add(to, format_, arrived.data(), compute(), count, gradient.stream);
+    }
+  });
 }
 
 void BoundaryReducer::take_back(Entry& entry, int64_t root, bool filled) {

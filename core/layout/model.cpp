@@ -64,12 +64,8 @@ int64_t Model::add(Parameter parameter, std::string_view group, int64_t alias_of
   return id;
 }
 
-const Parameter& Model::at(int64_t id) const {
-  if (id < 0 || id >= size()) {
-    fail(OTR_E_NOT_FOUND, "parameter id {} is unknown: this engine has ids 0 to {}", id,
-         size() - 1);
-  }
-  return parameters_[static_cast<size_t>(id)];
+void Model::unknown(int64_t id) const {
+  fail(OTR_E_NOT_FOUND, "parameter id {} is unknown: this engine has ids 0 to {}", id, size() - 1);
 }
 
 int64_t Model::id_of(std::string_view name) const {

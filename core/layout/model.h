@@ -37,7 +37,10 @@ class Model {
   int64_t add(Parameter parameter, std::string_view group, int64_t alias_of);
 
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(parameters_.size()); }
-  [[nodiscard]] const Parameter& at(int64_t id) const;       // throws OTR_E_NOT_FOUND
+  [[nodiscard]] const Parameter& at(int64_t id) const {  // throws OTR_E_NOT_FOUND
+    if (id < 0 || id >= size()) unknown(id);
+    return parameters_[static_cast<size_t>(id)];
+  }
   [[nodiscard]] int64_t id_of(std::string_view name) const;  // throws, with the nearest name
   [[nodiscard]] const Parameter& root(int64_t id) const { return at(at(id).root); }
 
@@ -52,6 +55,8 @@ class Model {
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
+  [[noreturn]] void unknown(int64_t id) const;
+
   int64_t elements_ = 0;              // of all roots
   std::deque<Parameter> parameters_;  // names and shapes stay where they are
   std::vector<std::string> groups_{"default"};

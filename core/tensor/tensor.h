@@ -2,12 +2,12 @@
 // Views of the host's memory: checks, and strided copies from and to contiguous memory.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/text.h"
 #include "kernels/kernels.h"
@@ -35,6 +35,9 @@ using kernels::Format;
 
 inline constexpr otr_device kHost{OTR_DEVICE_CPU, 0};
 
+// Of as many dimensions as most tensors have, without memory of its own.
+using Extents = boost::container::small_vector<int64_t, 6>;
+
 // A view that was checked once: on the CPU or on `device`, a known format, a legal shape, data
 // unless it is empty or `data_required` is false.
 struct View {
@@ -43,7 +46,7 @@ struct View {
   Format format = Format::float32;
   int64_t count = 0;
   bool contiguous = true;
-  std::vector<int64_t> shape, strides;
+  Extents shape, strides;
 };
 [[nodiscard]] View check(const otr_tensor& t, const Subject& what, bool data_required = true,
                          const otr_device& device = kHost);

@@ -150,6 +150,20 @@ TEST(Operation, PassesThroughSharedMemoryWhole) {
   EXPECT_TRUE(out.same_call(in));
   EXPECT_EQ(out.number, 3u);
   EXPECT_EQ(out.text(), in.text());
+  // The text goes along only where it is another one.
+  in.number = 5;
+  in.bytes = 7;
+  EXPECT_FALSE(posted.same_call(in));
+  posted.store(in);
+  EXPECT_TRUE(posted.same_call(in));
+  EXPECT_EQ(posted.load().number, 5u);
+  for (const char* label : {"gradient", "gradients", "gradients of a longer name", ""}) {
+    in.set_label(label);
+    EXPECT_FALSE(posted.same_call(in)) << label;
+    posted.store(in);
+    EXPECT_TRUE(posted.same_call(in)) << label;
+    EXPECT_EQ(posted.load().label_text(), label);
+  }
   in.kind = static_cast<OperationKind>(1234);
   expect_says(in.text(), {"unknown kind 1234"});
 }
