@@ -21,7 +21,7 @@
 namespace outrigger::comm {
 
 inline constexpr uint64_t kMagic = 0x524547474952544f;  // "OTRIGGER", little-endian
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr size_t kLine = 128;  // two cache lines: the next-line prefetcher couples them
 
 // Why the job or a channel ended, as told to every rank. Written by one rank before it is pointed
@@ -54,12 +54,11 @@ struct alignas(kLine) JobBlock {
   }
 };
 
-// What sleepers sleep on: `rings` changes at each arrival; a wake-up call is needed only for
-// sleepers.
+// What sleepers sleep on; an arrival rings it only where somebody does.
 struct Bell {
   std::atomic<uint32_t> rings;
   std::atomic<uint32_t>
-      sleepers;  // one too many after a sleeper was killed: costs a spare call only
+      sleepers;  // one too many after a sleeper was killed: costs spare calls only
 };
 
 // Why a rank comes to no operation of a channel any more, and because of whom.
@@ -87,6 +86,8 @@ struct alignas(kLine) Slot {
   std::atomic<uint64_t> watched;  // how many of Group::watch have come to their end on this rank
   std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
   std::atomic<uint64_t> elsewhere;  // 1: this rank is in an operation of a part of this group
+  // What ring says in short, beside what the others wait for: one cache line tells all.
+  std::array<std::atomic<uint64_t>, 2> calls;
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin
 };

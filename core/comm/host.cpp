@@ -43,7 +43,6 @@ void HostCommunicator::go(Gone why) noexcept {
   uint64_t none = 0;
   my_slot().gone.compare_exchange_strong(none, why.packed(), std::memory_order_release);
   ring(channel_.bell);
-  wake(channel_.bell);
 }
 
 // What has ended this channel alone keeps its text when the job fails, too.
@@ -82,7 +81,6 @@ void HostCommunicator::abort(const Error* error, std::string_view reason) noexce
   member_->failures.post(OTR_E_ABORTED, rank_, last.number,
                          {text.data(), std::min(end, text.size())}, error);
   ring(channel_.bell);
-  wake(channel_.bell);
 }
 
 void HostCommunicator::post(const Error& error) noexcept {
@@ -91,24 +89,25 @@ void HostCommunicator::post(const Error& error) noexcept {
   if (member_->failures.is_set()) return;
   here_.post(error.status(), culprit, last_operation(rank_).number, error.what());
   ring(channel_.bell);
-  wake(channel_.bell);
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
 
 void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_view label,
                              int32_t root, uint64_t offset, RegionId window) {
-  Operation call = current_;
-  call.number++;
-  call.kind = kind;
-  call.root = root;
-  call.bytes = bytes;
-  call.offset = offset;
-  call.window[0] = window.channel;
-  call.window[1] = window.operation;
-  call.set_label(label);
+  const auto fill = [&](Operation& call) {
+    call.kind = kind;
+    call.root = root;
+    call.bytes = bytes;
+    call.offset = offset;
+    call.window[0] = window.channel;
+    call.window[1] = window.operation;
+    call.set_label(label);
+  };
   meeting_ = true;
   if (interrupted_) {
+    Operation call;
+    fill(call);
     if (!call.same_call(current_)) {
       fail(OTR_E_STATE,
            "{} was interrupted on rank {} while it waited, and {} is called: make the interrupted "
@@ -118,9 +117,12 @@ void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_vie
     wait_for_all(&Slot::arrived, step_, {});
     interrupted_ = false;
   } else {
-    current_ = call;
+    current_.number++;
+    fill(current_);
     // Two places are enough: whoever is one operation ahead cannot finish it without us.
     my_slot().ring[current_.number & 1].store(current_);
+    digest_ = current_.digest();
+    my_slot().calls[current_.number & 1].store(digest_, std::memory_order_relaxed);
     step();
   }
   meeting_ = false;
@@ -129,26 +131,27 @@ void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_vie
 
 void HostCommunicator::step() {
   step_++;
-  my_slot().arrived.store(step_, std::memory_order_release);
-  ring(channel_.bell);
+  // Those that came earlier are on their way while this rank's own place is.
+  for (int32_t r = 0; r < world_; r++) __builtin_prefetch(&channel_.slot(r));
+  my_slot().arrived.store(step_, std::memory_order_seq_cst);
   if (all_reached(&Slot::arrived, step_)) {
-    wake(channel_.bell);
+    ring_sleepers(channel_.bell);
   } else {
     wait_for_all(&Slot::arrived, step_, {});
   }
 }
 
 void HostCommunicator::compare_calls() {
-  const auto call_of = [&](int32_t r) { return channel_.slot(r).ring[current_.number & 1].load(); };
+  const size_t place = current_.number & 1;
   bool equal = true;
   for (int32_t r = 0; r < world_; r++) {
-    const PostedOperation& posted = channel_.slot(r).ring[current_.number & 1];
-    equal = equal && (r == rank_ || posted.same_call(current_));
+    equal = equal && channel_.slot(r).calls[place].load(std::memory_order_relaxed) == digest_;
   }
   if (equal) [[likely]]
     return;
 
   // Every rank names the same pair: rank 0, and the first that differs from it.
+  const auto call_of = [&](int32_t r) { return channel_.slot(r).ring[place].load(); };
   const Operation first = call_of(0);
   int32_t other = 1;
   while (other < world_ - 1 && call_of(other).same_call(first)) other++;
@@ -209,9 +212,8 @@ std::span<const void* const> HostCommunicator::exchange(const Window& window, si
 }
 
 uint64_t HostCommunicator::end_exchange() {
-  my_slot().drained.store(current_.number, std::memory_order_release);
-  ring(channel_.bell);
-  if (is_drained(current_.number)) wake(channel_.bell);
+  my_slot().drained.store(current_.number, std::memory_order_seq_cst);
+  if (is_drained(current_.number)) ring_sleepers(channel_.bell);
   return current_.number;
 }
 

@@ -124,6 +124,7 @@ class HostCommunicator final : public Communicator {
   std::atomic<bool> cancelled_{false};
   FailureBoard here_;  // of this channel
   Operation current_;
+  uint64_t digest_ = 0;  // of current_
   uint64_t step_ = 0;
   uint64_t watches_ = 0;      // that were begun
   bool meeting_ = false;      // current_ waits for ranks to come to it: its first step

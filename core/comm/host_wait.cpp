@@ -17,7 +17,7 @@ namespace outrigger::comm {
 
 bool HostCommunicator::all_reached(Counter counter, uint64_t target) const {
   for (int32_t r = 0; r < world_; r++) {
-    if ((channel_.slot(r).*counter).load(std::memory_order_acquire) < target) return false;
+    if ((channel_.slot(r).*counter).load(std::memory_order_seq_cst) < target) return false;
   }
   return true;
 }
@@ -181,14 +181,12 @@ void HostCommunicator::interrupt(Counter counter, const std::string& text) {
   member_->failures.post(OTR_E_ABORTED, rank_, current_.number,
                          text + ". Ranks were moving data: the job cannot go on");
   ring(channel_.bell);
-  wake(channel_.bell);
   fail(OTR_E_INTERRUPTED, "{}. Ranks were moving data: the job cannot go on", text);
 }
 
 void HostCommunicator::cancel() noexcept {
   cancelled_ = true;
   ring(channel_.bell);
-  wake(channel_.bell);
 }
 
 void HostCommunicator::fail_here(int32_t culprit, const std::string& text) {
@@ -200,7 +198,6 @@ void HostCommunicator::fail_here(int32_t culprit, const std::string& text) {
 void HostCommunicator::fail_job(int32_t status, int32_t culprit, std::string_view text) {
   member_->failures.post(status, culprit, current_.number, text);
   ring(channel_.bell);
-  wake(channel_.bell);
   check_failures();
   fail(OTR_E_INTERNAL, "a failure was posted and is not there: {}", text);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/error.h"
 #include "core/base/process.h"
@@ -27,10 +28,23 @@ std::string_view Operation::label_text() const {
   return {label.data(), strnlen(label.data(), label.size())};
 }
 
+namespace {
+
+// What two ranks' calls must have in common lies in one piece.
+constexpr size_t kCallBegins = offsetof(Operation, kind);
+constexpr size_t kCallBytes = offsetof(Operation, label) - kCallBegins;
+static_assert(std::has_unique_object_representations_v<Operation>);
+
+const std::byte* call_of(const Operation& operation) {
+  return reinterpret_cast<const std::byte*>(&operation) + kCallBegins;
+}
+
+}  // namespace
+
+uint64_t Operation::digest() const { return XXH3_64bits(call_of(*this), kCallBytes); }
+
 bool Operation::same_call(const Operation& other) const {
-  return kind == other.kind && root == other.root && bytes == other.bytes &&
-         offset == other.offset && std::equal(window, window + 2, other.window) &&
-         label_hash == other.label_hash;
+  return std::memcmp(call_of(*this), call_of(other), kCallBytes) == 0;
 }
 
 std::string Operation::text() const {
@@ -98,15 +112,6 @@ void PostedOperation::store(const Operation& operation) {
   const bool has_text = words_[kHash].load(std::memory_order_relaxed) == operation.label_hash;
   const size_t count = has_text ? kHash + 1 : kWords;
   for (size_t i = 0; i < count; i++) words_[i].store(words[i], std::memory_order_relaxed);
-}
-
-bool PostedOperation::same_call(const Operation& other) const {
-  std::array<uint64_t, kWords> words;
-  std::memcpy(words.data(), &other, sizeof(other));
-  for (size_t i = 1; i <= kHash; i++) {
-    if (words_[i].load(std::memory_order_relaxed) != words[i]) return false;
-  }
-  return true;
 }
 
 Operation PostedOperation::load() const {

@@ -40,6 +40,8 @@ struct Operation {
   // A text that is there already costs a comparison.
   void set_label(std::string_view text);
   [[nodiscard]] std::string_view label_text() const;
+  // Of all but `number` and the label's text.
+  [[nodiscard]] uint64_t digest() const;
   // Equal but for `number`, which always is.
   [[nodiscard]] bool same_call(const Operation& other) const;
   // "broadcast 'weights' of 512 bytes from rank 0"
@@ -64,8 +66,6 @@ class PostedOperation {
   // The label's text, which is in another cache line, only if its hash is another one.
   void store(const Operation& operation);
   [[nodiscard]] Operation load() const;
-  // Once it is known to be there. Reads a cache line.
-  [[nodiscard]] bool same_call(const Operation& other) const;
 
  private:
   static constexpr size_t kWords = sizeof(Operation) / sizeof(uint64_t);

@@ -121,18 +121,22 @@ class Recorded final : public Forwarding {
     entry_.number += kCounts ? 1 : 0;
     entry_.bytes = bytes;
     entry_.offset = offset;
-    entry_.status = OTR_OK;
-    entry_.culprit = -1;
+    // Two halves of a word are written only if they must be: it is copied whole, soon.
+    if (entry_.status != OTR_OK) entry_.status = OTR_OK;
+    if (entry_.culprit != -1) entry_.culprit = -1;
     if (moment_ != nullptr) {
       entry_.step = moment_->step.load(std::memory_order_relaxed);
       entry_.micro_step = moment_->micro_step.load(std::memory_order_relaxed);
     }
-    put_text(entry_.what, what);
-    put_text(entry_.label, label);
+    bool is_other = put_text(entry_.label, label);
+    if (what.data() != what_) {
+      what_ = what.data();
+      is_other |= put_text(entry_.what, what);
+    }
     entry_.begun = clock_.now();
     struct End {
       Recorded& self;
-      const bool is_kept = self.recorder_->begin(self.place_, self.entry_);
+      const bool is_kept;
       ~End() {
         if (!is_kept) return;
         self.entry_.ended = self.clock_.now();
@@ -140,7 +144,7 @@ class Recorded final : public Forwarding {
       }
     };
     try {
-      const End end{*this};
+      const End end{*this, recorder_->begin(place_, entry_, is_other)};
       return run(body);
     } catch (const std::exception&) {
       if (kCounts && was_refused(entry_.status)) --entry_.number;
@@ -182,6 +186,7 @@ class Recorded final : public Forwarding {
   std::atomic<bool> is_cancelled_{false};
   observe::QuickClock clock_;
   FlightEntry entry_{};
+  const char* what_ = nullptr;  // of entry_, a literal: comparing texts takes longer
 };
 
 }  // namespace

@@ -24,9 +24,9 @@ Clock::time_point deadline_in(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-void wake(Bell& bell) {
-  if (bell.sleepers.load(std::memory_order_seq_cst) != 0)
-    futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
+void ring(Bell& bell) {
+  bell.rings.fetch_add(1, std::memory_order_seq_cst);
+  futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
 bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most) {

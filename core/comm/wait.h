@@ -19,16 +19,21 @@ inline constexpr auto kSlice = std::chrono::milliseconds(50);
 // A point in time that may be "never".
 [[nodiscard]] Clock::time_point deadline_in(double seconds);
 
-// Makes what was stored before visible to sleepers, without waking them. The thread whose call
-// comes last sees what every earlier caller stored; it alone need call wake.
-inline void ring(Bell& bell) { bell.rings.fetch_add(1, std::memory_order_seq_cst); }
-void wake(Bell& bell);
+// Whoever sleeps looks again, and whoever is about to.
+void ring(Bell& bell);
+// The same for what sleepers wait for, ready(), after a seq_cst store of it: costs a load where
+// nobody sleeps. Of several who store, and then look at what the others stored, the last sees all
+// of it; it alone need ring.
+inline void ring_sleepers(Bell& bell) {
+  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) ring(bell);
+}
 
 // Sleeps until the bell's count differs from `seen`, the time is over, or for no reason. True:
-// somebody called wake.
+// somebody rang.
 bool sleep_on(Bell& bell, uint32_t seen, Clock::duration at_most);
 
-// Returns once ready(). look_around(now) is called in every slice spent asleep and may throw.
+// Returns once ready(), which loads with seq_cst what it waits for. look_around(now) is called in
+// every slice spent asleep and may throw.
 template <typename Ready, typename LookAround>
 void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around) {
   if (spin.wait(ready)) return;
@@ -40,7 +45,7 @@ void wait_until(Bell& bell, Spin& spin, Ready&& ready, LookAround&& look_around)
   Clock::time_point next_look = Clock::now();
   for (;;) {
     // Order matters: a ring between this load and the sleep changes the count, and sleep_on
-    // returns.
+    // returns. Who did not ring, since there was no sleeper yet, had stored what ready() sees.
     const uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
     if (ready()) return;
     const auto now = Clock::now();

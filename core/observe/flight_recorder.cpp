@@ -25,7 +25,8 @@ namespace outrigger::observe {
 namespace {
 
 constexpr uint64_t kLookAtCalendar = 256;  // operations between two looks: a clock may be set
-constexpr int kMostFlights = 1000;         // of one process in a folder
+constexpr size_t kCacheLine = 64;
+constexpr int kMostFlights = 1000;  // of one process in a folder
 
 // Every store is ordered after those before it, so that a process that is ended in the middle
 // leaves nothing that looks whole.
@@ -39,13 +40,15 @@ Word get_word(const Word& word) noexcept {
 }
 
 constexpr size_t kWords = sizeof(FlightEntry) / sizeof(uint64_t);
+constexpr size_t kTexts = offsetof(FlightEntry, what) / sizeof(uint64_t);
+static_assert(kTexts * sizeof(uint64_t) == offsetof(FlightEntry, what));
 
-// serial last, and its copy first.
-void put_entry(FlightEntry& to, const FlightEntry& from) noexcept {
+// serial last, and its copy first, which is behind the texts.
+void put_entry(FlightEntry& to, const FlightEntry& from, bool with_texts = true) noexcept {
   const auto* const source = reinterpret_cast<const std::byte*>(&from);
   auto* const target = reinterpret_cast<uint64_t*>(&to);
   put(target[0], uint64_t{0});
-  for (size_t i = kWords; i-- > 0;) {
+  for (size_t i = with_texts ? kWords : kTexts; i-- > 0;) {
     uint64_t word = 0;
     std::memcpy(&word, source + i * sizeof word, sizeof word);
     put(target[i], word);
@@ -184,11 +187,12 @@ void FlightRecorder::close(int32_t place) noexcept {
   if (place >= 0 && is_mine()) put(group(place).is_closed, uint64_t{1});
 }
 
-bool FlightRecorder::begin(int32_t place, FlightEntry& entry) noexcept {
+bool FlightRecorder::begin(int32_t place, FlightEntry& entry, bool has_other_texts) noexcept {
   if (place < 0 || !is_mine()) return false;
   entry.ended = 0;
   entry.serial = entry.serial_again = 1;  // of a group's place: that it is whole
-  put_entry(group(place).current, entry);
+  FlightEntry& current = group(place).current;
+  put_entry(current, entry, has_other_texts || current.number == 0);
   return true;
 }
 
@@ -196,9 +200,16 @@ void FlightRecorder::end(int32_t place, FlightEntry& done) noexcept {
   done.serial = std::atomic_ref(header_->serials).fetch_add(1, std::memory_order_relaxed) + 1;
   done.serial_again = done.serial;
   put_entry(entry(done.serial), done);
+  // The ring is more than the nearest cache holds: the next place is brought there meanwhile.
+  const auto* const next = reinterpret_cast<const std::byte*>(&entry(done.serial + 1));
+  for (size_t at = 0; at < sizeof(FlightEntry); at += kCacheLine) {
+    __builtin_prefetch(next + at, 1);
+  }
   FlightEntry& current = group(place).current;
-  std::atomic_ref(current.status).store(done.status, std::memory_order_relaxed);
-  std::atomic_ref(current.culprit).store(done.culprit, std::memory_order_relaxed);
+  if (done.status != OTR_OK) {
+    std::atomic_ref(current.status).store(done.status, std::memory_order_relaxed);
+    std::atomic_ref(current.culprit).store(done.culprit, std::memory_order_relaxed);
+  }
   put(current.ended, done.ended);
   if (done.serial % kLookAtCalendar == 0) put(header_->to_calendar, to_calendar_now());
 }

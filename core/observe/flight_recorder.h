@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps what a rank's groups did last in a file that outlives the process (flight_format.h). An
-// operation costs some forty stores; nothing is allocated and no lock is taken.
+// operation costs some thirty stores; nothing is allocated and no lock is taken.
 #pragma once
 
 #include <sys/types.h>
@@ -18,13 +18,14 @@
 namespace outrigger::observe {
 
 // A text of a file, cut to its room and filled up with zeros, as the room was before. Most
-// operations have the text of the one before them.
+// operations have the text of the one before them. Whether it is another one.
 template <size_t Size>
-void put_text(char (&to)[Size], std::string_view from) noexcept {
+bool put_text(char (&to)[Size], std::string_view from) noexcept {
   const size_t n = std::min(from.size(), Size);
-  if (std::equal(to, to + n, from.data()) && (n == Size || to[n] == '\0')) return;
+  if (std::equal(to, to + n, from.data()) && (n == Size || to[n] == '\0')) return false;
   from.copy(to, n);
   std::fill(to + n, to + Size, '\0');
+  return true;
 }
 
 // Makes it. Throws OTR_E_IO; so for one that nobody stated unless it is this user's alone.
@@ -52,8 +53,8 @@ class FlightRecorder {
   void close(int32_t place) noexcept;
 
   // An operation of one group at a time, with when it began, and then when it ended. begin: whether
-  // it is kept, and has an end.
-  [[nodiscard]] bool begin(int32_t place, FlightEntry& entry) noexcept;
+  // it is kept, and has an end. has_other_texts: false where they are those of the one before it.
+  [[nodiscard]] bool begin(int32_t place, FlightEntry& entry, bool has_other_texts = true) noexcept;
   void end(int32_t place, FlightEntry& entry) noexcept;
   // A group is over with this failure. The first is kept, and the file stays.
   void fail(uint64_t group, int32_t status, int32_t culprit, std::string_view text) noexcept;

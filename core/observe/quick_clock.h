@@ -19,7 +19,9 @@ class QuickClock {
  private:
   uint64_t base_ticks_ = 0, trusted_ = 0;  // ticks behind the base
   int64_t base_ = 0, last_ = 0;
-  double per_tick_ = 0;  // nanoseconds
+  // Nanoseconds by 2^kFraction: integers leave no flags of floating point behind, which a call of
+  // the library would have to take back.
+  uint64_t per_tick_ = 0;
 };
 
 }  // namespace outrigger::observe

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -136,6 +138,32 @@ TEST(Operation, LongLabelsDifferByTheirHash) {
   EXPECT_EQ(a.label_text(), "short");
 }
 
+// Ranks compare digests, so each field that they must have in common changes it.
+TEST(Operation, DigestIsOfAllThatRanksHaveInCommon) {
+  Operation one;
+  one.set_label("weights");
+  Operation other = one;
+  other.number = 7;
+  other.label[3] = '!';  // its hash stands for it
+  EXPECT_EQ(one.digest(), other.digest());
+  const std::vector<std::function<void(Operation&)>> changes = {
+      [](Operation& o) { o.kind = OperationKind::reduce; },
+      [](Operation& o) { o.root = 1; },
+      [](Operation& o) { o.bytes = 1; },
+      [](Operation& o) { o.offset = 1; },
+      [](Operation& o) { o.window[0] = 1; },
+      [](Operation& o) { o.window[1] = 1; },
+      [](Operation& o) { o.set_label("weight"); },
+  };
+  std::set<uint64_t> digests = {one.digest()};
+  for (const auto& change : changes) {
+    Operation changed = one;
+    change(changed);
+    EXPECT_FALSE(changed.same_call(one));
+    EXPECT_TRUE(digests.insert(changed.digest()).second) << digests.size();
+  }
+}
+
 TEST(Operation, PassesThroughSharedMemoryWhole) {
   Operation in;
   in.number = 3;
@@ -153,15 +181,15 @@ TEST(Operation, PassesThroughSharedMemoryWhole) {
   // The text goes along only where it is another one.
   in.number = 5;
   in.bytes = 7;
-  EXPECT_FALSE(posted.same_call(in));
+  EXPECT_FALSE(posted.load().same_call(in));
   posted.store(in);
-  EXPECT_TRUE(posted.same_call(in));
+  EXPECT_TRUE(posted.load().same_call(in));
   EXPECT_EQ(posted.load().number, 5u);
   for (const char* label : {"gradient", "gradients", "gradients of a longer name", ""}) {
     in.set_label(label);
-    EXPECT_FALSE(posted.same_call(in)) << label;
+    EXPECT_FALSE(posted.load().same_call(in)) << label;
     posted.store(in);
-    EXPECT_TRUE(posted.same_call(in)) << label;
+    EXPECT_TRUE(posted.load().same_call(in)) << label;
     EXPECT_EQ(posted.load().label_text(), label);
   }
   in.kind = static_cast<OperationKind>(1234);
@@ -214,6 +242,28 @@ TEST(Spin, GivesUpSpinningWhereItDoesNotPayAndComesBack) {
   EXPECT_EQ(looks(100), 101);  // and room was left for a little more
   Spin never(std::chrono::microseconds(0));
   EXPECT_FALSE(never.wait([] { return true; }));
+}
+
+// Ranks that sleep at once, so that every arrival meets some who sleep and some who are about to.
+// One whom the last arrival does not wake sleeps through a slice, some thousand times what a
+// wake-up takes.
+TEST(Bell, IsHeardByAllWhoSleep) {
+  constexpr int32_t kWorld = 3, kRounds = 1000;
+  auto group = make_threads(kWorld, {.spin = 0});
+  const auto begun = Clock::now();
+  std::vector<std::thread> threads;
+  for (int32_t r = 0; r < kWorld; ++r) {
+    threads.emplace_back([&c = *group[static_cast<size_t>(r)]] {
+      const auto window = c.create_window(WindowKind::per_rank, 4096, "w");
+      for (int32_t i = 0; i < kRounds; ++i) {
+        c.barrier("all");
+        static_cast<void>(c.exchange(*window, 0, 64, "reads"));
+        c.wait_drained(c.end_exchange(), "reads");
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_LT(Clock::now() - begun, kRounds * kSlice / 4);
 }
 
 // Ranks are merged in any groups of neighbours.
