@@ -268,6 +268,36 @@ TEST(FlightRecorder, WhatIsRefusedHasNoNumber) {
   EXPECT_EQ(content.header.failed, 0U) << "to be refused ends no group";
 }
 
+// Of a group's place only what differs from the operation before is written.
+TEST(FlightRecorder, AGroupsPlaceSaysAllOfItsLastOperation) {
+  const Folder folder;
+  const auto recorder = std::make_shared<FlightRecorder>(folder.place());
+  const auto comm = recorded(make_self(), recorder, "main");
+  std::array<std::byte, 24> data{};
+  const auto expect_last = [&](const char* what, const char* label, uint64_t number, uint64_t bytes,
+                               int32_t status) {
+    const FlightEntry current = read(recorder->path()).groups[0].current;
+    EXPECT_EQ(text(current.what), what);
+    EXPECT_EQ(text(current.label), label);
+    EXPECT_EQ(current.number, number) << label;
+    EXPECT_EQ(current.bytes, bytes) << label;
+    EXPECT_EQ(current.status, status) << label;
+    EXPECT_GE(current.ended, current.begun) << label;
+  };
+  comm->barrier("one");
+  expect_last("barrier", "one", 1, 0, OTR_OK);
+  comm->broadcast(data, 0, "one");  // of another kind
+  expect_last("broadcast", "one", 2, 24, OTR_OK);
+  comm->broadcast(data, 0, "three");
+  expect_last("broadcast", "three", 3, 24, OTR_OK);
+  EXPECT_THROW(comm->broadcast(data, 1, "three"), Error);
+  expect_last("broadcast", "three", 4, 24, OTR_E_ARGUMENT);
+  comm->broadcast(std::span(data).first(8), 0, "three");
+  expect_last("broadcast", "three", 4, 8, OTR_OK);
+  comm->broadcast(data, 0, "th");  // a part of it
+  expect_last("broadcast", "th", 5, 24, OTR_OK);
+}
+
 TEST(FlightRecorder, PlacesOfGroupsAreUsedAgain) {
   const Folder folder;
   FlightRecorder recorder(folder.place());
