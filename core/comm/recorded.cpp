@@ -93,11 +93,11 @@ class Recorded final : public Forwarding {
   }
 
   void abort(std::string_view reason) noexcept override {
-    recorder_->fail(identity(), OTR_E_ABORTED, rank(), reason);
+    recorder_->fail(entry_.group, OTR_E_ABORTED, rank(), reason);
     inner().abort(reason);
   }
   void abort_for(const Error& error, std::string_view reason) noexcept override {
-    recorder_->fail(identity(), error.status(), error.culprit(), reason);
+    recorder_->fail(entry_.group, error.status(), error.culprit(), reason);
     inner().abort_for(error, reason);
   }
   // An engine's threads may learn of a failure by this first, and then cancel what else waits.

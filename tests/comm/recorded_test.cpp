@@ -409,7 +409,9 @@ TEST(FlightRecorder, AForkedChildNeitherWritesNorRemoves) {
     const_cast<std::shared_ptr<FlightRecorder>&>(recorder).reset();
     _exit(0);
   }
-  waitpid(child, nullptr, 0);
+  int ended = -1;
+  waitpid(child, &ended, 0);
+  EXPECT_EQ(ended, 0) << "the memory of the group is not there in a child";
   ASSERT_EQ(folder.files().size(), 1U);
   const Content content = read(recorder->path());
   ASSERT_EQ(content.entries.size(), 1U);

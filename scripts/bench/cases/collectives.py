@@ -9,11 +9,13 @@ from bench_case import OURS, free_port, read_floats, row
 RANKS, ROUNDS = 2, 15
 COPY = "a plain copy of as many bytes by every rank"
 MPI, GLOO = "Open MPI", "gloo"
+UNRECORDED = "ours, without the flight recorder"
+OF_OURS = {COPY: "copy", UNRECORDED: "unrecorded"}  # programs of ours beside the one that is measured → the ends of their jobs' names
 # Operation → its name in the report, bytes a rank, how many are timed in a row, and peer → target.
 OPERATIONS = {
     "all_gather": ("all-gather of 24 MB a rank, private memory", 24 * 10**6, 1, {COPY: 0.9, MPI: 1.0, GLOO: 3.0}),
-    "all_reduce": ("all-reduce of 7 float64", 56, 1000, {MPI: 0.8, GLOO: 10.0}),
-    "barrier": ("barrier", 0, 1000, {MPI: 0.8, GLOO: 10.0}),
+    "all_reduce": ("all-reduce of 7 float64", 56, 1000, {MPI: 0.8, GLOO: 10.0, UNRECORDED: 0.7}),
+    "barrier": ("barrier", 0, 1000, {MPI: 0.8, GLOO: 10.0, UNRECORDED: 0.7}),
 }
 TIMED = "from a barrier of the ranks to the last rank's return"
 
@@ -44,9 +46,10 @@ def _specification(bench, who, operation, size):
         port = free_port()
         return {"name": who, "cores": cores, "environment": bench.peer_environment(1),
                 "commands": [bench.peer_command("gloo_collectives.py", rank, RANKS, port, operation, size) for rank in range(RANKS)]}
-    job = f"bench-{os.getpid()}-{operation}-{'copy' if who == COPY else 'ours'}"
+    job = f"bench-{os.getpid()}-{operation}-{OF_OURS.get(who, 'ours')}"
     own = "copy" if who == COPY else operation
-    return {"name": who, "cores": cores,
+    environment = {"OTR_FLIGHT_RECORDER": "off"} if who == UNRECORDED else {}
+    return {"name": who, "cores": cores, "environment": environment,
             "commands": [[bench.programs / "bench_collectives", rank, RANKS, job, own, size] for rank in range(RANKS)]}
 
 
@@ -54,8 +57,9 @@ def _measure(bench, operation, case, timed, peers):
     _, size, times, targets = OPERATIONS[operation]
     folder = bench.scratch("collectives")
     with bench.sides([_specification(bench, who, operation, size) for who in (OURS, *peers)]) as sides:
-        for side in sides[:-1]:
-            side.check(folder, 120)
+        for who, side in zip((OURS, *peers), sides):
+            if who not in OF_OURS:
+                side.check(folder, 120)
         rounds = measure.interleave(sides[:-1], ROUNDS, 2, bench.deadline, bench.seed, times=times)
 
     def samples(who):
@@ -63,7 +67,7 @@ def _measure(bench, operation, case, timed, peers):
 
     rows = []
     for peer in peers:
-        if peer != COPY and samples(OURS) != samples(peer):
+        if peer not in OF_OURS and samples(OURS) != samples(peer):
             rows.append(row(case, peer, targets[peer], timed, reason="the two sides' numbers differ"))
             continue
         speed = {} if times > 1 else {"gathered_gb_per_s": {
