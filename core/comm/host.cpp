@@ -131,7 +131,7 @@ void HostCommunicator::begin(OperationKind kind, uint64_t bytes, std::string_vie
 
 void HostCommunicator::step() {
   step_++;
-  // Those that came earlier are on their way while this rank's own place is.
+  // The lines of those who came earlier are fetched while this rank waits for its own.
   for (int32_t r = 0; r < world_; r++) __builtin_prefetch(&channel_.slot(r));
   my_slot().arrived.store(step_, std::memory_order_seq_cst);
   if (all_reached(&Slot::arrived, step_)) {
