@@ -17,20 +17,6 @@ static int64_t *share_strips(long strips, long ranks) {
   return share;
 }
 
-void take_strips(job *j, int64_t number, int is_held_out, vision *look) {
-  digits_strips(&j->digits, is_held_out, number * j->o.strips + j->first, j->strips,
-                (int)j->o.length, look->pixels, NULL);
-}
-
-void take_words(job *j, int64_t number, int is_held_out) {
-  digits_strips(&j->digits, is_held_out, number * j->o.strips + j->first, j->strips,
-                (int)j->o.length, NULL, j->words);
-}
-
-double part_of_strips(const job *j) { return (double)j->strips / (double)j->o.strips; }
-
-double factor_of_mean(const job *j) { return part_of_strips(j) * (double)j->o.language.ranks; }
-
 /* Warnings of the library; all ranks have the same ones. */
 static void log_line(int32_t level, const char *line, void *user_data) {
   (void)level;
