@@ -86,7 +86,7 @@ struct alignas(kLine) Slot {
   std::atomic<uint64_t> watched;  // how many of Group::watch have come to their end on this rank
   std::atomic<uint64_t> gone;     // nothing more will come: a packed Gone, written once
   std::atomic<uint64_t> elsewhere;  // 1: this rank is in an operation of a part of this group
-  // What ring says in short, beside what the others wait for: one cache line tells all.
+  // The digests of the operations in ring, in the cache line that the other ranks wait for.
   std::array<std::atomic<uint64_t>, 2> calls;
   alignas(kLine)
       std::array<PostedOperation, 2> ring;  // by operation number; see HostCommunicator::begin

@@ -121,7 +121,7 @@ class Recorded final : public Forwarding {
     entry_.number += kCounts ? 1 : 0;
     entry_.bytes = bytes;
     entry_.offset = offset;
-    // Two halves of a word are written only if they must be: it is copied whole, soon.
+    // Mostly unchanged: a word that is written in two halves is slow to copy whole right after.
     if (entry_.status != OTR_OK) entry_.status = OTR_OK;
     if (entry_.culprit != -1) entry_.culprit = -1;
     if (moment_ != nullptr) {

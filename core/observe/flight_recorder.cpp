@@ -191,8 +191,7 @@ bool FlightRecorder::begin(int32_t place, FlightEntry& entry, bool has_other_tex
   if (place < 0 || !is_mine()) return false;
   entry.ended = 0;
   entry.serial = entry.serial_again = 1;  // of a group's place: that it is whole
-  FlightEntry& current = group(place).current;
-  put_entry(current, entry, has_other_texts || current.number == 0);
+  put_entry(group(place).current, entry, has_other_texts);
   return true;
 }
 
